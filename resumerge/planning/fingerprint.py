@@ -9,6 +9,7 @@ from typing import Any
 
 from resumerge.methods import METHODS
 from resumerge.planning.plan import NUMERICS, Plan
+from resumerge.recipe.normalized import normalized
 from resumerge.tensors import Computed
 from resumerge.tensors.target import BLOCK
 
@@ -23,7 +24,7 @@ UNSHARED = "tensors that not all models have"
 def fingerprint_parts(plan: Plan) -> dict[str, Any]:
     """Everything that decides the bytes, part by part; threads, memory and batch size do not."""
     return {
-        "recipe": plan.recipe.normalized(),
+        "recipe": normalized(plan.recipe),
         "seed": plan.seed,
         "shard size": plan.shard_size,
         "numerics version": NUMERICS,

@@ -10,7 +10,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling import mix
 from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import as_reference, note_on_packed_files
-from resumerge.layout import ModulePart, find_parts, is_computed, is_tied_copy, listed
+from resumerge.layout import ModulePart, listed
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.output_path import STEM
@@ -19,13 +19,21 @@ from resumerge.planning.expressions import Expressions
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches
+from resumerge.planning.module_matches import ModuleMatch, match_modules
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
+from resumerge.planning.reference_files import compare_configs, reminder_of_tokenizer
 from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
-from resumerge.planning.tensor_specs import TensorSpec, aligned, copied, layer_map, stacked
-from resumerge.recipe import ModelRef, Module, Recipe
-from resumerge.recipe.spelling import did_you_mean
+from resumerge.planning.tensor_specs import (
+    TensorSpec,
+    aligned,
+    copied,
+    layer_map,
+    stacked,
+    unused_tensors,
+)
+from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Mixture
 from resumerge.sources.types import Source
 from resumerge.tokenizers.chat_template import choose_template
@@ -98,10 +106,6 @@ def _plan_mixture(
     )
 
 
-ModuleMatch = tuple[Module, ModulePart]
-"""A module of the recipe, and the part of the reference model that it names."""
-
-
 @dataclass
 class _Planner:
     """Collects problems and notes on the way, so that all problems are reported at once."""
@@ -119,8 +123,13 @@ class _Planner:
         self.flat = is_flat(self.recipe, self.sources)
         self.models = self._find_reference()
         self.notes += [note for source in self.sources.values() for note in source.notes]
-        self._check_configs()
-        modules, unnamed = self._match_modules()
+        if self.unshared.value and not self.flat:
+            self.problems.append(not_flat(self.recipe, self.unshared))
+        without_config, notes = compare_configs(self.recipe, self.models, flat=self.flat)
+        self.problems += without_config
+        self.notes += notes
+        modules, unnamed, unmatched = match_modules(self.recipe, self.models)
+        self.problems += unmatched
         valid = self._check_layers(modules)
         layer_maps = self._layer_maps(modules)
         alignment, chat_template = self._tokenizer()
@@ -129,7 +138,7 @@ class _Planner:
             specs, unused = self._flat_specs(), dict[ModelRef, list[str]]()
         else:
             specs = self._tensor_specs(valid, unnamed, mismatches)
-            unused = self._unused_tensors(valid, specs, mismatches)
+            unused = unused_tensors(self.models, valid, specs, mismatches)
         expressions = Expressions(
             self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
         )
@@ -167,7 +176,7 @@ class _Planner:
                 for ref, vocabulary in self.tokenizers.vocabularies.items()
             },
             unshared=self.unshared,
-        ).with_reminders(self._without_tokenizer())
+        ).with_reminders(reminder_of_tokenizer(self.recipe, self.models, self.tokenizers))
 
     def _check_recipe(self) -> Parameters:
         """Add base models to the slices; check the number of models and all parameters."""
@@ -210,28 +219,6 @@ class _Planner:
                 valid.append((module, part))
         return valid
 
-    def _check_configs(self) -> None:
-        """Check that the reference has a config.json: no library loads the output without one."""
-        if self.unshared.value and not self.flat:
-            self.problems.append(not_flat(self.recipe, self.unshared))
-        reference = self.models.reference
-        merged = dict.fromkeys([reference, *self.recipe.merged_models])
-        without = [ref for ref in merged if not self.sources[ref].config]
-        if self.flat:
-            self.notes.append(
-                "no model has a config.json, so the output has none; tensors are matched by name"
-            )
-        elif len(without) == len(merged):
-            self.notes.append(
-                "no model has a config.json, so the output has none, and no library can load it"
-            )
-        elif reference in without:
-            self.problems += reference_without_config(self.recipe, self.sources)
-        else:
-            self.notes += [
-                f"{ref} has no config.json: the one of {reference} is assumed" for ref in without
-            ]
-
     def _tokenizer(self) -> tuple[RowAlignment | None, str | None]:
         """How rows of tokens are aligned, and the chat template of the output."""
         templates = self.tokenizers.templates
@@ -249,22 +236,6 @@ class _Planner:
             template,
         )
 
-    def _without_tokenizer(self) -> list[str]:
-        """A reminder if the output has tokens, but no tokenizer."""
-        reference, without = self.models.reference, self.tokenizers.without
-        if self.recipe.tokenizer or reference not in without:
-            return []
-        rows = self.models.vocabularies[reference].size
-        if rows is None:
-            return []
-        others = [ref for ref in self.recipe.merged_models if ref not in without]
-        fitting = [str(ref) for ref in others if self.models.vocabularies[ref].size == rows]
-        if fitting:
-            do = f"write 'tokenizer_source: {fitting[0]}' to use the tokenizer of {fitting[0]}"
-        else:
-            do = "save the tokenizer that it was trained with into the output folder"
-        return [f"{reference} has no tokenizer, so the output has none: {do}"]
-
     def _collect(self, *several: Iterable[Problem]) -> None:
         for problems in several:
             self.problems += [problem for problem in problems if problem not in self.problems]
@@ -274,51 +245,6 @@ class _Planner:
         if name in METHODS:
             return METHODS[name]
         raise InputError([unknown_method(self.recipe)])
-
-    def _match_modules(self) -> tuple[list[ModuleMatch], list[ModulePart]]:
-        """Match modules with parts of the reference; return also the parts that have no module."""
-        models = self.models
-        layers = models.layers[models.reference]
-        names = models.ordered(models.reference)
-        if self.recipe.modules[0].name is None:
-            whole = ModulePart("the model", frozenset(), layers.main, tuple(names))
-            return [(self.recipe.modules[0], whole)], []
-        parts = find_parts(names, layers)
-        matches: list[ModuleMatch] = []
-        for module in self.recipe.modules:
-            part = next((p for p in parts if module.name in p.names), None)
-            if part is None:
-                self.problems.append(self._no_such_part(module, parts))
-            elif any(part is taken for _, taken in matches):
-                self.problems.append(self._named_twice(module, part, matches))
-            else:
-                matches.append((module, part))
-        return matches, [p for p in parts if all(p is not taken for _, taken in matches)]
-
-    def _no_such_part(self, module: Module, parts: list[ModulePart]) -> Problem:
-        every = [name for part in parts for name in sorted(part.names)]
-        described = ", ".join(
-            f"{part.name} ({len(part.tensors)} tensors"
-            + (f", {part.stack}.*)" if part.stack else ")")
-            for part in parts
-        )
-        return self.recipe.problem(
-            f"{self.models.reference} has no module {module.name!r}",
-            module.path,
-            expected=described,
-            found=module.name,
-            fix=did_you_mean(str(module.name), every) or "Write one of these names",
-        )
-
-    def _named_twice(self, module: Module, part: ModulePart, matches: list[ModuleMatch]) -> Problem:
-        first = next(m.name for m, taken in matches if taken is part)
-        return self.recipe.problem(
-            f"The module {part.name} is named twice",
-            module.path,
-            expected="each module of the model once",
-            found=f"{first} and {module.name}",
-            fix="Delete one of the two",
-        )
 
     def _layer_maps(self, modules: list[ModuleMatch]) -> list[LayerMap]:
         """Where the layers of stacked modules come from; empty if there are problems already."""
@@ -386,65 +312,3 @@ class _Planner:
                     f"{ref} has {len(names)} tensors that {reference} lacks; "
                     f"the output does not have them: {listed(sorted(names))}"
                 )
-
-    def _unused_tensors(
-        self,
-        modules: list[ModuleMatch],
-        specs: list[TensorSpec],
-        mismatches: Mismatches,
-    ) -> dict[ModelRef, list[str]]:
-        """By model, the tensors of models that are merged whole that the output lacks.
-
-        Such a tensor inside merged layers is a mismatch, unless the model computes it: the
-        reference's architecture has no place for it.
-        """
-        models = self.models
-        whole = [(module, part) for module, part in modules if not module.stacked]
-        if not whole:
-            return {}
-        used: dict[ModelRef, set[str]] = {ref: set() for ref in self.sources}
-        for spec in specs:
-            for input_, name in zip(spec.slice_.inputs, spec.names):
-                used[input_.model].add(name)
-        ours = models.sources[models.reference].tensors
-        unused: dict[ModelRef, list[str]] = {}
-        for ref, source in self.sources.items():
-            known = used[ref] | {models.name_in(ref, name) for name in ours}
-            unused[ref] = [
-                n for n in source.tensors if n not in known and not is_tied_copy(source, n)
-            ]
-        for module, part in whole:
-            stacks = {s for s in models.layers[models.reference].counts if _holds(part, s)}
-            for input_ in module.slices[0].inputs:
-                merged = {models.stack_in(input_.model, stack) for stack in stacks}
-                for name in unused[input_.model]:
-                    located = models.layers[input_.model].locate(name)
-                    tensor = models.sources[input_.model].tensors[name]
-                    if located and located.stack in merged and not is_computed(tensor):
-                        mismatches.surplus(input_, name, models.reference)
-        return unused
-
-
-def _holds(part: ModulePart, stack: str) -> bool:
-    return any(name.startswith(f"{stack}.") for name in part.tensors)
-
-
-def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> list[Problem]:
-    """The problem of a reference model without config.json; none if it has one, or is not open."""
-    inputs = [i for slice_ in recipe.slices for i in slice_.inputs]
-    reference = recipe.base_model or inputs[0].model
-    if reference not in sources or sources[reference].config:
-        return []
-    others = [str(ref) for ref in recipe.merged_models if ref in sources and sources[ref].config]
-    path = next((i.path for i in inputs if i.model == reference), "base_model")
-    have = f"; {', '.join(others)} {'has' if len(others) == 1 else 'have'} one" if others else ""
-    problem = recipe.problem(
-        f"{reference} has no config.json",
-        "base_model" if recipe.base_model else path,
-        expected="config.json in the base model, or in the first model if there is no base: the "
-        "output gets it",
-        found=f"none{have}",
-        fix=f"Download the config.json of {reference}, or copy that of another model of the same "
-        "architecture",
-    )
-    return [problem]

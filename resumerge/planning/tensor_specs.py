@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from resumerge.layout import (
     ModulePart,
     before_layers,
     find_tensor,
+    is_computed,
+    is_tied_copy,
     own_head,
     split,
     step_position,
 )
 from resumerge.layout.model_views import ModelViews
+from resumerge.planning.mismatch import Mismatches
+from resumerge.planning.module_matches import ModuleMatch
 from resumerge.planning.plan import LayerMap, LayerOrigin
-from resumerge.recipe import Input, Module, Recipe, Slice
+from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
 
 
 @dataclass(frozen=True)
@@ -160,3 +164,42 @@ def _spec(models: ModelViews, module: Module, slice_: Slice, name: str, t: float
 def _length(slice_: Slice) -> int:
     start, stop = slice_.inputs[0].layer_range or (0, 0)
     return stop - start
+
+
+def unused_tensors(
+    models: ModelViews,
+    modules: Sequence[ModuleMatch],
+    specs: Iterable[TensorSpec],
+    mismatches: Mismatches,
+) -> dict[ModelRef, list[str]]:
+    """Return by model the tensors that the output lacks, of models that are merged whole.
+
+    Such a tensor inside merged layers is a mismatch, unless the model computes it: the reference's
+    architecture has no place for it.
+    """
+    whole = [(module, part) for module, part in modules if not module.stacked]
+    if not whole:
+        return {}
+    used: dict[ModelRef, set[str]] = {ref: set() for ref in models.sources}
+    for spec in specs:
+        for input_, name in zip(spec.slice_.inputs, spec.names):
+            used[input_.model].add(name)
+    ours = models.sources[models.reference].tensors
+    unused: dict[ModelRef, list[str]] = {}
+    for ref, source in models.sources.items():
+        known = used[ref] | {models.name_in(ref, name) for name in ours}
+        unused[ref] = [n for n in source.tensors if n not in known and not is_tied_copy(source, n)]
+    for module, part in whole:
+        stacks = {s for s in models.layers[models.reference].counts if _holds(part, s)}
+        for input_ in module.slices[0].inputs:
+            merged = {models.stack_in(input_.model, stack) for stack in stacks}
+            for name in unused[input_.model]:
+                located = models.layers[input_.model].locate(name)
+                tensor = models.sources[input_.model].tensors[name]
+                if located and located.stack in merged and not is_computed(tensor):
+                    mismatches.surplus(input_, name, models.reference)
+    return unused
+
+
+def _holds(part: ModulePart, stack: str) -> bool:
+    return any(name.startswith(f"{stack}.") for name in part.tensors)

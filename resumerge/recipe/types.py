@@ -108,22 +108,6 @@ class TokenizerSetting:
         """Return the YAML path of one of the keys of ``tokenizer``, for problems."""
         return self.key if self.key == "tokenizer_source" else f"tokenizer.{key}"
 
-    def normalized(self) -> dict[str, Any]:
-        """As JSON, for the fingerprint; the same for both keys."""
-        return {
-            "source": str(self.source),
-            "tokens": {
-                token: {
-                    "model": str(row.model) if row.model else None,
-                    "token": row.token,
-                    "token_id": row.token_id,
-                    "force": row.force,
-                }
-                for token, row in sorted(self.tokens.items())
-            },
-            "pad_to_multiple_of": self.pad_to_multiple_of,
-        }
-
 
 @dataclass(frozen=True)
 class Input:
@@ -182,7 +166,7 @@ OF_HIDDEN_STATES = ("hidden", "hidden_avg", "hidden_last", "hidden_norm")
 """Gates of a mixture that are made of the base's hidden states, which prompts lead to."""
 
 OF_PROMPTS = (*OF_HIDDEN_STATES, "cheap_embed")
-"""Those that are made of prompts."""
+"""Gates of a mixture that are made of prompts."""
 
 GATE_MODES = (*OF_PROMPTS, "random", "uniform_random")
 """What gates can be made of; the first is mergekit-moe's default."""
@@ -233,17 +217,6 @@ class Mixture:
     def every(self) -> tuple[Expert, ...]:
         """The experts, then the shared ones."""
         return (*self.experts, *self.shared_experts)
-
-    def normalized(self) -> dict[str, Any]:
-        """As JSON, for the fingerprint."""
-        return {
-            "experts": [_expert(expert) for expert in self.experts],
-            "shared_experts": [_expert(expert) for expert in self.shared_experts],
-            "gate_mode": self.gate_mode,
-            "experts_per_token": self.experts_per_token,
-            "architecture": self.architecture,
-            "expert_layout": self.expert_layout,
-        }
 
 
 @dataclass(frozen=True)
@@ -361,63 +334,3 @@ class Recipe:
     def line(self, path: str) -> int | None:
         """The line of a YAML path, or of its nearest parent that has a line."""
         return nearest_line(self.lines, path)
-
-    def normalized(self) -> dict[str, Any]:
-        """Everything that decides the result, as JSON: no comments, order of keys, or notes."""
-        modules = [
-            {"name": module.name, "parameters": _plain(module.parameters)}
-            | {"slices": [_slice(slice_) for slice_ in module.slices]}
-            for module in self.modules
-        ]
-        whole = len(modules) == 1 and modules[0]["name"] is None
-        return {
-            "merge_method": self.merge_method,
-            "base_model": str(self.base_model) if self.base_model else None,
-            "parameters": _plain(self.parameters),
-            "dtype": self.dtype,
-            "out_dtype": self.out_dtype,
-            "tokenizer": self.tokenizer.normalized() if self.tokenizer else None,
-            "chat_template": self.chat_template,
-            **({"experts": "together"} if self.experts_together else {}),
-            **({"mixture": self.mixture.normalized()} if self.mixture else {}),
-            **({} if self.extract_expert is None else {"extract_expert": self.extract_expert}),
-            **({"stages": {s.name: s.normalized() for s in self.stages}} if self.stages else {}),
-            **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
-        }
-
-
-def _slice(slice_: Slice) -> dict[str, Any]:
-    return {
-        "base_model": str(slice_.base_model) if slice_.base_model else None,
-        "parameters": _plain(slice_.parameters),
-        "inputs": [
-            {
-                "model": str(i.model),
-                "layer_range": list(i.layer_range) if i.layer_range else None,
-                "parameters": _plain(i.parameters),
-            }
-            for i in slice_.inputs
-        ],
-    }
-
-
-def _expert(expert: Expert) -> dict[str, Any]:
-    return {
-        "model": str(expert.model),
-        "positive_prompts": list(expert.positive_prompts),
-        "negative_prompts": list(expert.negative_prompts),
-        "noise_scale": expert.noise_scale,
-        "residual_scale": expert.residual_scale,
-    }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in sorted(value.items())}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Conditional):
-        return {"filter": value.filter, "value": _plain(value.value)}
-    if isinstance(value, float) and value.is_integer():
-        return int(value)  # 1 and 1.0 are the same recipe
-    return value

@@ -24,6 +24,7 @@ from resumerge.planning.fingerprint import methods_in
 from resumerge.planning.plan import SourceFileKey
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
+from resumerge.recipe.normalized import normalized
 from resumerge.recipe.yaml_lines import MAX_CHARS
 from resumerge.sizes import counted
 from resumerge.sources import Source
@@ -52,7 +53,7 @@ def check_recipe_drift(
         return recipe
     if replaced:
         return given
-    before, after = {"recipe": recipe.normalized()}, {"recipe": given.normalized()}
+    before, after = {"recipe": normalized(recipe)}, {"recipe": normalized(given)}
     _refuse_drift(context, record, before, after, given.file)
     return recipe
 
@@ -123,7 +124,7 @@ def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
     """Whether a run, by its ledger's record, is of this recipe."""
     theirs = parse_recipe(record["config_text"], record["config_path"])
-    return theirs.normalized() == recipe.normalized()
+    return normalized(theirs) == normalized(recipe)
 
 
 def _edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:

@@ -14,7 +14,7 @@ from typing import Any
 from resumerge.buckets.address import is_bucket
 from resumerge.engine.resources.resource_errors import UNFIT_ERRORS
 from resumerge.errors import InputError, Problem, Resumable
-from resumerge.planning.planner import reference_without_config
+from resumerge.planning.reference_files import reference_without_config
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources import MetadataCache, Source, open_source

@@ -1,0 +1,73 @@
+"""Whether the reference has the config.json and the tokenizer that the output gets from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from resumerge.errors import Problem
+from resumerge.layout.model_views import ModelViews
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.sources.types import Source
+from resumerge.tokenizers.required import Tokenizers
+
+
+def compare_configs(
+    recipe: Recipe, models: ModelViews, *, flat: bool
+) -> tuple[list[Problem], list[str]]:
+    """Check that the reference has a config.json: no library loads the output without one.
+
+    Args:
+        flat: tensors are matched by name alone.
+
+    Returns:
+        problems; notes.
+    """
+    reference = models.reference
+    merged = dict.fromkeys([reference, *recipe.merged_models])
+    without = [ref for ref in merged if not models.sources[ref].config]
+    none = "no model has a config.json, so the output has none"
+    if flat:
+        return [], [f"{none}; tensors are matched by name"]
+    if len(without) == len(merged):
+        return [], [f"{none}, and no library can load it"]
+    if reference in without:
+        return reference_without_config(recipe, models.sources), []
+    return [], [f"{ref} has no config.json: the one of {reference} is assumed" for ref in without]
+
+
+def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> list[Problem]:
+    """Return the problem of a reference without config.json; none if it has one, or is not open."""
+    inputs = [i for slice_ in recipe.slices for i in slice_.inputs]
+    reference = recipe.base_model or inputs[0].model
+    if reference not in sources or sources[reference].config:
+        return []
+    others = [str(ref) for ref in recipe.merged_models if ref in sources and sources[ref].config]
+    path = next((i.path for i in inputs if i.model == reference), "base_model")
+    have = f"; {', '.join(others)} {'has' if len(others) == 1 else 'have'} one" if others else ""
+    problem = recipe.problem(
+        f"{reference} has no config.json",
+        "base_model" if recipe.base_model else path,
+        expected="config.json in the base model, or in the first model if there is no base: the "
+        "output gets it",
+        found=f"none{have}",
+        fix=f"Download the config.json of {reference}, or copy that of another model of the same "
+        "architecture",
+    )
+    return [problem]
+
+
+def reminder_of_tokenizer(recipe: Recipe, models: ModelViews, tokenizers: Tokenizers) -> list[str]:
+    """Return a reminder if the output has tokens, but no tokenizer."""
+    reference, without = models.reference, tokenizers.without
+    if recipe.tokenizer or reference not in without:
+        return []
+    rows = models.vocabularies[reference].size
+    if rows is None:
+        return []
+    others = [ref for ref in recipe.merged_models if ref not in without]
+    fitting = [str(ref) for ref in others if models.vocabularies[ref].size == rows]
+    if fitting:
+        do = f"write 'tokenizer_source: {fitting[0]}' to use the tokenizer of {fitting[0]}"
+    else:
+        do = "save the tokenizer that it was trained with into the output folder"
+    return [f"{reference} has no tokenizer, so the output has none: {do}"]
