@@ -77,7 +77,7 @@ class ResumergeError(Exception):
         return {"kind": "error", "exit_code": self.exit_code, "message": self.text}
 
     def __str__(self) -> str:
-        return f"{self.text}\nTo go on: {self.how_to_resume}" if self.how_to_resume else self.text
+        return f"{self.text}\nTo resume: {self.how_to_resume}" if self.how_to_resume else self.text
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows instead of a traceback, which would not help the user."""

@@ -102,6 +102,6 @@ def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
     if code == "RequestTimeTooSkewed":
         return denied(ADVICE._replace(credentials="set the clock of this machine"), bucket, shown)
     if code == "NoSuchUpload" and not name:
-        return StoreError(f"An upload to the bucket {bucket} was ended by somebody else")
+        return StoreError(f"Another process aborted the upload to bucket {bucket}")
     after = str(facts.get("HTTPHeaders", {}).get("retry-after", ""))
     return refusal(ADVICE, bucket, status, code, name, after, _MEANING.get(code))

@@ -103,7 +103,7 @@ def cached_bucket_snapshot(
     listed = metadata.listing(_listing_name(model, file), revision or LATEST)
     if not listed:
         raise refuse(
-            "Offline mode is on, and it is not known what the bucket has",
+            "Offline, and the bucket's listing is not cached",
             where=model,
             expected="a model that was merged or planned before, with the same state folder",
             fix="run once without --offline",

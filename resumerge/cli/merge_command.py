@@ -37,7 +37,7 @@ from resumerge.ui.terminal.streams import lossy
 from resumerge.ui.terminal.terminal import print_command_to_resume
 from resumerge.ui.text.commands import (
     GONE,
-    TO_GO_ON,
+    TO_RESUME,
     has_mirror,
     is_gone,
     repeat_command,
@@ -197,14 +197,14 @@ class MergeCommand:
         if self._as_json:
             line = stopped.as_json() | {"run": self._run, "resume": command}
             print_json_line(sys.stdout, **line)
-        print_command_to_resume(command, self._err, GONE if gone else TO_GO_ON)
+        print_command_to_resume(command, self._err, GONE if gone else TO_RESUME)
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:
         """A second signal. A signal handler must not write to buffered streams, only `os.write`."""
         stopped, command = Interrupted(signum), self._resume_command(self._run)
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
-        text = f"{show_cursor}Stopped at once. Committed work is kept.\n{TO_GO_ON}\n{command}\n"
+        text = f"{show_cursor}Stopped at once. Committed work is kept.\n{TO_RESUME}\n{command}\n"
         with suppress(OSError):
             if self._as_json:
                 line = stopped.as_json() | {"run": self._run, "resume": command}

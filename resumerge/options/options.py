@@ -190,10 +190,11 @@ class Options:
                 )
             )
         if self.stream is True and (self.evict is True or self.offline is True):
+            other = "--offline" if self.offline is True else "--evict"
             problems.append(
                 Problem(
-                    "Models cannot be read from their servers, and as files of this disk alone",
-                    found="--stream and " + ("--offline" if self.offline is True else "--evict"),
+                    f"--stream and {other} exclude each other",
+                    found="both were given",
                     fix="leave one of them out: with --stream nothing is downloaded",
                 )
             )

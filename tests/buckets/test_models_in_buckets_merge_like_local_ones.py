@@ -85,7 +85,7 @@ def test_nothing_is_asked_for_offline(
     address = upload(bucket, "m", sharded(1))
     place = Place(s3, tmp_path / "place", linear(address), proxy)
     told = place.call("run", "merge.yaml", "out", "--offline", expect=2).stderr
-    assert "it is not known what the bucket has" in told and "line 3" in told
+    assert "the bucket's listing is not cached" in told and "line 3" in told
     place.call("plan", "merge.yaml")
     told = place.call("run", "merge.yaml", "out", "--offline", expect=2).stderr
     assert f"missing: {shard(1, 2)}, {shard(2, 2)}" in told

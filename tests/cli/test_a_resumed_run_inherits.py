@@ -88,9 +88,8 @@ def test_shards_that_are_brought_back_are_not_deleted_as_they_were_before() -> N
 def test_a_run_that_streams_may_go_on_with_files_of_this_disk(given: str) -> None:
     assert not Options(**{given: True}).inherit({"stream": True}, None).stream
     assert Options(stream=True).inherit({"evict": True}, None) == Options(stream=True)
-    with pytest.raises(InputError, match="as files of this disk alone") as refused:
+    with pytest.raises(InputError, match=f"--stream and --{given} exclude each other"):
         Options(stream=True, **{given: True})
-    assert f"--stream and --{given}" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", sorted(VALUES.keys() - {"trust_sources"}))

@@ -37,8 +37,8 @@ def test_the_last_line_goes_on(place: Path, tmp_path: Path) -> None:
     assert stopped.returncode == 1
     said, last = stopped.stderr.splitlines()[-2:]
     assert said == "resumerge.errors.Interrupted: Stopped by SIGINT; finished work is committed"
-    assert last.startswith("To go on: resumerge.resume(")
-    again = script(f"import resumerge\n{last.removeprefix('To go on: ')}", place)
+    assert last.startswith("To resume: resumerge.resume(")
+    again = script(f"import resumerge\n{last.removeprefix('To resume: ')}", place)
     assert again.returncode == 0, again.stderr
     assert shards_of(tmp_path / "out") == shards_of(place / "done")
 
@@ -50,5 +50,6 @@ def test_who_catches_it_has_the_code_of_the_command(
     paths = {"out": str(tmp_path / "out"), "state": str(tmp_path / "state")}
     stopped = script(STOPPED_BY.format(signal) + HANDLED.format(**paths), place)
     assert stopped.returncode == code
-    assert stopped.stdout.startswith(f"Stopped by {signal}; finished work is committed\nTo go on: ")
+    told = f"Stopped by {signal}; finished work is committed\nTo resume: "
+    assert stopped.stdout.startswith(told)
     assert not stopped.stderr

@@ -46,7 +46,7 @@ def test_a_stop_is_answered_and_says_how_to_go_on(place: Path, tmp_path: Path) -
     assert stopping.startswith("Stopping: ")
     assert stopped.startswith("Stopped by SIGINT")
     to_go_on, command = lines[-3:-1]
-    assert to_go_on == "To go on:"
+    assert to_go_on == "To resume:"
     assert command.startswith("resumerge resume out-")
 
 

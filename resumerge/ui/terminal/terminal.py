@@ -10,7 +10,7 @@ from click.exceptions import Exit
 
 from resumerge.ui.terminal.console import SafeConsole
 from resumerge.ui.terminal.prose import say
-from resumerge.ui.text.commands import TO_GO_ON
+from resumerge.ui.text.commands import TO_RESUME
 
 out = SafeConsole()
 err = SafeConsole(stderr=True)
@@ -27,7 +27,7 @@ def print_command(command: str, console: SafeConsole = err) -> None:
 
 
 def print_command_to_resume(
-    command: str, console: SafeConsole = err, heading: str = TO_GO_ON
+    command: str, console: SafeConsole = err, heading: str = TO_RESUME
 ) -> None:
     """Print the last lines of what stopped early. The last one is read by programs, and copied."""
     say(console, heading)

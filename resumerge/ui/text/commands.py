@@ -17,7 +17,7 @@ from resumerge.mirror.stores.registry import normalise
 from resumerge.options import Options, declared
 from resumerge.printable import shell_line
 
-TO_GO_ON = "To go on:"
+TO_RESUME = "To resume:"
 """The line before a command to type, which is the last one."""
 
 

@@ -80,6 +80,6 @@ def test_an_interrupted_cell_commits_and_says_how_to_go_on(hands: Hands) -> None
     assert 20 <= hands.committed() < hands.total()
     (error,) = [o for o in cell_outputs(interrupted, "run") if o["output_type"] == "error"]
     assert "Traceback" not in "\n".join(error["traceback"])
-    assert "To go on: resumerge.resume('merged-" in "\n".join(error["traceback"])
+    assert "To resume: resumerge.resume('merged-" in "\n".join(error["traceback"])
     hands.run_all()
     assert hands.committed() == hands.total()
