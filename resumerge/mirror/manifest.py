@@ -1,4 +1,4 @@
-"""The end of a mirrored run: the files beside the shards, then the manifest, ``done.json``.
+"""The manifest, ``done.json``, with which a mirrored run ends.
 
 The manifest names every file of the model with its bytes and SHA-256. Once it exists, the leases
 and the snapshots of the ledger are not needed any more, and are removed.
@@ -6,10 +6,9 @@ and the snapshots of the ledger are not needed any more, and are removed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from resumerge.ledger.file_names import is_output_name, is_safe_name
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validators import integer, time
 from resumerge.ledger.validity import InvalidLedger, check_values
-from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.names import (
     LARGEST_TOKEN,
     MANIFEST_FILE,
@@ -32,7 +30,7 @@ from resumerge.mirror.names import (
     snapshot_names,
     task_names,
 )
-from resumerge.mirror.stores.base import Moved, Store
+from resumerge.mirror.stores.base import Store
 
 LARGEST_MANIFEST = 1 << 24
 """Bytes."""
@@ -41,12 +39,6 @@ _IDENTIFIER = re.compile("[A-Za-z0-9_-]{1,100}")
 
 SHARD = ".safetensors"
 """The suffix of a shard's name, and of no other file of a model."""
-
-SMALL = 4 << 20
-"""Bytes that one `put` writes at most; a larger file is uploaded."""
-
-Companions = Iterable[tuple[str, "bytes | Path"]]
-"""The files beside the shards, config.json last: names, and their bytes or the local files."""
 
 
 @dataclass(frozen=True)
@@ -164,42 +156,6 @@ def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
     )
 
 
-def upload_companions(
-    store: Store, companions: Companions, conflicts: ConflictResolver, moved: Moved
-) -> Iterator[tuple[str, int, str]]:
-    """Upload the files beside the shards, replacing those of an earlier attempt that differ.
-
-    What is there already is not written again: a manifest may promise it, and not every store
-    replaces a file in one step.
-
-    Yields:
-        The name, bytes and SHA-256 of each file.
-
-    Raises:
-        Resumable: a file of the user has one of the names.
-        OSError: the mirror cannot be used now.
-    """
-    listed = store.list()
-    for group in _groups(companions):
-        moved(0)
-        group = {n: d for n, d in group.items() if conflicts.make_way(n, d, listed.get(n))}
-        small = {name: data for name, data in group.items() if isinstance(data, bytes)}
-        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in small.items()}
-        new = {
-            name: data
-            for name, data in small.items()
-            if listed.get(name) != len(data) or store.sha256(name, moved) != hashes[name]
-        }
-        if new:
-            store.put(new)
-            moved(sum(map(len, new.values())))
-        for name, data in small.items():
-            yield name, len(data), hashes[name]
-        for name, path in group.items():
-            if isinstance(path, Path):
-                yield name, path.stat().st_size, store.upload(name, path, moved)
-
-
 def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int) -> bytes:
     """The manifest of a run that is finished now.
 
@@ -272,23 +228,6 @@ def remove_metadata(store: Store, token: int = LARGEST_TOKEN) -> None:
     manifest = read_manifest(store)
     if manifest and (remove := _to_remove(store.list(), token, manifest.files)):
         store.put({}, remove)
-
-
-def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:
-    """The files in their order: each large one alone, small ones together up to `SMALL` bytes."""
-    group: dict[str, bytes | Path] = {}
-    nbytes = 0
-    for name, content in companions:
-        if isinstance(content, Path) and content.stat().st_size <= SMALL:
-            content = content.read_bytes()
-        size = len(content) if isinstance(content, bytes) else SMALL
-        if group and nbytes + size > SMALL:
-            yield group
-            group, nbytes = {}, 0
-        group[name] = content.resolve() if isinstance(content, Path) else content
-        nbytes += size
-    if group:
-        yield group
 
 
 def _to_remove(listed: Iterable[str], token: int, files: Iterable[str]) -> list[str]:

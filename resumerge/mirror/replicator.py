@@ -16,14 +16,13 @@ from pathlib import Path
 
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
+from resumerge.mirror.companions import Companions, upload_companions
 from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.manifest import (
-    Companions,
     is_same_model,
     manifest_of,
     remove_metadata,
-    upload_companions,
     write_manifest,
 )
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names, task_names

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from resumerge.mirror.companions import upload_companions
 from resumerge.mirror.conflicts import ConflictResolver
-from resumerge.mirror.manifest import upload_companions
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.storage import Storage
 
@@ -215,7 +215,7 @@ def test_a_companion_that_is_a_link_arrives_as_the_file_that_it_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in the cache of the Hub."""
-    monkeypatch.setattr("resumerge.mirror.manifest.SMALL", 100)
+    monkeypatch.setattr("resumerge.mirror.companions.SMALL", 100)
     blob, link = tmp_path / "blob", tmp_path / "tokenizer.json"
     blob.write_bytes(bytes(1000))
     link.symlink_to(blob)

@@ -194,7 +194,7 @@ def test_an_answer_that_names_no_commit_is_none(
     store.put({"a": b"1"})
     for sha in (None, "", "main"):
         answer = SimpleNamespace(sha=sha, siblings=[])
-        monkeypatch.setattr(store, "_model_info", lambda answer=answer: answer)
+        monkeypatch.setattr(store._repo, "model_info", lambda answer=answer: answer)
         with pytest.raises(StoreError, match="did not say which commit"):
             store.put_if_absent("b", b"2")
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from resumerge.mirror.stores.folder import PIECE, FolderStore
+from resumerge.mirror.stores.folder import FolderStore
+from resumerge.mirror.stores.plain_files import PIECE
 from resumerge.storage import Storage
 
 NBYTES = 6 * PIECE + 12345

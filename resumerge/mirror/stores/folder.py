@@ -10,8 +10,7 @@ import errno
 import hashlib
 import os
 import secrets
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,21 +19,22 @@ from typing import Self
 from resumerge.errors import Problem
 from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store
 from resumerge.mirror.stores.capabilities import Capabilities, probe
+from resumerge.mirror.stores.plain_files import (
+    Identity,
+    identity_of,
+    is_plain,
+    pieces,
+    read_small,
+    sha256_of,
+    size_of,
+)
 from resumerge.storage import Storage, drop_from_cache
-
-PIECE = 1 << 20
-"""Bytes that are moved at once. Between two pieces, a transfer can wait or stop."""
 
 SYNC_BYTES = 64 << 20
 """Bytes of an upload between two syncs: the kernel would buffer too many for a slow disk."""
 
 SETTLE_SECONDS = 2.0
 """Without exclusive creation: the time after which other machines see a new file."""
-
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Opening a pipe or a link that somebody put there neither blocks nor follows it."""
-
-_Identity = tuple[int, int, int]
 
 PART = ".part"
 """The suffix of a file that is incomplete."""
@@ -142,14 +142,7 @@ class FolderStore(Store):
         return found
 
     def get(self, name: str, most: int = SMALL) -> bytes:
-        path = self.folder / name
-        if not _is_plain(path):
-            return b""
-        with os.fdopen(os.open(path, _READ), "rb") as file:
-            fd = file.fileno()
-            facts = os.fstat(fd)
-            is_small = stat.S_ISREG(facts.st_mode) and facts.st_size <= most
-            return file.read(facts.st_size) if is_small else b""
+        return read_small(self.folder / name, most)
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name, data in files.items():
@@ -185,19 +178,19 @@ class FolderStore(Store):
         nbytes = path.stat().st_size
         final = self._path(name)
         target = final.with_name(final.name + PART) if self.capabilities.rename else final
-        before = _identity(final)
-        whole = target != final and _size(final) == nbytes and _is_plain(final)
+        before = identity_of(final)
+        whole = target != final and size_of(final) == nbytes and is_plain(final)
         if whole and name not in self._wrong:
-            expected = _sha256(path, _only_stopping(moved))
-            if _sha256(final, moved) == expected:
+            expected = sha256_of(path, _only_stopping(moved))
+            if sha256_of(final, moved) == expected:
                 return expected
             self._wrong.add(name)
         done = self._uploaded_bytes(name, target, nbytes)
         if done and done == nbytes and not self.capabilities.extend:
-            sent = _sha256(path, _only_stopping(moved))
+            sent = sha256_of(path, _only_stopping(moved))
         else:
             sent = self._send(path, target, done, moved)
-        if _sha256(target, moved) != sent:
+        if sha256_of(target, moved) != sent:
             self._wrong.add(name)
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if target != final:
@@ -213,11 +206,11 @@ class FolderStore(Store):
             self._storage.replace(source, target)
             self._sync_folder(target.parent)
             return True
-        if not _is_plain(source):
+        if not is_plain(source):
             return False
         self._storage.remove(target)  # an earlier attempt may have left it
         sent = self._send(source, target, None, lambda nbytes: None)
-        if _sha256(target, lambda nbytes: None) != sent:
+        if sha256_of(target, lambda nbytes: None) != sent:
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         self._sync_folder(target.parent)
         self._storage.remove(source)
@@ -226,19 +219,19 @@ class FolderStore(Store):
     def sha256(self, name: str, moved: Moved) -> str | None:
         path = self.folder / name
         try:
-            return _sha256(path, moved) if _is_plain(path) else None
+            return sha256_of(path, moved) if is_plain(path) else None
         except FileNotFoundError:
             return None
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
         here = Storage()
         nbytes = (self.folder / name).stat().st_size
-        done = _size(path)
+        done = size_of(path)
         fresh = done is None or done > nbytes
         fd = here.begin(path) if fresh else here.open(path)
         try:
             offset = 0 if fresh or done is None else done
-            for piece in _pieces(self.folder / name, offset):
+            for piece in pieces(self.folder / name, offset):
                 here.write(fd, piece, offset)
                 offset += len(piece)
                 moved(len(piece))
@@ -253,11 +246,11 @@ class FolderStore(Store):
 
         A useless beginning is removed.
         """
-        done = _size(target)
+        done = size_of(target)
         if done is None:
             return None
         if (
-            not _is_plain(target)
+            not is_plain(target)
             or done > nbytes
             or name in self._wrong
             or not (self.capabilities.extend or done == nbytes)
@@ -282,7 +275,7 @@ class FolderStore(Store):
         digest = hashlib.sha256()
         offset = synced = 0
         try:
-            for piece in _pieces(path):
+            for piece in pieces(path):
                 digest.update(piece)
                 rest = piece[max(0, done - offset) :]
                 offset += len(piece)
@@ -309,11 +302,11 @@ class FolderStore(Store):
 
     def _write(self, name: str, data: bytes) -> None:
         final = self._path(name)
-        before = _identity(final)
+        before = identity_of(final)
         whole = self.capabilities.rename_over or (self.capabilities.rename and before is None)
         target = final.with_name(final.name + PART) if whole else final
-        there = _size(target) is not None
-        if there and not _is_plain(target):
+        there = size_of(target) is not None
+        if there and not is_plain(target):
             self._storage.remove(target)
             there = False
         fd = self._storage.begin(target) if there else self._begin(target)
@@ -330,7 +323,7 @@ class FolderStore(Store):
         else:
             self._sync_folder(final.parent)
 
-    def _rename(self, source: Path, target: Path, before: _Identity | None) -> None:
+    def _rename(self, source: Path, target: Path, before: Identity | None) -> None:
         """Give a file its final name.
 
         Args:
@@ -340,7 +333,7 @@ class FolderStore(Store):
         Raises:
             FileExistsError: another file has the name now.
         """
-        if not self.capabilities.rename_over and (now := _identity(target)) is not None:
+        if not self.capabilities.rename_over and (now := identity_of(target)) is not None:
             if now != before:
                 raise FileExistsError(errno.EEXIST, "another machine has written it", str(target))
             self._storage.remove(target)
@@ -365,55 +358,9 @@ class FolderStore(Store):
             self._storage.sync_folder(folder)
 
 
-def _pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
-    """A file's bytes from an offset on, in one buffer that is reused."""
-    buffer = memoryview(bytearray(PIECE))
-    fd = os.open(path, _READ)
-    try:
-        while count := os.preadv(fd, [buffer], offset):
-            yield buffer[:count]
-            offset += count
-    finally:
-        os.close(fd)
-
-
-def _sha256(path: Path, moved: Moved) -> str:
-    digest = hashlib.sha256()
-    for piece in _pieces(path):
-        digest.update(piece)
-        moved(len(piece))
-    return digest.hexdigest()
-
-
 def _only_stopping(moved: Moved) -> Moved:
     """A callback for bytes that are only read here: it can stop, and moves nothing."""
     return lambda nbytes: moved(0)
-
-
-def _size(path: Path) -> int | None:
-    """Bytes of a file; None if it does not exist."""
-    try:
-        return path.lstat().st_size
-    except FileNotFoundError:
-        return None
-
-
-def _identity(path: Path) -> _Identity | None:
-    """Inode, bytes and time of the last change of a file; None if it does not exist."""
-    try:
-        facts = path.lstat()
-    except FileNotFoundError:
-        return None
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
-
-
-def _is_plain(path: Path) -> bool:
-    """Whether this is a regular file, and not a link, pipe or device.
-
-    Raises:
-        FileNotFoundError: it does not exist.
-    """
-    return stat.S_ISREG(path.lstat().st_mode)
 
 
 def _drop_cached(fd: int, nbytes: int) -> None:

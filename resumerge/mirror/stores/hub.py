@@ -6,28 +6,24 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
 from resumerge.backup_names import CARD
 from resumerge.digests import ExpectedContent
 from resumerge.errors import refuse
-from resumerge.hub.cache import COMMIT
 from resumerge.hub.client import is_offline
-from resumerge.hub.file import LIST_TIMEOUT, HubFile
-from resumerge.hub.http import get
-from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError, checked
+from resumerge.hub.file import HubFile
+from resumerge.mirror.stores.base import SMALL, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_address import SCHEME, repo_of
-from resumerge.mirror.stores.hub_client import Conflict, NoFile, NoRepo, hub_errors
+from resumerge.mirror.stores.hub_client import Conflict, hub_errors
+from resumerge.mirror.stores.hub_repo import HubRepo, checked_in_repo
 from resumerge.mirror.stores.hub_uploads import (
-    BRANCH,
     FileHashes,
-    ListedFile,
     PendingUpload,
     store_bytes,
 )
@@ -41,8 +37,6 @@ LARGEST_PLACEHOLDER = 1000
 
 _PLACEHOLDER = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
 """The model card that the Hub creates when a licence was chosen: a header without text."""
-
-_checked = partial(checked, reserved=".git")
 
 TRIES = 3
 """Commits tried in a row while others commit at the same time."""
@@ -77,15 +71,14 @@ class HubStore(Store):
         Raises:
             InputError: the name is malformed, or the network is off.
         """
-        self.repo = repo_of(url)
-        self.url = f"{SCHEME}://{self.repo}"
+        self._repo = HubRepo(repo_of(url))
+        self.url = f"{SCHEME}://{self._repo.name}"
         if offline or is_offline():
             raise refuse(
                 "Offline mode is on, and this is a repo on the Hub",
                 where=self.url,
                 fix="run without --offline, and with HF_HUB_OFFLINE unset",
             )
-        self._exists = False
         self._commit_lock = threading.RLock()
         self._pending: dict[str, PendingUpload] = {}
         self._hashes = FileHashes()
@@ -102,22 +95,20 @@ class HubStore(Store):
         A repo that this account may not read is empty, until it has been used once.
         """
         pending = {name: upload.nbytes for name, upload in dict(self._pending).items()}
-        return {name: file.nbytes for name, file in self._listing()[1].items()} | pending
+        return {name: file.nbytes for name, file in self._repo.listing()[1].items()} | pending
 
     def now(self) -> datetime | None:
-        with hub_errors(self.repo) as call:
-            self._model_info()
-            return call.at.astimezone(UTC) if call.at is not None else None
+        return self._repo.now()
 
     def get(self, name: str, most: int = SMALL) -> bytes:
         self._commit_pending(name)
         pieces: list[bytes] = []
-        is_whole = self._stream(name, pieces.append, most)
+        is_whole = self._repo.stream(name, pieces.append, most)
         return b"".join(pieces) if is_whole else b""
 
     def sha256(self, name: str, moved: Moved) -> str | None:
         self._commit_pending(name)
-        listed = self._listing()[1].get(name)
+        listed = self._repo.listing()[1].get(name)
         if listed is None or listed.sha256 is not None:
             return listed.sha256 if listed is not None else None
         digest = hashlib.sha256()
@@ -126,15 +117,15 @@ class HubStore(Store):
             digest.update(piece)
             moved(len(piece))
 
-        if not self._stream(name, take, SMALL):
-            raise StoreError(f"{name} in {self.repo} is larger than {SMALL} bytes")
+        if not self._repo.stream(name, take, SMALL):
+            raise StoreError(f"{name} in {self._repo.name} is larger than {SMALL} bytes")
         return digest.hexdigest()
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name in (*files, *remove):
-            _checked(name)
+            checked_in_repo(name)
         with self._commit_lock:
-            self._create_repo()
+            self._repo.create()
             for attempt in range(1, TRIES + 1):
                 try:
                     self._put(files, remove)
@@ -144,16 +135,16 @@ class HubStore(Store):
                         raise
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        _checked(name)
+        checked_in_repo(name)
         with self._commit_lock:
-            self._create_repo()
+            self._repo.create()
             for _ in range(TRIES):
-                commit, listed = self._listing()
+                commit, listed = self._repo.listing()
                 if name in listed:
                     # It is ours if the answer to our commit was lost.
                     return self.get(name) == data
                 try:
-                    self._commit([self._add(name, data)], parent=commit)
+                    self._repo.commit([_add(name, data)], parent=commit)
                     return True
                 except Conflict:
                     continue
@@ -163,11 +154,11 @@ class HubStore(Store):
         self, name: str, data: bytes, before: bytes | None, remove: Sequence[str] = ()
     ) -> bool:
         for changed in (name, *remove):
-            _checked(changed)
+            checked_in_repo(changed)
         with self._commit_lock:
-            self._create_repo()
+            self._repo.create()
             for _ in range(TRIES):
-                commit, listed = self._listing()
+                commit, listed = self._repo.listing()
                 # It may be newer than the listing: then the commit is refused.
                 found = self.get(name) if name in listed else None
                 if found == data:  # the answer to our commit was lost
@@ -182,27 +173,27 @@ class HubStore(Store):
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         """Store the bytes now; the next `put` commits them."""
-        _checked(name)
+        checked_in_repo(name)
         sha256 = self._hashes.sha256(path, lambda: moved(0))
         upload = PendingUpload(path, path.stat().st_size, sha256)
-        self._create_repo()
-        if upload.is_listed(self._listing()[1].get(name)):
+        self._repo.create()
+        if upload.is_listed(self._repo.listing()[1].get(name)):
             self._pending.pop(name, None)
             return sha256
         known = self._pending.get(name)
         if known is None or known.sha256 != sha256 or known.operation is None:
-            upload.operation = store_bytes(self._api(), self.repo, name, upload, moved)
+            upload.operation = store_bytes(self._repo.api(), self._repo.name, name, upload, moved)
             self._pending[name] = upload
         return sha256
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
         """The bytes grow in ``NAME.part``, which is renamed once its hash is the listed one."""
         self._commit_pending(name)
-        commit, files = self._listing()
+        commit, files = self._repo.listing()
         listed = files.get(name)
         if listed is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
-        file = _Target(self.repo, commit, name, listed.nbytes, listed.etag, path)
+        file = _Target(self._repo.name, commit, name, listed.nbytes, listed.etag, path)
         reported = file.partial.stat().st_size if file.partial.exists() else 0
 
         def report(length: int) -> None:
@@ -216,7 +207,7 @@ class HubStore(Store):
                 moved(0)
                 time.sleep(0.25)
 
-        with hub_errors(self.repo):
+        with hub_errors(self._repo.name):
             callbacks = DownloadCallbacks(report, lambda: moved(0), sleep)
             download_by_ranges(file, MetadataCache(), callbacks)
 
@@ -229,73 +220,14 @@ class HubStore(Store):
 
     def _interference(self) -> StoreError:
         return StoreError(
-            f"Other commits to {self.repo} keep interfering: let only one program write to it"
+            f"Other commits to {self._repo.name} keep interfering: let only one program write to it"
         )
-
-    # Requests
-
-    def _api(self) -> Any:
-        from huggingface_hub import HfApi
-
-        return HfApi(library_name="resumerge")
-
-    def _create_repo(self) -> None:
-        """Create the repo, private, if it does not exist; called before every change."""
-        if not self._exists:
-            with hub_errors(self.repo):
-                self._api().create_repo(self.repo, private=True, exist_ok=True)
-            self._exists = True
-
-    def _model_info(self) -> Any:
-        return self._api().model_info(
-            self.repo, revision=BRANCH, files_metadata=True, timeout=LIST_TIMEOUT
-        )
-
-    def _listing(self) -> tuple[str, dict[str, ListedFile]]:
-        """The newest commit and its files, in one request; empty if the repo never existed."""
-        try:
-            with hub_errors(self.repo):
-                info = self._model_info()
-        except NoRepo:
-            if self._exists:
-                raise
-            return "", {}
-        self._exists = True
-        if not COMMIT.fullmatch(info.sha or ""):
-            raise StoreError(f"The Hub did not say which commit of {self.repo} is the newest")
-        return info.sha, {
-            _checked(sibling.rfilename): ListedFile(
-                sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
-            )
-            for sibling in info.siblings or []
-        }
-
-    def _stream(self, name: str, take: Callable[[bytes], None], most: int) -> bool:
-        """Read a file; False if it is larger than `most` bytes, of which no more are read."""
-        from huggingface_hub import hf_hub_url
-
-        total = 0
-        try:
-            with (
-                hub_errors(self.repo),
-                get(hf_hub_url(self.repo, name, revision=BRANCH), {}) as response,
-            ):
-                for chunk in response.chunks:
-                    total += len(chunk)
-                    if total > most:
-                        return False
-                    take(chunk)
-        except (NoFile, NoRepo) as error:
-            if isinstance(error, NoRepo) and self._exists:
-                raise
-            raise FileNotFoundError(f"{self.url} has no {name}") from error
-        return True
 
     # Commits
 
     def _commit_pending(self, name: str) -> None:
         """Commit an upload that waits for a `put`, before it is read."""
-        if _checked(name) in self._pending:
+        if checked_in_repo(name) in self._pending:
             self.put({})
 
     def _put(
@@ -306,13 +238,13 @@ class HubStore(Store):
         pending = dict(self._pending)  # a copy: other threads may upload meanwhile
         for name in pending.keys() & files.keys():
             pending.pop(name)
-        listed = self._listing()[1] if pending or remove else {}
-        operations = [self._add(name, data) for name, data in files.items()]
+        listed = self._repo.listing()[1] if pending or remove else {}
+        operations = [_add(name, data) for name, data in files.items()]
         for name, upload in pending.items():
             if not upload.is_listed(listed.get(name)):
                 if upload.operation is None:
                     upload.operation = store_bytes(
-                        self._api(), self.repo, name, upload, lambda nbytes: None
+                        self._repo.api(), self._repo.name, name, upload, lambda nbytes: None
                     )
                 operations.append(upload.operation)
         operations += [
@@ -322,43 +254,26 @@ class HubStore(Store):
         ]
         try:
             if operations:
-                self._commit(operations, parent)
+                self._repo.commit(operations, parent)
         except StoreError:
             for upload in pending.values():  # the Hub may have dropped bytes without a commit
                 upload.operation = None
             raise
-        listed = self._listing()[1] if pending else {}
+        listed = self._repo.listing()[1] if pending else {}
         for name, upload in pending.items():
             if not upload.is_listed(listed.get(name)):
                 upload.operation = None
-                raise StoreError(f"{name} in {self.repo} differs from what was sent")
+                raise StoreError(f"{name} in {self._repo.name} differs from what was sent")
             if self._pending.get(name) is upload:
                 del self._pending[name]
         for name in files:
             self._pending.pop(name, None)
 
-    def _commit(self, operations: Sequence[Any], parent: str | None = None) -> None:
-        """Make one commit.
 
-        Args:
-            parent: the commit that must be the newest one; None if any may be.
-        """
-        names = [operation.path_in_repo for operation in operations]
-        shown = [name for name in names if not name.startswith(METADATA)] or ["metadata"]
-        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-        with hub_errors(self.repo):
-            self._api().create_commit(
-                self.repo,
-                operations,
-                commit_message=f"resumerge: {', '.join(shown[:3])}{more}",
-                revision=BRANCH,
-                parent_commit=parent,
-            )
+def _add(name: str, data: bytes) -> Any:
+    from huggingface_hub import CommitOperationAdd
 
-    def _add(self, name: str, data: bytes) -> Any:
-        from huggingface_hub import CommitOperationAdd
-
-        return CommitOperationAdd(name, data)
+    return CommitOperationAdd(name, data)
 
 
 @dataclass(frozen=True)

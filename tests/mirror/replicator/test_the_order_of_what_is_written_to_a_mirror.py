@@ -16,13 +16,9 @@ from plain_folder import PlainFolder
 from replication import COMPANIONS, Replication
 
 from resumerge.errors import Resumable
+from resumerge.mirror.companions import upload_companions
 from resumerge.mirror.conflicts import ConflictResolver
-from resumerge.mirror.manifest import (
-    manifest_of,
-    read_manifest,
-    upload_companions,
-    write_manifest,
-)
+from resumerge.mirror.manifest import manifest_of, read_manifest, write_manifest
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name, snapshot_names
 from resumerge.mirror.stores.base import METADATA
 from resumerge.sizes import show_size
@@ -96,7 +92,7 @@ def test_what_was_uploaded_without_the_lease_does_not_count(replication: Replica
 def test_no_manifest_is_written_without_the_lease(
     replication: Replication, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
-    monkeypatch.setattr("resumerge.mirror.manifest.SMALL", 100)
+    monkeypatch.setattr("resumerge.mirror.companions.SMALL", 100)
     tokenizer = replication.out.with_name("tokenizer.json")
     tokenizer.write_bytes(b"{" + b" " * 200 + b"}")
     replication.lose_at(operation)
@@ -314,7 +310,7 @@ def test_small_companions_are_written_together_and_large_ones_alone(
     replication: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In their order: config.json, without which nobody loads the model, is the last."""
-    monkeypatch.setattr("resumerge.mirror.manifest.SMALL", 100)
+    monkeypatch.setattr("resumerge.mirror.companions.SMALL", 100)
     small, large = replication.out.with_name("small"), replication.out.with_name("large")
     small.write_bytes(b"s" * 40)
     large.write_bytes(b"l" * 101)

@@ -1,0 +1,69 @@
+"""The files beside the shards in a mirror, which are uploaded when all shards are there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from resumerge.mirror.conflicts import ConflictResolver
+from resumerge.mirror.stores.base import Moved, Store
+
+SMALL = 4 << 20
+"""Bytes that one `put` writes at most; a larger file is uploaded."""
+
+Companions = Iterable[tuple[str, "bytes | Path"]]
+"""The files beside the shards, config.json last: names, and their bytes or the local files."""
+
+
+def upload_companions(
+    store: Store, companions: Companions, conflicts: ConflictResolver, moved: Moved
+) -> Iterator[tuple[str, int, str]]:
+    """Upload the files beside the shards, replacing those of an earlier attempt that differ.
+
+    What is there already is not written again: a manifest may promise it, and not every store
+    replaces a file in one step.
+
+    Yields:
+        The name, bytes and SHA-256 of each file.
+
+    Raises:
+        Resumable: a file of the user has one of the names.
+        OSError: the mirror cannot be used now.
+    """
+    listed = store.list()
+    for group in _groups(companions):
+        moved(0)
+        group = {n: d for n, d in group.items() if conflicts.make_way(n, d, listed.get(n))}
+        small = {name: data for name, data in group.items() if isinstance(data, bytes)}
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in small.items()}
+        new = {
+            name: data
+            for name, data in small.items()
+            if listed.get(name) != len(data) or store.sha256(name, moved) != hashes[name]
+        }
+        if new:
+            store.put(new)
+            moved(sum(map(len, new.values())))
+        for name, data in small.items():
+            yield name, len(data), hashes[name]
+        for name, path in group.items():
+            if isinstance(path, Path):
+                yield name, path.stat().st_size, store.upload(name, path, moved)
+
+
+def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:
+    """The files in their order: each large one alone, small ones together up to `SMALL` bytes."""
+    group: dict[str, bytes | Path] = {}
+    nbytes = 0
+    for name, content in companions:
+        if isinstance(content, Path) and content.stat().st_size <= SMALL:
+            content = content.read_bytes()
+        size = len(content) if isinstance(content, bytes) else SMALL
+        if group and nbytes + size > SMALL:
+            yield group
+            group, nbytes = {}, 0
+        group[name] = content.resolve() if isinstance(content, Path) else content
+        nbytes += size
+    if group:
+        yield group

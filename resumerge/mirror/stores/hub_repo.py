@@ -1,0 +1,126 @@
+"""Requests to one repo of the Hub, on its main branch: listing, reading and committing files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from resumerge.hub.cache import COMMIT
+from resumerge.hub.file import LIST_TIMEOUT
+from resumerge.hub.http import get
+from resumerge.mirror.stores.base import METADATA, StoreError, checked
+from resumerge.mirror.stores.hub_address import SCHEME
+from resumerge.mirror.stores.hub_client import NoFile, NoRepo, hub_errors
+from resumerge.mirror.stores.hub_uploads import BRANCH, ListedFile
+
+checked_in_repo = partial(checked, reserved=".git")
+
+
+class HubRepo:
+    """A repo, which the first change creates.
+
+    Every method raises `StoreError` if the Hub cannot be reached, fails or refuses.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._exists = False
+
+    def api(self) -> Any:
+        """Return a `huggingface_hub.HfApi`."""
+        from huggingface_hub import HfApi
+
+        return HfApi(library_name="resumerge")
+
+    def create(self) -> None:
+        """Create the repo, private, if it does not exist; called before every change."""
+        if not self._exists:
+            with hub_errors(self.name):
+                self.api().create_repo(self.name, private=True, exist_ok=True)
+            self._exists = True
+
+    def now(self) -> datetime | None:
+        """Return the time by the Hub's clock; None if it does not say."""
+        with hub_errors(self.name) as call:
+            self.model_info()
+            return call.at.astimezone(UTC) if call.at is not None else None
+
+    def model_info(self) -> Any:
+        """Request what the Hub says of the newest commit and its files."""
+        return self.api().model_info(
+            self.name, revision=BRANCH, files_metadata=True, timeout=LIST_TIMEOUT
+        )
+
+    def listing(self) -> tuple[str, dict[str, ListedFile]]:
+        """Return the newest commit and its files, in one request; empty if there never was a repo.
+
+        A repo that this account may not read is empty, until it has been used once.
+        """
+        try:
+            with hub_errors(self.name):
+                info = self.model_info()
+        except NoRepo:
+            if self._exists:
+                raise
+            return "", {}
+        self._exists = True
+        if not COMMIT.fullmatch(info.sha or ""):
+            raise StoreError(f"The Hub did not say which commit of {self.name} is the newest")
+        return info.sha, {
+            checked_in_repo(sibling.rfilename): ListedFile(
+                sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
+            )
+            for sibling in info.siblings or []
+        }
+
+    def stream(self, name: str, take: Callable[[bytes], None], most: int) -> bool:
+        """Read a file, in pieces that `take` gets.
+
+        Returns:
+            False if it is larger than `most` bytes, of which no more are read.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+        """
+        from huggingface_hub import hf_hub_url
+
+        total = 0
+        try:
+            with (
+                hub_errors(self.name),
+                get(hf_hub_url(self.name, name, revision=BRANCH), {}) as response,
+            ):
+                for chunk in response.chunks:
+                    total += len(chunk)
+                    if total > most:
+                        return False
+                    take(chunk)
+        except (NoFile, NoRepo) as error:
+            if isinstance(error, NoRepo) and self._exists:
+                raise
+            raise FileNotFoundError(f"{SCHEME}://{self.name} has no {name}") from error
+        return True
+
+    def commit(self, operations: Sequence[Any], parent: str | None = None) -> None:
+        """Make one commit.
+
+        Args:
+            operations: of huggingface_hub.
+            parent: the commit that must be the newest one; None if any may be.
+
+        Raises:
+            Conflict: another one is.
+        """
+        names = [operation.path_in_repo for operation in operations]
+        shown = [name for name in names if not name.startswith(METADATA)] or ["metadata"]
+        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        with hub_errors(self.name):
+            self.api().create_commit(
+                self.name,
+                operations,
+                commit_message=f"resumerge: {', '.join(shown[:3])}{more}",
+                revision=BRANCH,
+                parent_commit=parent,
+            )

@@ -1,0 +1,85 @@
+"""Regular files in a folder that others write to, too: no link is followed, no pipe waited for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from resumerge.mirror.stores.base import Moved
+
+PIECE = 1 << 20
+"""Bytes that are moved at once. Between two pieces, a transfer can wait or stop."""
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Opening a pipe or a link that somebody put there neither blocks nor follows it."""
+
+Identity = tuple[int, int, int]
+"""Inode, bytes and time of the last change of a file."""
+
+
+def read_small(path: Path, most: int) -> bytes:
+    """Return the bytes of a file; nothing if it has more than `most`, or is no regular file.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+    """
+    if not is_plain(path):
+        return b""
+    with os.fdopen(os.open(path, _READ), "rb") as file:
+        facts = os.fstat(file.fileno())
+        is_small = stat.S_ISREG(facts.st_mode) and facts.st_size <= most
+        return file.read(facts.st_size) if is_small else b""
+
+
+def pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
+    """Yield a file's bytes from an offset on, in one buffer that is reused."""
+    buffer = memoryview(bytearray(PIECE))
+    fd = os.open(path, _READ)
+    try:
+        while count := os.preadv(fd, [buffer], offset):
+            yield buffer[:count]
+            offset += count
+    finally:
+        os.close(fd)
+
+
+def sha256_of(path: Path, moved: Moved) -> str:
+    """Return the SHA-256 of a file in hex digits.
+
+    Args:
+        moved: gets the bytes of each piece; may raise to stop.
+    """
+    digest = hashlib.sha256()
+    for piece in pieces(path):
+        digest.update(piece)
+        moved(len(piece))
+    return digest.hexdigest()
+
+
+def size_of(path: Path) -> int | None:
+    """Return the bytes of a file; None if it does not exist."""
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def identity_of(path: Path) -> Identity | None:
+    """Return inode, bytes and time of the last change of a file; None if it does not exist."""
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def is_plain(path: Path) -> bool:
+    """Return whether this is a regular file, and not a link, pipe or device.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+    """
+    return stat.S_ISREG(path.lstat().st_mode)
