@@ -48,20 +48,20 @@ GATES, UPS, DOWNS = ("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2")
 
 
 class CanonicalNames:
-    """The names that transformers has for the tensors of one model."""
+    """The names that transformers has for the tensors of one model.
+
+    Args:
+        names: the names of all its tensors on disk.
+        config: its config.json.
+    """
 
     def __init__(self, names: Collection[str], config: Mapping[str, Any]) -> None:
-        """
-        Args:
-            names: of all its tensors, as on disk.
-            config: its config.json.
-        """
         found = (*_parts(names), *_words(names, config), *_experts(names), *_prefix(names, config))
         self._renames = [(re.compile(pattern), to) for pattern, to in found]
         self._known: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        """The name of a tensor; layers may be numbered otherwise than on disk."""
+        """Return transformers' name of a tensor. Its layer may have another number than on disk."""
         if name not in self._known:
             canonical = name
             for pattern, to in self._renames:
@@ -71,7 +71,7 @@ class CanonicalNames:
 
 
 def _parts(names: Collection[str]) -> Renames:
-    """The parts of models that see: LLaVA and its likes, and Qwen2-VL."""
+    """Yield the renames of vision towers: of LLaVA and its likes, and of Qwen2-VL."""
     if any(name.startswith("language_model.model.") for name in names):
         yield r"^language_model\.lm_head\.", "lm_head."
         yield r"^language_model\.model\.", "model.language_model."
@@ -106,7 +106,10 @@ def _words(names: Collection[str], config: Mapping[str, Any]) -> Renames:
 
 
 def _experts(names: Collection[str]) -> Renames:
-    """The packed tensors of experts; those without a gate have ``up_proj`` alone."""
+    """Yield the renames of experts to packed tensors.
+
+    Experts without a gate have ``up_proj`` alone.
+    """
     gate = re.compile(rf"{_EXPERT}({'|'.join(GATES)})\.weight$")
     up = "gate_up_proj" if any(gate.search(name) for name in names) else "up_proj"
     yield rf"{_EXPERT}({'|'.join((*GATES, *UPS))})\.weight$", f".experts.{up}"
@@ -114,7 +117,7 @@ def _experts(names: Collection[str]) -> Renames:
 
 
 def _prefix(names: Collection[str], config: Mapping[str, Any]) -> Renames:
-    """The prefix that a model with a head has, and a file of the model without one lacks."""
+    """Yield the rename of a file without the prefix that a model with a head has."""
     kind, classes = config.get("model_type"), config.get("architectures")
     has_head = isinstance(classes, list) and any(_is_head(str(name)) for name in classes)
     prefix = next((p for p, kinds in _PREFIXES.items() if kind in kinds), None)
@@ -125,5 +128,5 @@ def _prefix(names: Collection[str], config: Mapping[str, Any]) -> Renames:
 
 
 def _is_head(name: str) -> bool:
-    """Whether a class of transformers is a model with a head."""
+    """Return whether a class of transformers is a model with a head."""
     return not name.endswith("Model") or name.endswith(("HeadModel", "HeadsModel"))

@@ -27,7 +27,7 @@ _UNMARKED = frozenset({"text", "decoder"})
 
 
 def layer_counts(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int]]:
-    """(dotted key, count) of every layer count in a (nested) config."""
+    """Yield (dotted key, count) of every layer count in a (nested) config."""
     for key, value in config.items():
         where = f"{path}.{key}" if path else key
         if isinstance(value, Mapping):
@@ -37,7 +37,7 @@ def layer_counts(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[st
 
 
 def words(name: str) -> frozenset[str]:
-    """The words with meaning in the name of a stack or key: vision in ``vision_config.depth``."""
+    """Return the words with meaning in a name or key: vision in ``vision_config.depth``."""
     return (
         frozenset(
             _SYNONYMS.get(word, word) for word in _WORD.findall(name.lower().replace("_", "."))
@@ -47,7 +47,7 @@ def words(name: str) -> frozenset[str]:
 
 
 def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The keys that count each stack, without the stacks that no key counts.
+    """Return the keys that count each stack, without the stacks that no key counts.
 
     A key counts a stack that has its length and the words of its name: ``vision_config.depth``
     counts ``visual.blocks`` and not ``model.layers``, ``decoder_layers`` counts

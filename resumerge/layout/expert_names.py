@@ -57,12 +57,12 @@ _PUBLISHED = {
 
 @dataclass(frozen=True)
 class Template:
-    """A tensor's name, for any layer and expert.
+    """The name of an expert's tensor, taken apart, for any layer and expert.
 
     Args:
         layer: the beginning of the name, up to the layer's number and a dot.
         rest: what follows, with ``{n}`` for the expert's number.
-        expert: the number; None for a tensor of no single expert.
+        expert: the expert's number; None for a tensor of no single expert.
     """
 
     layer: str
@@ -81,35 +81,36 @@ class Template:
         return cls(f"{located.stack}.{located.index}.", rest, int(found[2]) if found else None)
 
     def named(self, rest: str) -> str:
-        """The name of another tensor of the same layer, and of the same expert."""
+        """Return the name of another tensor of the same layer, and of the same expert."""
         return self.layer + rest.replace("{n}", str(self.expert))
 
 
 def common(rest: str) -> str:
-    """A name that is one for all that mean the same.
+    """Return one name for all names that mean the same tensor.
 
     Args:
-        rest: of a `Template`.
+        rest: the `rest` of a `Template`.
     """
     return _rewritten(rest, _SAME)
 
 
 def published(rest: str, config: Any) -> str:
-    """The name in the files that a model was published with; the same where there is no other.
+    """Return the name in a model's published files; `rest` itself if there is no other.
 
     Args:
-        rest: of a `Template`.
+        rest: the `rest` of a `Template`.
         config: the model's config.json.
     """
     return _rewritten(rest, _PUBLISHED.get(str(config.get("model_type")), ()))
 
 
 def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
-    """Return what else a tensor is called: in its model's files, as published, in transformers.
+    """Return a tensor's other names: in its model's files, as published, and in transformers.
 
     Args:
-        name: of the tensor in `source`.
-        aliases: what the model's files call it, where the source calls it otherwise.
+        name: the tensor's name in `source`.
+        source: the model.
+        aliases: the names in the model's files, by those in `source` that differ.
     """
     template = Template.of(name)
     rest = template.rest
@@ -118,7 +119,7 @@ def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:
 
 
 def published_name(name: str, source: Source) -> str:
-    """Return a tensor's name as published, which is the key of its random masks in any layout."""
+    """Return a tensor's name as published, which keys its random masks in any layout."""
     template = Template.of(name)
     return template.named(published(template.rest, source.config))
 

@@ -19,7 +19,7 @@ _KINDS = re.compile(r"types?$|pattern")
 
 
 def read_layer_list(key: str, value: Any, count: int) -> list[Any] | None:
-    """The entry of each of `count` layers; None if the list is not about layers."""
+    """Return the entry of each of `count` layers; None if the list is not about layers."""
     if not isinstance(value, list) or not _OF_LAYERS.search(key):
         return None
     if len(value) == count:
@@ -36,7 +36,7 @@ def read_layer_list(key: str, value: Any, count: int) -> list[Any] | None:
 
 
 def write_layer_list(key: str, like: list[Any], count: int, entries: list[Any]) -> list[Any]:
-    """A list with these entries of layers, in the form that `like` has for `count` layers."""
+    """Return a list with the entries of `count` layers, in the form that the list `like` has."""
     if len(like) == count:
         return entries
     if _NUMBERS.search(key) and _are_numbers(like, count):

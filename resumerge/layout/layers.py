@@ -21,7 +21,7 @@ class Layers:
     """The stacks of layers in one model.
 
     Args:
-        counts: every stack's name with its number of layers.
+        counts: the number of layers of every stack, by name.
         main: the stack that slices choose layers from; None if there is none, or more than one.
         keys: the dotted keys of config.json that count each stack.
     """
@@ -32,26 +32,26 @@ class Layers:
 
     @property
     def count(self) -> int | None:
-        """Number of layers of the main stack."""
+        """The number of layers of the main stack."""
         return self.counts[self.main] if self.main is not None else None
 
     def locate(self, tensor: str) -> LayerName | None:
-        """The stack and layer of a tensor; None for a tensor outside every stack."""
+        """Return the stack and layer of a tensor; None for a tensor outside every stack."""
         name = split(tensor)
         return name if name is not None and name.index < self.counts.get(name.stack, 0) else None
 
     def position(self, tensor: str) -> float:
-        """The position of a tensor for gradients: from 0 in the first layer to 1 in the last.
+        """Return a tensor's position for gradients: from 0 in the first layer to 1 in the last.
 
-        Same as mergekit 0.1.5, observed: tensors outside the layers are at 0, the only layer of a
-        stack at 1.
+        As in mergekit 0.1.5 (observed), tensors outside the layers are at 0, and the only layer of
+        a stack at 1.
         """
         name = self.locate(tensor)
         return 0.0 if name is None else step_position(name.index, self.counts[name.stack])
 
 
 def step_position(step: int, steps: int) -> float:
-    """The position of the `step`-th of `steps` layers, from 0 to 1."""
+    """Return the position of the `step`-th of `steps` layers, from 0 to 1."""
     return step / (steps - 1) if steps > 1 else 1.0
 
 
@@ -60,8 +60,8 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
 
     Args:
         tensors: names of all its tensors.
-        config: its config.json; where it is empty or names no layer count, every gapless list
-            counts as a stack and the one with the most tensors is the main one.
+        config: its config.json. If it is empty or names no layer count, every gapless list counts
+            as a stack, and the one with the most tensors is the main one.
     """
     indices: dict[str, set[int]] = defaultdict(set)
     members: dict[str, int] = defaultdict(int)
@@ -85,14 +85,14 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
 
 
 def _predicting(config: Mapping[str, Any]) -> list[int]:
-    """Numbers of layers after the counted ones, which predict further tokens."""
+    """Return the numbers of layers after the counted ones; they predict further tokens."""
     return [n for key, n in layer_counts(config) if "nextn" in key or "mtp" in key]
 
 
 def _main(keys: Mapping[str, list[str]], members: Mapping[str, int]) -> str | None:
-    """The language model's stack, or the only one; an encoder beside a decoder leaves none.
+    """Return the language model's stack, or the only one; None for an encoder beside a decoder.
 
-    Of several that the same key may count, the one with the most tensors.
+    Of several stacks that the same key may count, it is the one with the most tensors.
     """
     if len(keys) == 1:
         return next(iter(keys))

@@ -26,11 +26,11 @@ class Rename:
 def match_names(
     ours: Collection[str], theirs: Collection[str]
 ) -> tuple[dict[str, str], list[Rename]]:
-    """Find the name in another model of each tensor whose own name it lacks.
+    """Find the name in another model of each tensor whose own name the other model lacks.
 
     Returns:
-        their name by our name, for tensors that were found by another name; and the prefixes that
-        differ, the most common first. Each of their names is used once.
+        the other model's name by our name, for tensors that were found by another name; and the
+        prefixes that differ, the most common first. Each name of the other model is used once.
     """
     free = set(theirs) - set(ours)
     lacking = [name for name in ours if name not in theirs]
@@ -61,7 +61,7 @@ def match_names(
 
 
 def _longest_end(name: str, by_end: dict[str, list[str]]) -> Rename | None:
-    """What the longest end that another name shares leaves of both, if that is one wrapper more."""
+    """Return the rename with the longest common end, if the names differ by one wrapper."""
     for start, end in _cuts(name):
         if end in by_end:
             others = by_end[end]
@@ -73,7 +73,10 @@ def _longest_end(name: str, by_end: dict[str, list[str]]) -> Rename | None:
 
 
 def _cuts(name: str) -> Iterator[tuple[str, str]]:
-    """Every (beginning, end) of a name; the end keeps the number of the layer, and two words."""
+    """Yield the cuts of a name into (beginning, end).
+
+    The end keeps the number of the layer, and two words.
+    """
     parts = name.split(".")
     numbers = [i for i, part in enumerate(parts) if part.isdecimal()]
     last = numbers[0] if numbers else max(len(parts) - 2, 0)

@@ -23,8 +23,8 @@ class ModelViews:
 
     Args:
         sources: every model that the recipe names, opened.
-        reference: the one that gives names, layout, config and tokenizer.
-        aliases: other names of tensors of experts.
+        reference: the model that gives names, layout, config and tokenizer.
+        aliases: other names of experts' tensors.
     """
 
     sources: Mapping[ModelRef, Source]
@@ -34,12 +34,12 @@ class ModelViews:
 
     @cached_property
     def layers(self) -> dict[ModelRef, Layers]:
-        """The stacks of each."""
+        """The stacks of each model."""
         return {ref: infer_layers(s.tensors, s.config) for ref, s in self.sources.items()}
 
     @cached_property
     def vocabularies(self) -> dict[ModelRef, VocabularyTensors]:
-        """The tensors with a row for every token of each, as far as its config.json says."""
+        """The tensors of each model with a row for every token, as far as its config.json says."""
         return {ref: find_vocabulary(s, self.layers[ref]) for ref, s in self.sources.items()}
 
     @cached_property
@@ -53,31 +53,31 @@ class ModelViews:
         return {ref: CanonicalNames(source.tensors, source.config) for ref, source in sources}
 
     def renames(self, ref: ModelRef) -> list[Rename]:
-        """How its names begin where they differ from the reference's."""
+        """Return the prefixes of a model's names that differ from the reference's."""
         return self._matches[ref][1]
 
     def name_in(self, ref: ModelRef, name: str) -> str:
-        """What a model calls a tensor of the reference."""
+        """Return a model's name for a tensor of the reference."""
         return self._matches[ref][0].get(name, name)
 
     def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
-        """A tensor's names: its model's own, and transformers' if that is another."""
+        """Return a tensor's names: its model's own, and transformers' if that is another."""
         others = other_names(own_name, self.sources[ref], self.aliases.get(ref, {}))
         return tuple(dict.fromkeys((own_name, *others, self._canonical[ref].of(own_name))))
 
     def mask_name(self, name: str) -> str:
-        """What the random masks of an output tensor depend on: the same in all layouts."""
+        """Return the name that keys an output tensor's random masks, the same in all layouts."""
         return published_name(name, self.sources[self.reference])
 
     def name_like_ours(self, ref: ModelRef, own_name: str) -> str:
-        """What the reference would call a tensor of a model that it lacks itself."""
+        """Return the reference's name for a tensor that only another model has."""
         for rename in self.renames(ref):
             if rename.theirs and own_name.startswith(rename.theirs):
                 return rename.ours + own_name.removeprefix(rename.theirs)
         return own_name
 
     def stack_in(self, ref: ModelRef, stack: str) -> str | None:
-        """What a model calls a stack of the reference; None where it has no such stack."""
+        """Return a model's name for a stack of the reference; None if it has none."""
         counts = self.layers[ref].counts
         if stack in counts:
             return stack
@@ -89,7 +89,7 @@ class ModelViews:
         return None
 
     def find(self, ref: ModelRef, own_name: str) -> Tensor | None:
-        """A tensor by its model's own name for it, or what the model uses in its place."""
+        """Return a tensor by its model's own name, or the one that the model uses in its place."""
         source = self.sources[ref]
         found = find_tensor(source, own_name)
         if found is not None or own_name not in self._unnamed_tables or says_untied(source.config):
@@ -99,23 +99,26 @@ class ModelViews:
 
     @cached_property
     def _unnamed_tables(self) -> set[str]:
-        """Embeddings and heads of all models that are not called like one."""
+        """The embeddings and heads of all models that have no name of an embedding or head."""
         every = (self.vocabularies[ref].tables(source) for ref, source in self.sources.items())
         return {n for names in every for n in names if not is_head(n) and not is_embedding(n)}
 
     def ordered(self, ref: ModelRef) -> list[str]:
-        """Tensor names in the order they stand on disk, so that reading is sequential; those of a
-        stage in the order they would."""
+        """Return the names of a model's tensors in the order on disk, to read sequentially.
+
+        Tensors of a stage come in the order in which they would be written.
+        """
         tensors = self.sources[ref].tensors
         if self.sources[ref].kind == "stage":
             return list(tensors)
         return sorted(tensors, key=lambda name: (*_place(tensors[name]), name))
 
     def layer_tensors(self, ref: ModelRef, stack: str) -> dict[int, list[str]]:
-        """The names inside each layer of a model's stack, in file order.
+        """Return the names inside each layer of a model's stack, in file order.
 
         Args:
-            stack: as the reference calls it.
+            ref: the model.
+            stack: the reference's name of the stack.
         """
         if (ref, stack) not in self._layer_tensors:
             own, layers = self.stack_in(ref, stack), self.layers[ref]
@@ -129,6 +132,6 @@ class ModelViews:
 
 
 def _place(tensor: Tensor) -> tuple[str, int, int]:
-    """Where a tensor begins: file, offset, and which element of what is stored there."""
+    """Return where a tensor begins: file, offset, and its first stored element there."""
     first = next(stored_in(tensor))
     return first.file, first.offset, tensor.first if isinstance(tensor, Sliced) else 0

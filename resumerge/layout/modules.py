@@ -33,10 +33,10 @@ class ModulePart:
     """One part of a model.
 
     Args:
-        name: what messages call it.
-        names: all that a recipe may call it.
+        name: the part's name in messages.
+        names: all names that a recipe may use for it.
         stack: its list of layers; None for a part without layers.
-        tensors: names, in the order given.
+        tensors: the names of its tensors, in the order given.
     """
 
     name: str
@@ -75,7 +75,7 @@ def find_parts(tensors: Iterable[str], layers: Layers) -> list[ModulePart]:
 
 
 def _prefixes(stacks: list[str]) -> dict[str, str]:
-    """The shortest beginning of each stack's name that no other stack's name has."""
+    """Return the shortest beginning of each stack's name that no other stack's name has."""
     found = {}
     for stack in stacks:
         pieces = stack.split(".")

@@ -23,7 +23,7 @@ class LayerName:
     rest: str
 
     def at(self, index: int) -> str:
-        """The same tensor in another layer."""
+        """Return the name of the same tensor in another layer."""
         return f"{self.stack}.{index}.{self.rest}"
 
 
@@ -37,12 +37,15 @@ def split(tensor: str) -> LayerName | None:
 
 
 def before_layers(tensor: str) -> bool:
-    """Whether a tensor outside the layers is used before them (embeddings) or after (head)."""
+    """Return whether a tensor outside the layers is used before them, as embeddings are.
+
+    The others, such as heads, are used after the layers.
+    """
     return bool(_BEFORE_LAYERS.search(tensor)) and not _AFTER_LAYERS.search(tensor)
 
 
 def collapse(tensors: Iterable[str]) -> list[str]:
-    """Names that differ in numbers alone as one: ``model.layers.{0-3,5}.mlp.up_proj.weight``."""
+    """Fold names that differ in numbers alone: ``model.layers.{0-3,5}.mlp.up_proj.weight``."""
     numbers: dict[tuple[str, ...], list[set[int]]] = {}
     for tensor in tensors:
         parts = tensor.split(".")

@@ -43,10 +43,11 @@ class VocabularyTensors:
     """The tensors of a model whose rows are tokens.
 
     Args:
-        size: rows of its embedding, which may be more than its tokenizer has tokens; None where
-            nothing looks like one.
+        size: rows of its embedding, which may be more than its tokenizer has tokens; None if no
+            tensor looks like one.
         found: names of the tensors with a row for each token.
-        untold: names of those with an axis about as long, of which it cannot be told.
+        untold: names of the tensors with an axis about as long, of which names and shapes do not
+            tell whether its rows are tokens.
     """
 
     size: int | None
@@ -54,7 +55,7 @@ class VocabularyTensors:
     untold: tuple[str, ...]
 
     def tables(self, source: Source) -> list[str]:
-        """Those of the found that are embeddings or heads, and not biases."""
+        """Return the names of embeddings and heads, without biases."""
         return [
             name
             for name in self.found
@@ -67,8 +68,10 @@ def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> Vocabula
     """Find the tensors of a model whose rows are tokens.
 
     Args:
-        layers: of the model.
-        tokens: of the tokenizer: which vocabulary is meant, where a composite model has several.
+        source: the model.
+        layers: its layers.
+        tokens: number of tokens of the tokenizer, which says which vocabulary is meant if a
+            composite model has several; None if it is not known.
     """
     outside = {n: t for n, t in source.tensors.items() if layers.locate(n) is None}
     outside = {n: t for n, t in outside.items() if not _OTHER_AXES.search(n)}
@@ -86,7 +89,7 @@ def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> Vocabula
 
 
 def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
-    """Every number of tokens that a (nested) config.json states, the outermost first."""
+    """Yield every number of tokens that a (nested) config.json states, the outermost first."""
     for key, value in config.items():
         if VOCABULARY_SIZE.fullmatch(key) and type(value) is int:
             yield value
@@ -96,7 +99,7 @@ def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _size(outside: Mapping[str, Tensor], config: Mapping[str, Any], tokens: int) -> int | None:
-    """Rows of the embedding, or what config.json states of one that has a few more."""
+    """Return the rows of the embedding, which may be a few more than config.json states."""
     rows = {n: vocabulary_axis(t.shape) for n, t in outside.items() if len(t.shape) == 2}
     named = [count for name, count in rows.items() if _INPUT.search(name)]
     stated = list(dict.fromkeys(vocabulary_sizes(config)))
@@ -111,10 +114,13 @@ def _size(outside: Mapping[str, Tensor], config: Mapping[str, Any], tokens: int)
 
 
 def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[str]:
-    """Embeddings and heads.
+    """Return the names of embeddings and heads.
 
     Args:
-        unique: nothing inside the layers has this size: a tensor that has it is about tokens.
+        outside: the tensors outside the layers.
+        size: rows of the embedding.
+        unique: whether no tensor inside the layers has this size, so that a tensor which has it is
+            about tokens.
     """
     tables = {
         name: tensor
@@ -133,8 +139,9 @@ def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[st
 
 
 def _is_of_head(name: str, source: Source, tables: set[str], *, unique: bool) -> bool:
-    """Whether a vector as long as the vocabulary is the bias of a head, which may be tied and
-    therefore not there.
+    """Return whether a vector as long as the vocabulary is the bias of a head.
+
+    The head may be tied, and therefore not be there.
     """
     stem, _, last = name.rpartition(".")
     weight = f"{stem}.weight"
@@ -144,8 +151,9 @@ def _is_of_head(name: str, source: Source, tables: set[str], *, unique: bool) ->
 
 
 def _is_like(name: str, tensor: Tensor, size: int, unique: bool) -> bool:
-    """Whether a tensor outside the layers has an axis of the vocabulary's size, or is a table of
-    tokens and something else.
+    """Return whether a tensor outside the layers may have a row for each token.
+
+    It has an axis of the vocabulary's size, or is a table of tokens and of something else.
     """
     if is_computed(tensor):
         return False

@@ -17,32 +17,34 @@ from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector
 
 RUN_BYTES = 4 << 20
-"""So much of an operand is read, computed and written together, by one call each: between the
-calls a thread holds the interpreter's lock. Less under memory pressure."""
+"""Bytes of an operand that are read, computed and written together, by one call each.
+
+Between the calls a thread holds the interpreter's lock. Under memory pressure a run is shorter.
+"""
 
 PIECE = 1 << 20
-"""So many elements are read together where a tensor is wanted as float32."""
+"""Elements that are read together where a tensor is wanted as float32."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor(ABC):
     """A tensor that is stored, or computed from others: a tree whose leaves are stored.
 
-    Kinds whose fields can be compared are equal where these are; the others are equal to themselves
-    alone, as keys of what is held for them.
+    Tensors of a kind whose fields can be compared are equal if their fields are. Tensors of the
+    other kinds are equal to themselves alone, since values are held for them by identity.
 
     Args:
-        name: in its model.
-        dtype: of its elements, by safetensors' name.
+        name: the tensor's name in its model.
+        dtype: the elements' type, by safetensors' name.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     numel: int = field(init=False, repr=False, compare=False)
-    """Number of elements."""
+    """The number of elements."""
     _widest: int = field(init=False, repr=False, compare=False)
-    """Bits of an element of the widest of its nodes."""
+    """The bits of an element of the widest tensor in the tree."""
 
     def __post_init__(self) -> None:
         # A model has ten thousands of these: a `cached_property` would give each a dict of its own.
@@ -52,70 +54,86 @@ class Tensor(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Length of its elements in bytes."""
+        """The length of the elements in bytes."""
         return nbytes(self.dtype, self.numel)
 
     @property
     def unrounded(self) -> Tensor:
-        """The tensor before it is rounded as an input of a merge: itself where it is not."""
+        """The tensor before a merge rounds it as an input; by default the tensor itself."""
         return self
 
     def children(self) -> tuple[Tensor, ...]:
-        """What it is computed from."""
+        """Return the tensors that this one is computed from."""
         return ()
 
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
-        """The same computation of others, in the order of `children`."""
+        """Return the same computation of other children, in the order of `children`."""
         assert not children
         return self
 
     @cached_property
     def tree_size(self) -> int:
-        """How many nodes it has: what is used twice is computed twice."""
+        """The number of nodes of the tree; a tensor that is used twice counts twice."""
         return 1 + sum(child.tree_size for child in self.children())
 
     def nodes(self) -> Iterator[Tensor]:
-        """Itself and all that it is computed from, what is computed first in front."""
+        """Yield every tensor of the tree, children before the tensor that is computed from them."""
         for child in self.children():
             yield from child.nodes()
         yield self
 
     def run_blocks(self, block_elements: int, nbytes: int) -> int:
-        """How many of its blocks are computed together: at least one.
+        """Return how many blocks are computed together: at least one.
 
         Args:
-            nbytes: that they may take of the widest tensor that it is computed from.
+            block_elements: elements of a block.
+            nbytes: bytes that a run may take of the widest tensor in the tree.
         """
         return max(1, 8 * nbytes // (self._widest * block_elements))
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """(leaf, first element, one past the last) of what elements ``start:stop`` read, and no
-        later element reads, where elements are read in order.
+        """Yield the ranges of leaves that are not needed after elements ``start:stop``.
+
+        Elements are read in order: no later element reads what is yielded here.
+
+        Yields:
+            (leaf, first element, one past the last).
         """
         for child in self.children():
             yield from child.passed(start, stop)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """(leaf, first element, one past the last) of what `read` reads of elements ``start:stop``,
-        in order; without scratch files, and without what is held for all elements.
+        """Yield the ranges of leaves that `read` reads for elements ``start:stop``, in order.
+
+        Scratch files are left out, and so is what `reads_once` yields.
+
+        Yields:
+            (leaf, first element, one past the last).
         """
         for child in self.children():
             yield from child.reads(start, stop)
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
-        """Likewise, what is read once, and held for all elements of it."""
+        """Yield the ranges of leaves that are read once and held while all elements are computed.
+
+        Yields:
+            (leaf, first element, one past the last).
+        """
         yield from ()
 
     def working_bytes(self, elements: int) -> float:
-        """Bytes of buffers, beside the result, while so many elements of it are read at once."""
+        """Return the bytes of buffers while so many elements are read at once."""
         return max((child.working_bytes(elements) for child in self.children()), default=0)
 
     @abstractmethod
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        """Compute elements ``start:stop``, the same bits however a tensor is split into ranges.
+        """Compute elements ``start:stop``, to the same bits however a tensor is split into ranges.
 
         Args:
-            out: bytes (uint8), as many as the elements have.
+            evaluation: the files, buffers and statistics to compute with.
+            start: first element.
+            stop: one past the last.
+            out: bytes (uint8) to write to, as many as the elements have.
 
         Raises:
             Resumable: a file is missing, shorter than its header says, or not readable.
@@ -124,13 +142,16 @@ class Tensor(ABC):
     def floats(
         self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray | None = None
     ) -> np.ndarray:
-        """Elements ``start:stop`` as float32, of a tensor of floats.
+        """Return elements ``start:stop`` of a tensor of floats as float32.
 
         Args:
-            out: to be filled with them; by default a new array.
+            evaluation: the files, buffers and statistics to compute with.
+            start: first element.
+            stop: one past the last.
+            out: an array to write to; by default a new one.
 
         Raises:
-            Resumable: as `read`.
+            Resumable: a file is missing, shorter than its header says, or not readable.
         """
         result = np.empty(stop - start, np.float32) if out is None else out
         for first in range(start, stop, PIECE):
@@ -142,4 +163,4 @@ class Tensor(ABC):
 
     @abstractmethod
     def as_json(self) -> dict[str, Any]:
-        """For the ledger."""
+        """Return the description of the tree that the ledger stores."""

@@ -16,7 +16,7 @@ is larger is given back at once."""
 
 
 class _Local(threading.local):
-    """What one thread has, by name."""
+    """The buffers and vectors of one thread, by name."""
 
     def __init__(self) -> None:
         self.buffers: dict[Hashable, np.ndarray] = {}
@@ -33,7 +33,10 @@ class Buffers:
         self._local = _Local()
 
     def take(self, name: Hashable, size: int) -> np.ndarray:
-        """`size` bytes (uint8) of this thread's buffer of that name; its content is undefined."""
+        """Return `size` bytes (uint8) of this thread's buffer of that name.
+
+        The content is undefined.
+        """
         if size > REUSED:
             return np.empty(size, np.uint8)
         buffers = self._local.buffers
@@ -43,7 +46,7 @@ class Buffers:
         return found[:size]
 
     def vector(self, name: Hashable, length: int, dtype: int) -> Vector:
-        """A vector in this thread's buffer of that name, of an element type from `CODES`.
+        """Return a vector in this thread's buffer of that name, of an element type from `CODES`.
 
         Most runs have one length: its vector is made once.
         """

@@ -14,15 +14,18 @@ from resumerge.tensors.base import Tensor
 from resumerge.tensors.evaluation import Evaluation
 
 State = Mapping[str, np.ndarray]
-"""What a step knows between two pieces of its work: arrays by name."""
+"""The result of the pieces of a step that are done: arrays by name."""
 
 Advance = Callable[[State, int], State]
-"""Does a piece of the work, by its number: the state after it, from that before it, which it may
-change."""
+"""A function that does one piece of a step.
+
+It takes the piece's number and the state before it, which it may change, and returns the state
+after it.
+"""
 
 
 class Step(ABC):
-    """Work in pieces, each of which continues what the one before has left."""
+    """Work that is done in pieces before blocks are; each piece continues the one before."""
 
     title: str
     """What is computed, for a person."""
@@ -30,7 +33,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def key(self) -> str:
-        """Names everything that decides the result, but for the tensors' elements."""
+        """A text that names everything that decides the result, except the elements of tensors."""
 
     @property
     @abstractmethod
@@ -40,55 +43,64 @@ class Step(ABC):
     @property
     @abstractmethod
     def pieces(self) -> int:
-        """How many there are."""
+        """The number of pieces."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Of the result."""
+        """The bytes of the result."""
 
     @property
     @abstractmethod
     def planning_bytes(self) -> int:
-        """What it took to find what it is made of, given back before the first piece."""
+        """The bytes that planning the step took; they are given back before the first piece."""
 
     @abstractmethod
     def working_bytes(self, threads: int) -> int:
-        """That a piece takes with so many threads, and the libraries that it needs."""
+        """Return the bytes that a piece and its libraries take with so many threads."""
 
     @abstractmethod
     def seconds(self, threads: int) -> float:
-        """To load the libraries and to compute all pieces, on as many cores; without reading."""
+        """Return the seconds to load the libraries and compute all pieces; reading is not included.
+
+        Args:
+            threads: number of threads, each on a core of its own.
+        """
 
     @abstractmethod
     def tensors(self, part: int) -> tuple[Tensor, ...]:
-        """What a part of the result is computed from."""
+        """Return the tensors that a part of the result is computed from."""
 
     def reads(self) -> Iterator[tuple[Tensor, int, int]]:
-        """(leaf, first element, one past the last) of what it reads."""
+        """Yield the ranges of leaves that the step reads.
+
+        Yields:
+            (leaf, first element, one past the last).
+        """
         for tensor in self.tensors(self.pieces):
             yield from tensor.reads(0, tensor.numel)
 
     @abstractmethod
     def prepare(self, evaluation: Evaluation, threads: int) -> Advance:
-        """Import the libraries that it needs; what does the work with them, to the same bits
-        whatever the number of threads.
+        """Import the libraries that the step needs, and return the function that does a piece.
+
+        The bits of the result do not depend on `threads`.
         """
 
     @abstractmethod
     def begin(self, evaluation: Evaluation) -> State:
-        """The state before the first piece."""
+        """Return the state before the first piece."""
 
     @abstractmethod
     def result(self, state: State) -> np.ndarray:
-        """The parts of the result, float32, from the state after the last piece."""
+        """Return the parts of the result, float32, from the state after the last piece."""
 
     def problems(self) -> Iterator[Problem]:
-        """Why it cannot be done, as far as can be told without reading tensors."""
+        """Yield the reasons why the step cannot be done, as far as headers tell."""
         yield from ()
 
     def notes(self, result: np.ndarray) -> Iterator[str]:
-        """What a person should know of the result."""
+        """Yield what a person should know of the result."""
         yield from ()
 
 
@@ -105,7 +117,7 @@ class Computed(Tensor):
 
     @classmethod
     def of(cls, name: str, shape: tuple[int, ...], step: Step, part: int) -> Computed:
-        """A part of a result, of this shape."""
+        """Return a part of the result of a step, in this shape."""
         return cls(name, "F32", shape, step, part)
 
     def children(self) -> tuple[Tensor, ...]:
@@ -115,11 +127,11 @@ class Computed(Tensor):
         raise NotImplementedError("a step is bound to its tensors")
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Nothing: the step has read what it needs."""
+        """Yield no range: the step has read its tensors before."""
         yield from ()
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Nothing: likewise."""
+        """Yield no range: the step has read its tensors before."""
         yield from ()
 
     def working_bytes(self, elements: int) -> float:
@@ -135,7 +147,7 @@ class Computed(Tensor):
 
 
 def steps_of(tensor: Tensor) -> set[Step]:
-    """The steps that a tensor needs."""
+    """Return the steps in the tree of a tensor."""
     return {node.step for node in tensor.nodes() if isinstance(node, Computed)}
 
 

@@ -42,5 +42,5 @@ BY_TORCH_NAME: dict[str, str] = {torch_name: name for name, torch_name in FLOATS
 
 
 def nbytes(dtype: str, numel: int) -> int:
-    """Length in bytes of `numel` elements (sub-byte types are packed)."""
+    """Return the length in bytes of `numel` elements; elements of less than a byte are packed."""
     return (BITS[dtype] * numel + 7) // 8

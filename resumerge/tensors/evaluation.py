@@ -21,42 +21,50 @@ class InFile(Protocol):
     """A tensor that lies in a file."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The tensor's name."""
+
     @property
-    def source(self) -> int: ...
+    def source(self) -> int:
+        """The number of its source in the plan."""
+
     @property
-    def file(self) -> str: ...
+    def file(self) -> str:
+        """The path of its file, relative to the folder of its source."""
 
 
 class Files(Protocol):
     """The files of all sources. `SourceReader` is one."""
 
     def descriptor(self, tensor: InFile) -> int | None:
-        """An open descriptor of a tensor's file; None where it is not on this disk."""
+        """Return an open descriptor of a tensor's file; None where it is not on this disk."""
 
     def fill(self, tensor: InFile, offset: int, buffer: memoryview) -> None:
         """Fill a buffer from an offset (bytes) of a tensor's file."""
 
 
 class MethodCall(Protocol):
-    """Calls the merge method of one tensor."""
+    """A call of the merge method of one tensor."""
 
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute consecutive blocks into `out`, rounded to its type."""
 
 
 InputHashes = Mapping[int, bytearray]
-"""Numbers of the root's operands whose blocks are hashed as they are read, before a rounding, and
-where the hashes go (xxh3-128, 16 bytes each)."""
+"""The hashes of blocks of the root's operands (xxh3-128, 16 bytes each), by the operand's number.
+
+They are appended as blocks are read, before these are rounded. Operands without an entry are not
+hashed.
+"""
 
 NO_HASHES: InputHashes = {}
 
 
 class HeldValues:
-    """Values that are computed once and used for many blocks: those that were used last.
+    """A cache of values that are used for many blocks, which drops the least recently used.
 
     Args:
-        limit: bytes of all together; the value that was asked for last stays in any case.
+        limit: bytes of all values together; the value that was asked for last stays in any case.
     """
 
     def __init__(self, limit: int) -> None:
@@ -65,10 +73,12 @@ class HeldValues:
         self._lock = threading.RLock()
 
     def get(self, key: Hashable, nbytes: int, make: Callable[[], Kept]) -> Kept:
-        """A value, made by the first caller; the others wait.
+        """Return a value. The first caller makes it, and the others wait.
 
         Args:
-            nbytes: of the value.
+            key: identifies the value.
+            nbytes: bytes of the value.
+            make: computes the value.
         """
         with self._lock:
             if key not in self._values:
@@ -83,16 +93,17 @@ class HeldValues:
 
 
 class Evaluation:
-    """The means of one evaluation, at one depth of the tree. Threads may share it.
+    """The means of computing a tensor at one depth of its tree. Threads may share it.
 
-    Buffers belong to a thread, a name and a depth: what is computed one after the other at one
-    depth uses the same ones, so that a thread's memory is bounded by the depth of the tree.
+    A buffer belongs to a thread, a name and a depth. Tensors that are computed one after the other
+    at one depth use the same buffers, so that a thread's memory is bounded by the depth of the
+    tree.
 
     Args:
-        call: the call of the method of a `Merged`.
-        statistics: by `Merged`, what the reductions over the whole of it found.
-        hashes: of the root's operands.
-        device: where steps compute that use torch.
+        call: makes the call of the method of a `Merged`.
+        statistics: the results of reductions over whole tensors, by `Merged`.
+        hashes: where the hashes of the root's operands go.
+        device: the device of steps that use torch.
     """
 
     def __init__(
@@ -112,7 +123,7 @@ class Evaluation:
         self.device = device
 
     def inner(self) -> Evaluation:
-        """For what a tensor is computed from."""
+        """Return the evaluation of the tensors that a tensor is computed from, one level deeper."""
         return Evaluation(
             self.files,
             self._buffers,
@@ -124,26 +135,29 @@ class Evaluation:
         )
 
     def take(self, name: Hashable, size: int) -> np.ndarray:
-        """`size` bytes (uint8) of a buffer; their content is undefined."""
+        """Return `size` bytes (uint8) of a buffer. Their content is undefined."""
         return self._buffers.take((self._depth, name), size)
 
     def vector(self, name: Hashable, length: int, code: int) -> Vector:
-        """A vector in a buffer, of an element type from `CODES`; it is not one of `take`."""
+        """Return a vector in a buffer, of an element type from `CODES`.
+
+        Its buffers are others than those of `take`.
+        """
         return self._buffers.vector((self._depth, name), length, code)
 
 
 def code_of(dtype: str) -> int:
-    """The element type of `CODES` that a float type has, given by safetensors' name."""
+    """Return the element type of `CODES` of a float type that is given by safetensors' name."""
     return CODES[FLOATS[dtype]]
 
 
 def as_vector(data: np.ndarray, dtype: str) -> Vector:
-    """Bytes as a vector of a float type, given by safetensors' name."""
+    """Return bytes as a vector of a float type that is given by safetensors' name."""
     code = code_of(dtype)
     return Vector(data.view(KINDS[code]), code)
 
 
 def bytes_of(vector: Vector) -> np.ndarray:
-    """The bytes (uint8) of a vector."""
+    """Return the bytes (uint8) of a vector."""
     data: np.ndarray = vector.data
     return data.view(np.uint8)

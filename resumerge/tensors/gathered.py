@@ -20,15 +20,16 @@ from resumerge.tensors.evaluation import Evaluation, as_vector, code_of
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_axis
 
 MEAN_ELEMENTS = 1 << 18
-"""Elements that the mean of all rows is summed up by: it decides the order of the sum."""
+"""Elements of one addition to the mean of all rows; it decides the order of the sum."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered(Tensor):
-    """Rows of tables, their averages, and zeros, in float32.
+    """Rows of tables, averages of rows, and zeros, as one tensor in float32.
 
     Args:
-        tables: in the numbering of `rows`. All rows have the same length.
+        tables: the tensors that `rows` refers to by number. All rows have the same length.
+        rows: the origin of each row.
     """
 
     tables: tuple[Tensor, ...]
@@ -38,17 +39,17 @@ class Gathered(Tensor):
     def of(
         cls, name: str, shape: tuple[int, ...], tables: tuple[Tensor, ...], rows: Rows
     ) -> Gathered:
-        """Rows of tables as a tensor of a shape."""
+        """Return rows of tables as a tensor of a shape."""
         return cls(name, "F32", shape, tables, rows)
 
     @property
     def width(self) -> int:
-        """Number of elements of a row."""
+        """The number of elements of a row."""
         return self.tables[0].numel // max(1, vocabulary_axis(self.tables[0].shape))
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held in memory while blocks of it are read: the mean of all rows."""
+        """The bytes held in memory while blocks are read: of the mean of all rows."""
         return 4 * self.width if self.rows.has_mean else 0
 
     def children(self) -> tuple[Tensor, ...]:
@@ -58,7 +59,7 @@ class Gathered(Tensor):
         return replace(self, tables=children)
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Everything after the last element: any element may read any row."""
+        """Yield the whole tables after the last element, since any element may read any row."""
         if stop == self.numel:
             for table in self.tables:
                 yield from table.passed(0, table.numel)
@@ -87,7 +88,7 @@ class Gathered(Tensor):
                 yield from self.tables[origin].reads(begin + moved, end + moved)
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
-        """The rows that the mean is taken of."""
+        """Yield the ranges of the rows that the mean is taken of."""
         if self.rows.has_mean:
             yield from self.reads(0, self.rows.named * self.width)
 
@@ -140,7 +141,7 @@ class Gathered(Tensor):
     def _average(
         self, evaluation: Evaluation, begin: int, end: int, row_shift: int, target: np.ndarray
     ) -> None:
-        """The average of the rows of those tensors that have the token, summed in float64."""
+        """Write the average of the rows of all tensors that have the token, summed in float64."""
         width, inner = self.width, evaluation.inner()
         for row in range(begin // width, -(-end // width)):
             first, last = max(begin, row * width), min(end, (row + 1) * width)
@@ -158,7 +159,10 @@ class Gathered(Tensor):
             target[first - begin : last - begin] = total / len(members)
 
     def _mean(self, evaluation: Evaluation) -> np.ndarray:
-        """The mean of all rows that have a token, in float32; computed once, in a fixed order."""
+        """Return the mean of all rows that have a token, in float32.
+
+        It is computed once, in a fixed order.
+        """
 
         def mean() -> np.ndarray:
             width, named = self.width, self.rows.named
@@ -176,14 +180,14 @@ class Gathered(Tensor):
 
 
 def _kind(table: Tensor) -> tuple[str, str]:
-    """The dtypes of a table before and after a rounding."""
+    """Return the dtypes of a table before and after a rounding."""
     return table.unrounded.dtype, table.dtype
 
 
 def _widen(
     evaluation: Evaluation, read: Vector, stored: str, rounded: str, values: np.ndarray
 ) -> None:
-    """Write rows as float32, rounded before where their table is."""
+    """Write rows as float32; they are rounded to the table's type first."""
     if stored != rounded:
         narrow = evaluation.vector("rounded", len(read), code_of(rounded))
         round_to(read, narrow)
@@ -192,7 +196,7 @@ def _widen(
 
 
 def _joined(begins: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
-    """The ranges that runs cover, those that touch as one."""
+    """Return the ranges that runs cover, with adjacent ranges joined."""
     first = np.concatenate(([True], begins[1:] != ends[:-1]))
     last = np.concatenate((first[1:], [True]))
     return list(zip(begins[first].tolist(), ends[last].tolist()))

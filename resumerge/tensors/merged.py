@@ -22,17 +22,18 @@ FLOAT32 = 4
 
 @dataclass(frozen=True, eq=False)
 class Merged(Tensor):
-    """A merge method over tensors, rounded to `dtype` as it is computed.
+    """The result of a merge method over tensors, rounded to `dtype` as it is computed.
 
-    It is computed in whole blocks: a range that begins or ends inside one costs that block.
+    It is computed in whole blocks: a range that begins or ends inside a block costs that block.
 
     Args:
         method: name of the merge method.
+        operands: the tensors that are merged.
         params: the parameters of the merge, resolved for this tensor.
-        per_operand: those of each operand.
-        base: which operand is the base model, if one is.
-        seed: of random masks.
-        block_elements: of a block: what is computed at once, and keys random masks.
+        per_operand: the parameters of each operand, resolved for this tensor.
+        base: place of the base model among the operands; None for no base.
+        seed: the seed of random masks.
+        block_elements: elements of a block, which is computed at once and keys random masks.
     """
 
     method: str
@@ -49,7 +50,7 @@ class Merged(Tensor):
 
     @property
     def context(self) -> TensorContext:
-        """What the method is told."""
+        """The facts about this tensor that the method is given."""
         return TensorContext(
             shape=self.shape,
             params=self.params,
@@ -62,21 +63,21 @@ class Merged(Tensor):
 
     @property
     def needs_statistics(self) -> bool:
-        """Whether its blocks depend on reductions over the whole of its operands."""
+        """Whether blocks depend on reductions over the whole of the operands."""
         return self.numel > 0 and self.merge_method.passes(self.context) > 1
 
     @property
     def uses_torch(self) -> bool:
-        """Whether its method computes with torch, rather than with the kernels."""
+        """Whether the method computes with torch, rather than with the kernels."""
         return not isinstance(self.merge_method, KernelMethod)
 
     @property
     def blocks(self) -> int:
-        """Number of blocks; an empty tensor has one, empty too."""
+        """The number of blocks; an empty tensor has one, which is empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
     def run(self, indices: range, *, sample: bool = False) -> Run:
-        """Consecutive blocks, which are read and computed together, or samples of them."""
+        """Return consecutive blocks, which are read and computed together, or samples of them."""
         return Run.of(self.numel, self.block_elements, indices, sample=sample)
 
     def children(self) -> tuple[Tensor, ...]:
@@ -92,7 +93,7 @@ class Merged(Tensor):
             yield from operand.reads(first, last)
 
     def computing_bytes(self, elements: int) -> float:
-        """Bytes of buffers, beside the result, while so many elements are computed at once."""
+        """Return the bytes of buffers while so many elements are computed at once."""
         cost, inputs = self.merge_method.cost, len(self.operands)
         widths = sum(BITS[operand.dtype] // 8 for operand in self.operands)
         scratch = FLOAT32 * (cost.scratch + cost.per_input * inputs)
@@ -117,7 +118,7 @@ class Merged(Tensor):
             self._read_parts(evaluation, start, stop, out)
 
     def _read_parts(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        """Compute elements run by run, and blocks that the range has a part of beside `out`."""
+        """Compute a range run by run; blocks that it cuts are computed beside `out`."""
         width, size, step = BITS[self.dtype] // 8, self.block_elements, self._run_blocks
         last = -(-stop // size)
         for at in range(start // size, last, step):
@@ -134,7 +135,7 @@ class Merged(Tensor):
             out[(begin - start) * width : (until - start) * width] = part
 
     def inputs(self, evaluation: Evaluation, run: Run) -> list[Vector]:
-        """The elements of a run of every operand, one block after the other."""
+        """Return the elements of a run of every operand, one block after the other."""
         length, ranges = run.length, run.ranges()
         vectors = [evaluation.vector(k, length, code) for k, code in enumerate(self._codes)]
         hashes, places = evaluation.hashes, self._places(evaluation, vectors, ranges)
@@ -183,7 +184,7 @@ class Merged(Tensor):
 
     @property
     def _stored(self) -> list[Stored]:
-        """The operands, where all are contiguous in files, so that one call reads them."""
+        """The operands if all are contiguous in files, so that one call reads them; else none."""
         stored = [o for o in self.operands if isinstance(o, Stored) and o.strides is None]
         return stored if len(stored) == len(self.operands) else []
 
@@ -193,8 +194,11 @@ class Merged(Tensor):
         vectors: Sequence[Vector],
         ranges: Sequence[tuple[int, int]],
     ) -> list[tuple[int, int, np.ndarray, int]]:
-        """Where the operands are (descriptor, offset in bytes), where they go, and the bytes of the
-        blocks to be hashed, or 0; nothing where some are computed, or not on this disk.
+        """Return where each operand's ranges lie and go, for the call that reads them all.
+
+        Returns:
+            (descriptor, offset in bytes, destination, bytes of a block to hash or 0); empty if an
+            operand is computed, or is not on this disk.
         """
         places = []
         for k, (stored, vector) in enumerate(zip(self._stored, vectors)):
@@ -212,7 +216,7 @@ class Merged(Tensor):
 
 
 def _parts(vector: Vector, ranges: Sequence[tuple[int, int]]) -> list[np.ndarray]:
-    """The elements of a vector that each range fills."""
+    """Return the elements of a vector that each range fills."""
     if len(ranges) == 1:
         return [vector.data]
     parts, at = [], 0

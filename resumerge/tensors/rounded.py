@@ -15,12 +15,12 @@ from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_o
 
 @dataclass(frozen=True)
 class Rounded(Tensor):
-    """Each element rounded to `dtype`: to nearest, ties to even.
+    """Each element of a tensor rounded to `dtype`: to nearest, ties to even.
 
     Args:
-        operand: of a float type.
-        as_input: whether a merge rounds its input, rather than a model its tensor: what is hashed
-            is what a model has.
+        operand: a tensor of a float type.
+        as_input: whether a merge rounds its input, rather than a model its tensor. Hashes of inputs
+            are those of what the model has, before this rounding.
     """
 
     operand: Tensor
@@ -28,7 +28,7 @@ class Rounded(Tensor):
 
     @classmethod
     def of(cls, operand: Tensor, dtype: str, *, as_input: bool = False) -> Tensor:
-        """A tensor rounded to a dtype; itself where it has that one."""
+        """Return a tensor rounded to a dtype; the tensor itself if it has that dtype."""
         if operand.dtype == dtype:
             return operand
         return cls(operand.name, dtype, operand.shape, operand, as_input)
@@ -58,12 +58,13 @@ class Rounded(Tensor):
 
 
 def rounded_input(operand: Tensor, dtype: str | None) -> Tensor:
-    """An operand of a merge, rounded to the recipe's dtype first.
+    """Return an operand of a merge, rounded to the recipe's dtype.
 
-    float32 and float64 hold whatever a method computes with: nothing is rounded to them.
+    float32 and float64 hold whatever a method computes with, so nothing is rounded to them.
 
     Args:
-        dtype: torch's name; None where the recipe has none.
+        operand: a tensor of a model.
+        dtype: torch's name; None if the recipe has none.
     """
     if dtype in (None, "float32", "float64"):
         return operand

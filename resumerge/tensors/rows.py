@@ -28,9 +28,9 @@ class Runs:
     """Consecutive runs of rows, with one array for each property.
 
     Args:
-        begins: first row.
-        ends: one past the last.
-        origins: as in `Rows`.
+        begins: first row of each run.
+        ends: one past the last row of each run.
+        origins: origin of each run, as in `Rows`.
         shifts: number to add to a row's number to get the row that it comes from.
     """
 
@@ -42,15 +42,16 @@ class Runs:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The origin of each row, with tensors given by number.
+    """The origin of each row of an embedding, with tensors given by number.
 
     Args:
         starts: first row of each run, ascending from 0; int64.
         origins: for each run the number of the tensor, or `ZERO`, `AVERAGE` or `MEAN`.
-        firsts: for each run the row that its first comes from; of an average, its number.
+        firsts: for each run the row that its first row comes from; the average's number for an
+            `AVERAGE`.
         count: number of rows.
         named: how many of the first rows a `MEAN` averages.
-        offsets: of the first member of each average, and the end of the last.
+        offsets: place of the first member of each average, and the end of the last.
         member_origins: number of each member's tensor.
         member_rows: row of each member.
     """
@@ -75,6 +76,9 @@ class Rows:
         """Build from an origin and a source row for every row.
 
         Args:
+            origins: origin of each row.
+            firsts: row that each row comes from.
+            named: how many of the first rows a `MEAN` averages.
             averages: `offsets`, `member_origins` and `member_rows`.
         """
         steps = firsts[1:] - firsts[:-1]
@@ -84,7 +88,7 @@ class Rows:
         return cls(starts, origins[starts], firsts[starts], len(origins), named, *averages)
 
     def runs(self, first: int, stop: int) -> Runs:
-        """The runs in rows ``first:stop``."""
+        """Return the runs in rows ``first:stop``."""
         run = slice(
             int(np.searchsorted(self.starts, first, "right")) - 1,
             int(np.searchsorted(self.starts, stop, "left")),
@@ -98,12 +102,12 @@ class Rows:
         )
 
     def members(self, average: int) -> list[tuple[int, int]]:
-        """(tensor, row) of every member of an average."""
+        """Return (tensor, row) of every member of an average."""
         of = slice(int(self.offsets[average]), int(self.offsets[average + 1]))
         return list(zip(self.member_origins[of].tolist(), self.member_rows[of].tolist()))
 
     def is_identity(self, origin: int, rows: int) -> bool:
-        """Whether this is one tensor of that many rows, unchanged."""
+        """Return whether this is one tensor of that many rows, unchanged."""
         whole = len(self.starts) == 1 and self.count == rows
         return whole and self.origins[0] == origin and self.firsts[0] == 0
 
@@ -114,11 +118,11 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """The bytes in memory."""
         return sum(array.nbytes for array in self._arrays())
 
     def as_json(self) -> dict[str, Any]:
-        """For the ledger: size and checksum."""
+        """Return size and checksum, which the ledger stores."""
         digest = xxhash.xxh3_128()
         for array in self._arrays():
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
@@ -130,5 +134,5 @@ class Rows:
 
 
 def vocabulary_axis(shape: tuple[int, ...]) -> int:
-    """Size of the first axis that is not of size 1: the number of rows of an embedding."""
+    """Return the rows of an embedding: the size of its first axis that is not 1."""
     return next((size for size in shape if size != 1), 1)

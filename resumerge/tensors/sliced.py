@@ -17,7 +17,8 @@ class Sliced(Tensor):
     """Consecutive elements of another tensor, in a shape and under a name of their own.
 
     Args:
-        first: the first one's number in `whole`, flattened.
+        whole: the other tensor.
+        first: number of the first element in `whole`, flattened.
     """
 
     whole: Tensor
@@ -25,7 +26,7 @@ class Sliced(Tensor):
 
     @classmethod
     def of(cls, name: str, shape: tuple[int, ...], whole: Tensor, first: int = 0) -> Tensor:
-        """A part of a tensor; the tensor itself, where that is all of it."""
+        """Return a part of a tensor; the tensor itself if the part is all of it."""
         if (name, shape) == (whole.name, whole.shape):
             return whole
         return cls(name, whole.dtype, shape, whole, first)

@@ -17,10 +17,10 @@ from resumerge.tensors.evaluation import Evaluation
 
 
 class ScratchFile:
-    """A file without a name, whose space is free when nobody refers to it any more.
+    """A file without a name. Its space is freed when nothing refers to it any more.
 
     Args:
-        fd: its descriptor, which is closed then.
+        fd: the descriptor, which is closed then.
     """
 
     def __init__(self, fd: int) -> None:
@@ -31,7 +31,7 @@ class ScratchFile:
         """Fill `out` (uint8) from an offset (bytes).
 
         Raises:
-            OSError: it cannot be read, or is too short.
+            OSError: the file cannot be read, or is too short.
         """
         view = out.data
         while view:
@@ -43,13 +43,14 @@ class ScratchFile:
 
 @dataclass(frozen=True, eq=False)
 class Spilled(Tensor):
-    """A tensor that is read several times, and computed once: it is written to a scratch file.
+    """A tensor that is computed once and read several times: it is written to a scratch file.
 
-    The file is one of the statistics of an evaluation. Where it is missing, the tensor is computed
+    The file is one of the statistics of an evaluation. If it is missing, the tensor is computed
     again, to the same bits: nothing depends on the file but time.
 
     Args:
-        block_elements: of a block, of which several are computed and written at once.
+        tensor: the tensor that is computed.
+        block_elements: elements of a block; several blocks are computed and written at once.
     """
 
     tensor: Tensor
@@ -57,16 +58,16 @@ class Spilled(Tensor):
 
     @classmethod
     def of(cls, tensor: Tensor, block_elements: int) -> Spilled:
-        """The same tensor, by name, dtype and shape."""
+        """Return a tensor as one that is spilled, with the same name, dtype and shape."""
         return cls(tensor.name, tensor.dtype, tensor.shape, tensor, block_elements)
 
     @property
     def blocks(self) -> int:
-        """Number of blocks; an empty tensor has one, empty too."""
+        """The number of blocks; an empty tensor has one, which is empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
     def run(self, indices: range) -> Run:
-        """Consecutive blocks, which are computed and written together."""
+        """Return consecutive blocks, which are computed and written together."""
         return Run.of(self.numel, self.block_elements, indices)
 
     def children(self) -> tuple[Tensor, ...]:
@@ -80,11 +81,11 @@ class Spilled(Tensor):
         yield from self.tensor.passed(start, stop)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Nothing: it lies in a scratch file."""
+        """Yield no range: the tensor lies in a scratch file."""
         yield from ()
 
     def working_bytes(self, elements: int) -> float:
-        """With the buffer that it is written from."""
+        """Return the bytes of buffers, with the buffer that the scratch file is written from."""
         return nbytes(self.dtype, elements) + self.tensor.working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
@@ -95,10 +96,10 @@ class Spilled(Tensor):
             scratch.read(nbytes(self.dtype, start), out)
 
     def as_json(self) -> dict[str, Any]:
-        """Of what it is: where it lies meanwhile changes no bit."""
+        """Return the description of the tensor itself: where it lies meanwhile changes no bit."""
         return self.tensor.as_json()
 
 
 def spilled_in(tensor: Tensor) -> Iterator[Spilled]:
-    """What is spilled of a tensor, each once: first that which others are computed from."""
+    """Yield the spilled tensors in a tree, each once, children first."""
     return (node for node in dict.fromkeys(tensor.nodes()) if isinstance(node, Spilled))

@@ -16,17 +16,17 @@ from resumerge.tensors.evaluation import Evaluation
 
 @dataclass(frozen=True)
 class Stacked(Tensor):
-    """Parts one after the other, as along the first axis.
+    """Tensors one after the other, as along the first axis.
 
     Args:
-        parts: of one dtype and shape.
+        parts: the tensors, of one dtype and shape.
     """
 
     parts: tuple[Tensor, ...]
 
     @classmethod
     def of(cls, name: str, shape: tuple[int, ...], parts: tuple[Tensor, ...]) -> Stacked:
-        """Parts as one tensor of a shape that holds them."""
+        """Return parts as one tensor of a shape that holds them all."""
         assert math.prod(shape) == sum(part.numel for part in parts)
         return cls(name, parts[0].dtype, shape, parts)
 
@@ -55,7 +55,11 @@ class Stacked(Tensor):
         return {"stacked": [part.as_json() for part in self.parts], "shape": list(self.shape)}
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """(part, first element, one past the last) of the parts in elements ``start:stop``."""
+        """Yield the pieces of parts that elements ``start:stop`` consist of.
+
+        Yields:
+            (part, first element, one past the last).
+        """
         size = self.parts[0].numel
         while start < stop:
             number, first = divmod(start, size)

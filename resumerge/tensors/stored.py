@@ -18,13 +18,13 @@ from resumerge.tensors.strided import read_strided
 
 @dataclass(frozen=True)
 class Stored(Tensor):
-    """The place of a tensor in a file.
+    """A tensor that lies in a file.
 
     Args:
         file: path relative to the source's folder.
-        offset: of the first byte, from the start of the file.
-        strides: distance of neighbours in each dimension, in elements, 0 or more; None where the
-            elements follow each other.
+        offset: offset of the first byte from the start of the file.
+        strides: distance of neighbours in each dimension, in elements, 0 or more; None for
+            consecutive elements.
         source: number of its source in the plan.
     """
 
@@ -40,7 +40,7 @@ class Stored(Tensor):
         yield self, start, stop
 
     def byte_range(self, start: int, stop: int) -> tuple[int, int]:
-        """(offset in the file, length) of elements ``start:stop`` of a contiguous tensor."""
+        """Return (offset in the file, length) of elements ``start:stop`` of a contiguous tensor."""
         first = nbytes(self.dtype, start)
         return self.offset + first, nbytes(self.dtype, stop) - first
 
@@ -60,14 +60,19 @@ class Stored(Tensor):
 
 
 def stored_in(tensor: Tensor) -> Iterator[Stored]:
-    """The stored tensors that a tensor is read from, in the order of its operands."""
+    """Yield the stored tensors that a tensor is read from, in the order of its operands."""
     for node in tensor.nodes():
         if isinstance(node, Stored):
             yield node
 
 
 def with_stored(tensor: Tensor, change: Callable[[Stored], Stored]) -> Tensor:
-    """The same computation of other stored tensors."""
+    """Return the same computation of other stored tensors.
+
+    Args:
+        tensor: the computation.
+        change: returns the tensor to put in the place of a stored one.
+    """
     if isinstance(tensor, Stored):
         return change(tensor)
     return tensor.with_children(tuple(with_stored(t, change) for t in tensor.children()))

@@ -10,10 +10,10 @@ SPAN = 1 << 20
 """Bytes read at once; elements that are further apart are read piece by piece."""
 
 ReadBytes = Callable[[int, memoryview], None]
-"""Fills a buffer from an offset (bytes) in the tensor's file."""
+"""A function that fills a buffer from an offset (bytes) in the tensor's file."""
 
 Box = tuple[tuple[int, int], ...]
-"""(first, one past the last) index in each dimension."""
+"""The (first, one past the last) index in each dimension."""
 
 
 def boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
@@ -51,9 +51,13 @@ def read_strided(
     """Read elements ``start:stop`` of a tensor, in row-major order.
 
     Args:
-        offset: of its first element in the file, in bytes.
+        read: fills a buffer from the tensor's file.
+        offset: offset of the tensor's first element in the file, in bytes.
+        shape: the tensor's shape.
         strides: distance of neighbours in each dimension, in elements.
-        out: whole numbers as wide as the elements, as many as these are.
+        start: first element.
+        stop: one past the last.
+        out: unsigned integers to write to, as wide as the elements, one for each.
     """
     done = 0
     for box in boxes(shape, start, stop):
@@ -66,7 +70,7 @@ def read_strided(
 
 
 def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndarray) -> None:
-    """Fill `out` with elements that are `strides` apart, from an offset on."""
+    """Fill `out` with the elements that are `strides` apart, from an offset on."""
     width = out.itemsize
     span = sum((n - 1) * stride for n, stride in zip(out.shape, strides)) + 1
     if span * width <= SPAN:

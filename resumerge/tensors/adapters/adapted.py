@@ -30,13 +30,15 @@ MATMUL_BYTES = 12 << 20
 
 @dataclass(frozen=True)
 class Adapted(Tensor):
-    """``weight + scale * B @ A``, rounded to the dtype of the weight; DoRA rescales its outputs.
+    """A weight that an adapter changes: ``weight + scale * B @ A``, rounded to the weight's dtype.
+
+    With DoRA each output of the sum is rescaled.
 
     Args:
         a: shape (rank, in), with further dimensions for a convolution.
         b: shape (out, rank).
         transposed: whether the weight is stored as (in, out), like GPT-2's Conv1D and embeddings.
-        magnitude: of DoRA: one number for each output.
+        magnitude: DoRA's magnitude vector, one number for each output; None without DoRA.
     """
 
     weight: Tensor
@@ -57,7 +59,7 @@ class Adapted(Tensor):
         transposed: bool,
         magnitude: Tensor | None,
     ) -> Adapted:
-        """A weight with the change of an adapter: of the weight's dtype and shape."""
+        """Return a weight with the change of an adapter, in the dtype and shape of the weight."""
         return cls(name, weight.dtype, weight.shape, weight, a, b, scale, transposed, magnitude)
 
     @property
@@ -66,12 +68,12 @@ class Adapted(Tensor):
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """(rows, columns) of the weight as a matrix; a row of a convolution is one output."""
+        """The (rows, columns) of the weight as a matrix; a row of a convolution is one output."""
         return self.shape[0], self.numel // max(1, self.shape[0])
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held in memory while blocks of it are read: the matrices, not their product."""
+        """The bytes held in memory while blocks are read: of the matrices, not of their product."""
         rows, columns = self.matrix
         left = BITS[self.a.dtype] // 8 if self.transposed else 4
         left = max(left, BITS[self.b.dtype] // 8)
@@ -92,7 +94,7 @@ class Adapted(Tensor):
         return self.weight.reads(start, stop)
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
-        """The matrices; for the norms of DoRA the weight."""
+        """Yield the reads of the matrices and, for the norms of DoRA, of the weight."""
         for tensor in (*self._of_adapter(), *((self.weight,) if self.magnitude else ())):
             yield from tensor.reads(0, tensor.numel)
 
@@ -134,7 +136,7 @@ class Adapted(Tensor):
         return change
 
     def _norms(self, evaluation: Evaluation, change: Change) -> torch.Tensor:
-        """The norm of the changed weights of each output: shape (outputs,), float64."""
+        """Return the norm of each output of the changed weight: shape (outputs,), float64."""
         import torch
 
         rows, columns = self.matrix
@@ -154,7 +156,7 @@ class Adapted(Tensor):
 def _whole(
     evaluation: Evaluation, tensor: Tensor, start: int = 0, stop: int | None = None
 ) -> torch.Tensor:
-    """Elements of a tensor in new memory: all, or ``start:stop``."""
+    """Return elements ``start:stop`` of a tensor, by default all, in new memory."""
     stop = tensor.numel if stop is None else stop
     raw = np.empty((stop - start) * (BITS[tensor.dtype] // 8), np.uint8)
     tensor.read(evaluation, start, stop, raw)
@@ -162,14 +164,17 @@ def _whole(
 
 
 def _as_torch(data: np.ndarray, dtype: str) -> torch.Tensor:
-    """Bytes as a flat tensor of a dtype, given by safetensors' name, in the same memory."""
+    """Return bytes as a flat tensor of a dtype, given by safetensors' name, in the same memory."""
     import torch
 
     return torch.from_numpy(data).view(getattr(torch, FLOATS[dtype]))
 
 
 def _pieces(matrix: tuple[int, int], start: int, stop: int) -> list[tuple[slice, slice]]:
-    """Elements ``start:stop`` as slices of rows and columns, of about `CHUNK` elements each."""
+    """Return elements ``start:stop`` as slices of rows and columns.
+
+    Each piece has about `CHUNK` elements.
+    """
     found = []
     for (top, bottom), (left, right) in boxes(matrix, start, stop):
         step = max(1, CHUNK // (right - left))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Change:
-    """``scale * left @ right``, in the layout of the stored weight.
+    """The change ``scale * left @ right`` of a weight, in the layout in which the weight is stored.
 
     Args:
         a: shape (rank, in).
@@ -25,7 +25,7 @@ class Change:
         transposed: whether the weight is stored as (in, out).
 
     Attributes:
-        factors: of each output, by which the changed weight is multiplied: float64, or None.
+        factors: the factor of each output of the changed weight, float64; None for no factors.
     """
 
     def __init__(self, a: Tensor, b: Tensor, scale: float, transposed: bool) -> None:
@@ -41,7 +41,9 @@ class Change:
         """Add the change to a part of the weight, in place.
 
         Args:
-            weight: the given rows and columns, float64.
+            weight: the given rows and columns of the weight, float64.
+            rows: the part's rows.
+            columns: the part's columns.
         """
         left, unit = _as_integers(self._left[rows], 1, self._bits)
         change = left @ self._right[:, columns]
@@ -54,8 +56,15 @@ class Change:
 
 
 def _as_integers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
-    """A matrix as integers of at most `bits` bits, and the power of two by which each row
-    (`dim` 1) or column (`dim` 0) of them is to be multiplied. Both are float64.
+    """Return a matrix as integers, and the power of two by which each row or column is multiplied.
+
+    Args:
+        matrix: float64.
+        dim: 1 for one power of two for each row, 0 for one for each column.
+        bits: most bits of an integer.
+
+    Returns:
+        the integers and the powers of two, both float64.
     """
     import torch
 
@@ -67,7 +76,7 @@ def _as_integers(matrix: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor]:
 
 
 def folded_sum(values: Tensor, dim: int) -> Tensor:
-    """The sum along a dimension, by adding halves: in the same order on every processor."""
+    """Return the sum along a dimension, by adding halves: in the same order on every processor."""
     while (count := values.shape[dim]) > 1:
         half = count // 2
         folded = values.narrow(dim, 0, half) + values.narrow(dim, half, half)

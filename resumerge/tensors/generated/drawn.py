@@ -17,8 +17,9 @@ class Drawn(Tensor):
     """Independent random numbers, in float32.
 
     Args:
-        key: text that identifies them.
-        bound: uniform between its negative and itself; None for standard normal numbers.
+        key: text that identifies the numbers.
+        bound: numbers are uniform between ``-bound`` and ``bound``; None for standard normal
+            numbers.
     """
 
     key: str
@@ -26,7 +27,7 @@ class Drawn(Tensor):
 
     @classmethod
     def of(cls, name: str, shape: tuple[int, ...], key: str, bound: float | None = None) -> Drawn:
-        """Random numbers as a tensor of a shape."""
+        """Return random numbers as a tensor of a shape."""
         return cls(name, "F32", shape, key, bound)
 
     def working_bytes(self, elements: int) -> float:

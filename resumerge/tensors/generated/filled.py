@@ -18,7 +18,7 @@ class Filled(Tensor):
     """Elements that are all the same.
 
     Args:
-        value: of each, rounded to `dtype`.
+        value: the value of each element, rounded to `dtype`.
     """
 
     value: float
