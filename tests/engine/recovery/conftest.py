@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import calm_merge
 from crash_points import crash_points
-from crashing import RECIPE, Bench, Ended
+from crashing import RECIPE, Bench, Driver, Ended
 from tiny_models import TWO_LAYERS, write_family
 
 
@@ -23,11 +23,18 @@ def models(workplace: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bench(workplace: Path, models: Path) -> Iterator[Bench]:
+def drivers() -> Iterator[list[Driver]]:
+    """As many as merge at a time; torch is imported once by each."""
+    drivers = [Driver() for _ in range(2)]
+    yield drivers
+    for driver in drivers:
+        driver.close()
+
+
+@pytest.fixture(scope="session")
+def bench(drivers: list[Driver], workplace: Path, models: Path) -> Bench:
     """Makes merges of 21 tensors in 35 blocks, four shards and half a dozen batches."""
-    bench = Bench(workplace / "merges", models, RECIPE, {"shard_size": 8000})
-    yield bench
-    bench.close()
+    return Bench(drivers, workplace / "merges", models, RECIPE, {"shard_size": 8000})
 
 
 @pytest.fixture(scope="session")

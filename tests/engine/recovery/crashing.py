@@ -11,7 +11,7 @@ import shutil
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,12 +48,29 @@ class Ended:
         kinds: every operation that it came to, in order.
         written: (file name, offset, bytes) of every write.
         stderr: what it said.
+        states: (number of an operation, name of a copy, writes before) of every copy that it made.
     """
 
     code: int
     kinds: list[str]
     written: list[tuple[str, int, int]]
     stderr: str
+    states: list[tuple[int, str, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a crash before an operation leaves, of an attempt that went on.
+
+    Args:
+        point: the number of the operation.
+        copy: of the output and the ledger.
+        attempts: up to the crash.
+    """
+
+    point: int
+    copy: Path
+    attempts: list[Ended]
 
 
 class Driver(Server):
@@ -66,7 +83,8 @@ class Driver(Server):
         """Wait for the end of the job."""
         code, told, stderr = self.wait()
         written = [(name, offset, nbytes) for name, offset, nbytes in told.get("written", [])]
-        return Ended(code, told.get("kinds", []), written, stderr)
+        states = [(point, name, count) for point, name, count in told.get("states", [])]
+        return Ended(code, told.get("kinds", []), written, stderr, states)
 
     def logged(self) -> dict[str, Any]:
         """What the job wrote down; waits for it."""
@@ -139,6 +157,29 @@ class Merge:
         """`resumerge resume OUT`, crashing at an operation."""
         return self._attempt("resume", at, mode, **more)
 
+    def record(
+        self, points: Iterable[int], mode: str = "kill", command: str = "run", **more: Any
+    ) -> list[State]:
+        """`resumerge run` or `resume`, to its end: what a crash at each of these operations leaves.
+
+        Of operations that leave the same bytes, the last one alone: it has written most.
+        """
+        before, folder = [*self.attempts], self.folder / f"states{len(self.attempts)}"
+        folder.mkdir()
+        ended = self._attempt(command, None, mode, points=points, states=folder, **more)
+        assert ended.code == 0, ended.stderr
+        states = {}
+        for point, name, writes in ended.states:
+            crashed = Ended(KILLED, ended.kinds[:point], ended.written[:writes], "")
+            states[name] = State(point, folder / name, [*before, crashed])
+        return list(states.values())
+
+    def become(self, state: State) -> None:
+        """Take the output and the ledger for what they were at a crash."""
+        shutil.rmtree(self.root)
+        shutil.copytree(state.copy, self.root, symlinks=True)
+        self.attempts, self._verified = [*state.attempts], False
+
     def verify(self) -> Ended:
         """`resumerge verify OUT`: 0 where everything is there and intact."""
         return self._attempt("verify", None, "kill")
@@ -153,17 +194,25 @@ class Merge:
 
     def start(self, command: str, at: int) -> Paused:
         """Begin to `run` or `resume`, and stand still before an operation."""
-        self.driver.begin(**self._job(command, at, "pause", 0, {}))
+        self.driver.begin(**self._job(command, at, "pause", 0, {}), points=[], states="")
         pid = self.driver.logged()["pid"]
         while _is_running(pid):
             time.sleep(0.002)
         return Paused(self, pid)
 
     def _attempt(
-        self, command: str, at: int | None, mode: str, seed: int = 0, **options: Any
+        self,
+        command: str,
+        at: int | None,
+        mode: str,
+        seed: int = 0,
+        points: Iterable[int] = (),
+        states: Path = Path(),
+        **options: Any,
     ) -> Ended:
         self._verified = False
-        self.driver.begin(**self._job(command, at, mode, seed, options))
+        job = self._job(command, at, mode, seed, options)
+        self.driver.begin(**job, points=[*points], states=states)
         ended = self.driver.end()
         self.attempts.append(ended)
         return ended
@@ -260,12 +309,20 @@ class Merge:
             assert verified.code == 0, verified.stderr
         assert self.query("SELECT state FROM run")[0]["state"] == "done"
 
+    def assert_resumed(self, reference: Mapping[str, bytes]) -> None:
+        """After a crash: what is there is right, goes on, and at most one batch is done twice."""
+        self.assert_finals_are(reference)
+        self.finish()
+        self.assert_done(reference)
+        assert self.rewritten() <= self.batch_bytes()
+
 
 class Bench:
     """Makes merges and crashes them, as many at a time as it has drivers."""
 
     def __init__(
         self,
+        drivers: Sequence[Driver],
         folder: Path,
         models: Path,
         recipe: str,
@@ -274,6 +331,7 @@ class Bench:
     ) -> None:
         """
         Args:
+            drivers: which merge for it.
             folder: for the merges.
             models: where the recipe's models lie.
             recipe: YAML text.
@@ -282,7 +340,7 @@ class Bench:
         """
         self._output = output
         self._folder, self.models, self.recipe, self.options = folder, models, recipe, options
-        self._drivers = [Driver() for _ in range(2)]
+        self._drivers = drivers
         self._names = itertools.count()
 
     def merge(self, recipe: str | None = None, worker: int = 0, disk: Path | None = None) -> Merge:
@@ -315,44 +373,96 @@ class Bench:
         recipe: str | None = None,
     ) -> None:
         """Check every point, each on a merge of its own; fails with all that went wrong."""
-        wrong: list[str] = []
 
-        def work(worker: int, share: list[Any]) -> None:
+        def work(worker: int, share: Sequence[Any], wrong: list[str]) -> None:
             for point in share:
                 merge = self.merge(recipe, worker)
-                try:
-                    check(merge, point)
-                except BaseException:
-                    crashes = [a.kinds[-1] for a in merge.attempts if a.code == KILLED]
-                    wrong.append(f"--- at {point} {crashes}\n{traceback.format_exc(limit=-3)}")
-                else:
+                if not (said := _went_wrong(check, merge, point)):
                     merge.remove()
+                wrong += said
 
-        todo = list(points)
+        self._share([*points], work)
+
+    def each_state(
+        self,
+        points: Iterable[int],
+        check: Callable[[Merge], None],
+        mode: str = "kill",
+        recipe: str | None = None,
+        prepare: Callable[[Merge], None] = lambda merge: None,
+        command: str = "run",
+        **options: Any,
+    ) -> int:
+        """Check what crashes at these operations leave; fails with all that went wrong.
+
+        Every driver records one attempt. Crashes that leave the same bytes are one.
+
+        Args:
+            points: numbers of operations of the attempt.
+            check: gets a merge whose attempt crashed.
+            mode: of the crashes.
+            recipe: of the merge.
+            prepare: what comes before the attempt.
+            command: which attempt: ``run`` or ``resume``.
+            options: of the attempt.
+
+        Returns:
+            How many of the operations there were.
+        """
+        reached = []
+
+        def work(worker: int, share: Sequence[int], wrong: list[str]) -> None:
+            merge = self.merge(recipe, worker)
+            prepare(merge)
+            states = merge.record(share, mode, command, **options)
+            count = len(merge.attempts[-1].states)
+            reached.append(count)
+            print(f"{mode} at {count} operations, which leaves {len(states)} states")
+            for state in states:
+                merge.become(state)
+                wrong += _went_wrong(lambda merge, _: check(merge), merge, state.point)
+            merge.remove()
+
+        self._share([*points], work)
+        return sum(reached)
+
+    def _share(
+        self, todo: Sequence[Any], work: Callable[[int, Sequence[Any], list[str]], None]
+    ) -> None:
+        """Have every driver work on its share, of points that follow each other."""
+        wrong: list[str] = []
         count = len(self._drivers)
+        ends = [len(todo) * k // count for k in range(count + 1)]
         with ThreadPoolExecutor(count) as pool:
-            list(pool.map(work, range(count), [todo[k::count] for k in range(count)]))
+            begun = [pool.submit(work, k, todo[ends[k] : ends[k + 1]], wrong) for k in range(count)]
+        for share in begun:
+            share.result()
         assert not wrong, f"{len(wrong)} of {len(todo)}:\n" + "\n".join(wrong[:5])
+
+    def check_crashes(
+        self,
+        points: Iterable[int],
+        reference: Mapping[str, bytes],
+        mode: str = "kill",
+        recipe: str | None = None,
+    ) -> int:
+        """Crash at operations, resume, and compare; how many of them there were."""
+        return self.each_state(points, lambda merge: merge.assert_resumed(reference), mode, recipe)
 
     def check_kills(self, reference: Mapping[str, bytes], operations: int, points: int) -> None:
         """Kill at about so many of the operations, resume, and compare."""
-        crashed = []
+        some = range(1, operations + 1, max(1, operations // points))
+        assert self.check_crashes(some, reference) >= points - 1
 
-        def check(merge: Merge, at: int) -> None:
-            first = merge.run(at)
-            assert first.code in (KILLED, 0), first.stderr
-            merge.assert_finals_are(reference)
-            merge.finish()
-            merge.assert_done(reference)
-            assert merge.rewritten() <= merge.batch_bytes()
-            crashed.append(first.code == KILLED)
 
-        self.each(range(1, operations + 1, max(1, operations // points)), check)
-        assert sum(crashed) >= points - 1
-
-    def close(self) -> None:
-        for driver in self._drivers:
-            driver.close()
+def _went_wrong(check: Callable[[Merge, Any], None], merge: Merge, point: Any) -> list[str]:
+    """What a check raised, told with its point."""
+    try:
+        check(merge, point)
+    except BaseException:
+        crashes = [a.kinds[-1] for a in merge.attempts if a.code == KILLED]
+        return [f"--- at {point} {crashes}\n{traceback.format_exc(limit=-3)}"]
+    return []
 
 
 def _is_running(pid: int) -> bool:

@@ -10,7 +10,7 @@ their file, names (created, renamed, removed) after fsync of their folder, and n
 """
 
 # It is about the functions of os that pathlib calls.
-# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH108, PTH115, PTH116
+# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH108, PTH115
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ import signal
 import stat
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from states import Inode, copy_folders, digest_of, inode_of
 
 from resumerge.ledger.connection import Connection
 
@@ -46,7 +48,8 @@ operation fails. pause: SIGSTOP, until somebody lets it go on. stop: SIGTERM."""
 
 TAKES_SPACE = ("create", "write", "resize", "make folder")
 
-Inode = tuple[int, int]
+Place = Callable[[Path], Path]
+"""Where a file of the disk is: there, or in a copy."""
 
 
 @dataclass
@@ -73,7 +76,7 @@ class Name:
     """
 
     folders: set[Inode]
-    undo: Callable[[], None]
+    undo: Callable[[Place], None]
     gone: Inode | None = None
 
 
@@ -88,6 +91,8 @@ class Disk:
         at: the operation to crash at, before it is done; None never does.
         mode: of `MODES`.
         seed: of what a torn power cut leaves.
+        points: operations at which what a crash would leave is copied, and that go on.
+        states: a folder for these copies, each named after what is in it.
     """
 
     root: Path
@@ -96,6 +101,8 @@ class Disk:
     at: int | None = None
     mode: str = "kill"
     seed: int = 0
+    points: Collection[int] = ()
+    states: Path = Path()
     count: int = 0
     kinds: list[str] = field(default_factory=list)
     written: list[tuple[str, int, int]] = field(default_factory=list)
@@ -106,6 +113,7 @@ class Disk:
         self._handles: dict[Inode, int] = {}
         self._names: list[Name] = []
         self._graves = 0
+        self._copied: list[tuple[int, str, int]] = []
         self._full = False
 
     def install(self) -> None:
@@ -122,19 +130,29 @@ class Disk:
 
         @contextmanager
         def transaction(connection: Connection) -> Iterator[None]:
-            inside_another = connection._connection.in_transaction
-            with begin(connection):
-                yield
-                if not inside_another:
+            if connection._connection.in_transaction:
+                with begin(connection):
+                    yield
+                return
+            with ExitStack() as whole:  # a copy that another thread makes has all of it, or nothing
+                with begin(connection):
+                    yield
+                    whole.enter_context(self._guard)
                     self._point("before commit", connection.path)
-            if not inside_another:
                 self._point("after commit", connection.path)
 
         Connection.transaction = transaction  # type: ignore
 
     def report(self) -> None:
         """Write down what was counted."""
-        data = json.dumps({"pid": os.getpid(), "kinds": self.kinds, "written": self.written})
+        data = json.dumps(
+            {
+                "pid": os.getpid(),
+                "kinds": self.kinds,
+                "written": self.written,
+                "states": self._copied,
+            }
+        )
         fresh = self.log.with_suffix(".fresh")
         fd = REAL["open"](fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.write(fd, data.encode())
@@ -154,7 +172,7 @@ class Disk:
             fd = REAL["open"](path, flags, mode, dir_fd=dir_fd)
             self._change(fd, Change(0, before, len(before)))
             if not known:
-                self._name({where.parent}, lambda: REAL["unlink"](where))
+                self._name({where.parent}, lambda at: REAL["unlink"](at(where)))
             return fd
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
@@ -195,10 +213,10 @@ class Disk:
             grave = self._bury(target)
             REAL["rename"](src, dst)
 
-            def undo() -> None:
-                REAL["rename"](target, source)
+            def undo(at: Place) -> None:
+                REAL["rename"](at(target), at(source))
                 if grave:
-                    REAL["rename"](grave, target)
+                    REAL["rename"](at(grave), at(target))
 
             self._name({source.parent, target.parent}, undo)
 
@@ -213,7 +231,7 @@ class Disk:
             grave = self._bury(where)
             REAL["unlink"](path, dir_fd=dir_fd)
             if grave:
-                self._name({where.parent}, lambda: REAL["rename"](grave, where))
+                self._name({where.parent}, lambda at: REAL["rename"](at(grave), at(where)))
 
     remove = unlink
 
@@ -224,7 +242,7 @@ class Disk:
         with self._guard:
             self._point("make folder", where)
             REAL["mkdir"](path, mode, dir_fd=dir_fd)
-            self._name({where.parent}, lambda: _remove_tree(where))
+            self._name({where.parent}, lambda at: _remove_tree(at(where)))
 
     def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
         where = self._where(path, dir_fd)
@@ -232,9 +250,9 @@ class Disk:
             return REAL["rmdir"](path, dir_fd=dir_fd)
         with self._guard:
             self._point("remove folder", where)
-            gone = _inode(where)
+            gone = inode_of(where)
             REAL["rmdir"](path, dir_fd=dir_fd)
-            self._name({where.parent}, lambda: REAL["mkdir"](where), gone)
+            self._name({where.parent}, lambda at: REAL["mkdir"](at(where)), gone)
 
     def _sync(self, fd: int, sync: Callable[[int], None]) -> None:
         where = self._where_fd(fd)
@@ -244,22 +262,22 @@ class Disk:
             self._point("sync", where)
             sync(fd)
             if stat.S_ISDIR(os.fstat(fd).st_mode):
-                self._folder_is_durable(_inode(fd))
+                self._folder_is_durable(inode_of(fd))
             elif self.mode != "lying":
-                self._changes.pop(_inode(fd), None)
+                self._changes.pop(inode_of(fd), None)
 
     # What was not synced
 
     def _change(self, fd: int, change: Change) -> None:
-        key = _inode(fd)
+        key = inode_of(fd)
         if key not in self._handles:
             self._handles[key] = os.dup(fd)
         self._changes[key].append(change)
 
     def _name(
-        self, folders: set[Path], undo: Callable[[], None], gone: Inode | None = None
+        self, folders: set[Path], undo: Callable[[Place], None], gone: Inode | None = None
     ) -> None:
-        self._names.append(Name({_inode(folder) for folder in folders}, undo, gone))
+        self._names.append(Name({inode_of(folder) for folder in folders}, undo, gone))
 
     def _folder_is_durable(self, folder: Inode) -> None:
         todo = [folder]
@@ -280,24 +298,57 @@ class Disk:
         os.link(path, grave)
         return grave
 
-    def _lose(self) -> None:
-        """Undo what was not synced: all of it, or what a draw says."""
-        draw = random.Random(self.seed)
+    def _lose(self, seed: int, handles: Mapping[Inode, int], at: Place) -> None:
+        """Undo what was not synced: all of it, or what a draw says.
+
+        Args:
+            seed: of the draw.
+            handles: an open file for each that was changed and has a name still.
+            at: where the files are.
+        """
+        draw = random.Random(seed)
         if self.mode == "lying":
-            self._forget_writes(draw)
+            self._forget_writes(draw, handles)
             return
         torn = self.mode == "torn"
         for key, changes in self._changes.items():
-            self._undo_bytes(self._handles[key], changes, draw if torn else None)
+            if key in handles:
+                self._undo_bytes(handles[key], changes, draw if torn else None)
         kept = draw.randint(0, len(self._names)) if torn else 0
         for name in reversed(self._names[kept:]):
-            name.undo()
+            name.undo(at)
 
-    def _forget_writes(self, draw: random.Random) -> None:
+    def _keep_state(self) -> None:
+        """Copy what a crash would leave now."""
+        copy, lost = self.states / "root", self.states / "lost"
+        copies = copy_folders({self.root: copy, self.graveyard: lost})
+        with ExitStack() as opened:
+            handles = {}
+            for key in self._changes.keys() & copies.keys():
+                handles[key] = REAL["open"](copies[key], os.O_RDWR)
+                opened.callback(os.close, handles[key])
+
+            def at(path: Path) -> Path:
+                if path.is_relative_to(self.root):
+                    return copy / path.relative_to(self.root)
+                return lost / path.relative_to(self.graveyard)
+
+            if self.mode != "kill":
+                self._lose(self.count, handles, at)
+        _remove_tree(lost)
+        kept = self.states / digest_of(copy)
+        if kept.exists():
+            _remove_tree(copy)
+        else:
+            REAL["rename"](copy, kept)
+        self._copied.append((self.count, kept.name, len(self.written)))
+
+    def _forget_writes(self, draw: random.Random, handles: Mapping[Inode, int]) -> None:
         """Undo up to three writes of tensors; none was overwritten since."""
         writes = [
-            (self._handles[key], change)
+            (handles[key], change)
             for key, changes in self._changes.items()
+            if key in handles
             for number, change in enumerate(changes)
             if change.before and not any(map(change.overlaps, changes[number + 1 :]))
         ]
@@ -327,6 +378,8 @@ class Disk:
             self.count += 1
             self.kinds.append(f"{kind} {where.name}")
             hit = self.count == self.at
+            if self.count in self.points:
+                self._keep_state()
             if self.mode == "full":
                 self._full |= hit
                 if self._full and kind in TAKES_SPACE:
@@ -346,7 +399,7 @@ class Disk:
         """The guard is held, and never let go of: no other thread changes anything any more."""
         self.report()
         if self.mode != "kill":
-            self._lose()
+            self._lose(self.seed, self._handles, lambda path: path)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _where(self, path: Any, dir_fd: int | None = None) -> Path | None:
@@ -358,11 +411,6 @@ class Disk:
 
     def _where_fd(self, fd: int) -> Path | None:
         return self._where(os.readlink(f"/proc/self/fd/{fd}"))
-
-
-def _inode(file: int | Path) -> Inode:
-    found = os.stat(file)
-    return found.st_dev, found.st_ino
 
 
 def _pieces(change: Change) -> Iterator[Change]:

@@ -46,6 +46,8 @@ def work(job: dict[str, Any]) -> int:
         job["at"],
         job["mode"],
         job["seed"],
+        frozenset(job["points"]),
+        Path(job["states"]),
     )
     os.chdir(job["models"])
     options = Options(state_dir=Path(job["state"]), threads=2, **job["options"])

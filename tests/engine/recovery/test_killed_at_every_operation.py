@@ -5,27 +5,23 @@ from __future__ import annotations
 from crashing import KILLED, Bench, Merge
 
 
-def check_crash(
-    merge: Merge, at: int, mode: str, reference: dict[str, bytes], seed: int = 0
-) -> bool:
-    """Crash once, look, go on, compare; whether there was a crash."""
-    ended = merge.run(at, mode, seed=seed)
-    assert ended.code in (KILLED, 0), ended.stderr
-    merge.assert_finals_are(reference)
-    merge.finish()
-    merge.assert_done(reference)
-    assert merge.rewritten() <= merge.batch_bytes()
-    return ended.code == KILLED
-
-
 def test_killed_at_every_operation(
     bench: Bench, reference: dict[str, bytes], points: list[int]
 ) -> None:
+    assert bench.check_crashes(points, reference) > 0.9 * len(points)
+
+
+def test_a_process_that_is_killed_leaves_what_others_were_said_to_leave(
+    bench: Bench, reference: dict[str, bytes], operations: int, soak: bool
+) -> None:
+    """Above, the states of crashes are copied from an attempt that goes on."""
     crashed = []
 
     def check(merge: Merge, at: int) -> None:
-        crashed.append(check_crash(merge, at, "kill", reference))
+        ended = merge.run(at)
+        assert ended.code in (KILLED, 0), ended.stderr
+        crashed.append(ended.code == KILLED)
+        merge.assert_resumed(reference)
 
-    bench.each(points, check)
-    print(f"killed at {sum(crashed)} operations")
-    assert sum(crashed) > 0.9 * len(points)
+    bench.each(range(1, operations + 1, 1 if soak else 19), check)
+    assert sum(crashed) > 0.9 * len(crashed)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from crashing import Bench
+from crashing import Bench, Driver
 from tiny_models import TWO_LAYERS, write_family
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -37,17 +37,16 @@ def family(workplace: Path) -> Path:
     [("cheap_embed", "separate", 25), ("hidden_norm", "packed", 5)],  # transformers is slow to load
 )
 def test_killed_and_resumed(
+    drivers: list[Driver],
     workplace: Path,
     family: Path,
     soak: bool,
-    request: pytest.FixtureRequest,
     gate_mode: str,
     layout: str,
     points: int,
 ) -> None:
     recipe = RECIPE.format(gate_mode, layout)
-    bench = Bench(workplace / f"of {layout}", family, recipe, {"shard_size": 20_000})
-    request.addfinalizer(bench.close)
+    bench = Bench(drivers, workplace / f"of {layout}", family, recipe, {"shard_size": 20_000})
     ended, reference = bench.calm()
     assert sum(name.endswith(".safetensors") for name in reference) > 1
     bench.check_kills(reference, len(ended.kinds), len(ended.kinds) if soak else points)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from crashing import Bench, Merge
+from crashing import Bench, Driver
 from safetensors.torch import save_file
-from test_killed_at_every_operation import check_crash
 
 RECIPE = """\
 merge_method: linear
@@ -58,21 +57,17 @@ def pipelines(workplace: Path) -> Path:
 
 
 def test_pipelines_are_killed_and_resumed(
-    workplace: Path, pipelines: Path, request: pytest.FixtureRequest
+    drivers: list[Driver], workplace: Path, pipelines: Path
 ) -> None:
-    bench = Bench(workplace / "of pipelines", pipelines, PIPELINES, {"shard_size": 10_000})
-    request.addfinalizer(bench.close)
+    bench = Bench(drivers, workplace / "of pipelines", pipelines, PIPELINES, {"shard_size": 10_000})
     ended, reference = bench.calm()
     assert sum(name.endswith(".safetensors") for name in reference) == 4
     bench.check_kills(reference, len(ended.kinds), POINTS)
 
 
-def test_killed_and_resumed(
-    workplace: Path, checkpoints: Path, request: pytest.FixtureRequest
-) -> None:
+def test_killed_and_resumed(drivers: list[Driver], workplace: Path, checkpoints: Path) -> None:
     options = {"shard_size": 8000, "tensor_union": True}
-    bench = Bench(workplace / "of checkpoints", checkpoints, RECIPE, options)
-    request.addfinalizer(bench.close)
+    bench = Bench(drivers, workplace / "of checkpoints", checkpoints, RECIPE, options)
     ended, reference = bench.calm()
     operations = len(ended.kinds)
     assert sorted(reference) == ["README.md", "mergekit_config.yml", "model.safetensors"]
@@ -80,17 +75,14 @@ def test_killed_and_resumed(
 
 
 def test_one_file_survives_kills_and_power_cuts(
-    workplace: Path, checkpoints: Path, request: pytest.FixtureRequest
+    drivers: list[Driver], workplace: Path, checkpoints: Path
 ) -> None:
     """Nothing else is in its folder afterwards."""
     output = "checkpoints/merged.safetensors"
-    bench = Bench(workplace / "to one file", checkpoints, RECIPE, {"tensor_union": True}, output)
-    request.addfinalizer(bench.close)
+    bench = Bench(
+        drivers, workplace / "to one file", checkpoints, RECIPE, {"tensor_union": True}, output
+    )
     ended, reference = bench.calm()
     assert list(reference) == ["merged.safetensors"]
     bench.check_kills(reference, len(ended.kinds), 2 * POINTS)
-
-    def check(merge: Merge, at: int) -> None:
-        check_crash(merge, at, "power", reference)
-
-    bench.each(range(1, len(ended.kinds), len(ended.kinds) // POINTS), check)
+    bench.check_crashes(range(1, len(ended.kinds), len(ended.kinds) // POINTS), reference, "power")

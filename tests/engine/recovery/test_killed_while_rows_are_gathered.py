@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from crashing import Bench
+from crashing import Bench, Driver
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
 
 RECIPE = """\
@@ -46,11 +46,8 @@ def strangers(workplace: Path) -> Path:
     return folder
 
 
-def test_killed_and_resumed(
-    workplace: Path, strangers: Path, request: pytest.FixtureRequest
-) -> None:
-    bench = Bench(workplace / "of strangers", strangers, RECIPE, {"shard_size": 8000})
-    request.addfinalizer(bench.close)
+def test_killed_and_resumed(drivers: list[Driver], workplace: Path, strangers: Path) -> None:
+    bench = Bench(drivers, workplace / "of strangers", strangers, RECIPE, {"shard_size": 8000})
     ended, reference = bench.calm()
     operations = len(ended.kinds)
     assert json.loads(reference["config.json"])["vocab_size"] == 192

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from crashing import Bench
+from crashing import Bench, Driver
 from tiny_models import TWO_LAYERS, write_family
 
 RECIPE = """\
@@ -41,11 +41,10 @@ def family(workplace: Path) -> Path:
 
 
 def test_killed_and_resumed(
-    workplace: Path, family: Path, soak: bool, request: pytest.FixtureRequest
+    drivers: list[Driver], workplace: Path, family: Path, soak: bool
 ) -> None:
     options = {"shard_size": 20_000, "keep": ["second"], "materialize": "always"}
-    bench = Bench(workplace / "of stages", family, RECIPE, options)
-    request.addfinalizer(bench.close)
+    bench = Bench(drivers, workplace / "of stages", family, RECIPE, options)
     ended, reference = bench.calm()
     assert sum(name.endswith(".safetensors") for name in reference) > 1
     assert any(name.startswith("stages/second/") for name in reference)

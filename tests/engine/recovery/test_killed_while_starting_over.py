@@ -13,14 +13,12 @@ def test_killed_while_starting_over(
     bench: Bench, reference: dict[str, bytes], operations: int, mode: str
 ) -> None:
     _, other = bench.calm(OTHER)
-    crashed = []
 
-    def check(merge: Merge, at: int) -> None:
-        merge.run(operations * 3 // 4)
+    def prepare(merge: Merge) -> None:
+        assert merge.run(operations * 3 // 4).code == KILLED
         merge.config.write_text(OTHER)
-        ended = merge.run(at, mode, restart=True)
-        assert ended.code in (KILLED, 0), ended.stderr
-        crashed.append(ended.code == KILLED)
+
+    def check(merge: Merge) -> None:
         for name, data in merge.files().items():
             if not name.endswith(".partial"):
                 assert data in (reference[name], other[name])
@@ -31,6 +29,5 @@ def test_killed_while_starting_over(
         assert again.code == 0, again.stderr
         merge.assert_done(other)
 
-    bench.each([*range(1, 18), *range(18, 60, 7)], check)
-    print(f"killed at {sum(crashed)} operations")
-    assert sum(crashed) > 20
+    points = [*range(1, 18), *range(18, 60, 7)]
+    assert bench.each_state(points, check, mode, prepare=prepare, restart=True) > 20
