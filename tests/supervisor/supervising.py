@@ -1,7 +1,8 @@
 """Supervises workers that a test describes, and says what happens: `supervising.py PROGRAM STALL`.
 
 The program defines ``work(pipe, spec, number)``, which runs in the worker number 1, 2, …. It may
-change `supervisor`; ``committed`` is what the ledger has after each death.
+change `supervisor`; ``committed`` is what the ledger has after each death. The supervisor's time
+passes where the program says so: see `clock`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from clock import FOREVER, Clock
 
 from resumerge.supervisor import ledger_entries, supervisor
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
@@ -21,7 +23,10 @@ from resumerge.supervisor.worker_exit import WorkerExit
 
 def say(what: str, **facts: Any) -> None:
     """A line that comes whole, whoever else writes."""
-    os.write(1, json.dumps({"what": what, "at": time.monotonic(), **facts}).encode() + b"\n")
+    os.write(1, json.dumps({"what": what, "at": CLOCK.now, **facts}).encode() + b"\n")
+
+
+CLOCK = Clock(say)
 
 
 class Said:
@@ -60,7 +65,15 @@ def told(death: WorkerExit) -> dict[str, Any]:
 
 
 def main() -> None:
-    given: dict[str, Any] = {"say": say, "supervisor": supervisor, "committed": []}
+    CLOCK.install()
+    given: dict[str, Any] = {
+        "say": say,
+        "supervisor": supervisor,
+        "committed": [],
+        "clock": CLOCK,
+        "pass_time": CLOCK.pass_time,
+        "FOREVER": FOREVER,
+    }
     exec(sys.argv[1], given)
     numbers = iter(range(1, 100))
     ledger_entries.record = lambda ledger, death, peak: say(

@@ -20,10 +20,18 @@ def die(signum=signal.SIGKILL):
     os.kill(os.getpid(), signum)
     time.sleep(60)
 def listen(*signums):
+    came = []
+    def comes(signum, frame):
+        say("signal", signum=signum)
+        came.append(signum)
     for signum in signums:
-        signal.signal(signum, lambda signum, frame: say("signal", signum=signum))
+        signal.signal(signum, comes)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signums)
     say("listens")
+    return came
+def come_to(signals, number):
+    while len(signals) < number:
+        time.sleep(0.01)
 def send_no_kills():
     real = supervisor.Worker.send
     def send(worker, signum):
@@ -54,12 +62,21 @@ class Supervising:
 
     def wait_for(self, what: str, number: int = 1) -> dict[str, Any]:
         """Wait until something was said so many times; the last of them."""
-        assert self.process.stdout is not None
         while len(found := self.of(what)) < number:
-            line = self.process.stdout.readline()
-            assert line, self._said
-            self._said.append(json.loads(line))
+            self._read()
         return found[number - 1]
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self._said
+        self._said.append(json.loads(line))
+
+    def goes_on(self, what: str, number: int) -> bool:
+        """Wait until something was said so many times; False where the worker was stopped first."""
+        while len(self.of(what)) < number and not self.of("stopped"):
+            self._read()
+        return len(self.of(what)) >= number
 
     def of(self, what: str) -> Said:
         return [said for said in self._said if said["what"] == what]
@@ -75,12 +92,12 @@ class Supervising:
     def end(self) -> Said:
         """Everything that is said, to the end, but that a worker is alive."""
         self.wait_for("ended")
-        assert self.process.wait(20) == 0
+        assert self.process.wait() == 0
         return [said for said in self._said if said["what"] != "alive"]
 
     def kinds(self, *left_out: str) -> list[str]:
         kinds = [said["what"] for said in self.end()]
-        return [kind for kind in kinds if kind not in ("started", "works", *left_out)]
+        return [kind for kind in kinds if kind not in ("started", "works", "pauses", *left_out)]
 
     @property
     def code(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -12,20 +13,31 @@ from supervisors import Supervise
 COUNTS = """
 def work(pipe, spec, number):
     pipe.tell(run="a run")
+    came = listen(signal.SIGINT, signal.SIGTERM)
+    for number in range(1, 10):
+        come_to(came, number)
+        pass_time(0.2)
+        say("later")
+"""
+"""Time passes after each signal, more than that in which the same one is the same."""
+BY_ITSELF = """
+supervisor.SAME_SECONDS = 60
+def work(pipe, spec, number):
+    pipe.tell(run="a run")
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     listen(signal.SIGINT, signal.SIGTERM)
-    until = time.monotonic() + {seconds}
-    while time.monotonic() < until:
-        time.sleep(0.01)
+    while not signal.sigtimedwait([signal.SIGUSR1], 0.01):
+        pass
     return 7
 """
-SOON = "supervisor.SAME_SECONDS = 60\n"
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_the_same_signal_soon_after_is_the_same(supervise: Supervise, signum: int) -> None:
-    supervising = supervise(SOON + COUNTS.format(seconds=1.0))
+    supervising = supervise(BY_ITSELF)
     supervising.send_after("listens", signum)
     supervising.send_after("signal", signum)
+    os.kill(supervising.wait_for("works")["pid"], signal.SIGUSR1)
     supervising.end()
     assert [said["signum"] for said in supervising.of("signal")] == [signum]
     assert supervising.code == 7, "it had its time to end by itself"
@@ -37,7 +49,7 @@ def test_another_signal_soon_after_is_the_second(
     supervise: Supervise, signums: tuple[int, int]
 ) -> None:
     """Ctrl-C, and a process manager that ends everything."""
-    supervising = supervise(SOON + COUNTS.format(seconds=30))
+    supervising = supervise("supervisor.SAME_SECONDS = 60\n" + COUNTS)
     supervising.send_after("listens", signums[0])
     supervising.send_after("signal", signums[1])
     supervising.end()
@@ -48,27 +60,22 @@ def test_another_signal_soon_after_is_the_second(
 
 
 def test_the_same_signal_again_is_the_second(supervise: Supervise) -> None:
-    supervising = supervise(COUNTS.format(seconds=30))
+    supervising = supervise(COUNTS)
     supervising.send_after("listens", signal.SIGTERM)
-    supervising.wait_for("signal")
-    time.sleep(0.3)
-    supervising.send(signal.SIGTERM)
-    sent = time.monotonic()
+    supervising.send_after("later", signal.SIGTERM)
     supervising.end()
-    assert time.monotonic() - sent < 5
     assert len(supervising.of("signal")) == 2
     assert supervising.code == 143
 
 
 def test_more_signals_give_no_more_time(supervise: Supervise) -> None:
-    supervising = supervise("supervisor.LEAVE_SECONDS = 0.6\n" + COUNTS.format(seconds=30))
+    supervising = supervise("supervisor.LEAVE_SECONDS = 0.55\n" + COUNTS)
     supervising.send_after("listens", signal.SIGINT)
-    supervising.wait_for("signal")
-    began = time.monotonic()
-    while supervising.process.poll() is None and time.monotonic() - began < 10:
+    number = 1
+    while supervising.goes_on("later", number):
         supervising.send(signal.SIGTERM)
-        time.sleep(0.2)
-    assert time.monotonic() - began < 4
+        number += 1
+    assert number == 4, "0.55 s after the second, of which each takes 0.2 s"
     supervising.end()
     assert supervising.code == 130
 
@@ -78,14 +85,14 @@ def test_a_worker_that_was_stopped_gets_a_signal_too(supervise: Supervise) -> No
         supervisor.LEAVE_SECONDS = 60
         def work(pipe, spec, number):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-            say("listens")
             os.kill(os.getpid(), signal.SIGSTOP)
             time.sleep(60)
     """)
-    supervising.wait_for("listens")
-    time.sleep(0.2)
+    worker = psutil.Process(supervising.wait_for("works")["pid"])
+    while worker.status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
     supervising.send(signal.SIGTERM)
-    assert supervising.kinds("listens") == ["stopping", "stopped", "ended"]
+    assert supervising.kinds() == ["stopping", "stopped", "ended"]
     assert supervising.code == 143
 
 
@@ -127,19 +134,17 @@ def test_no_other_worker_is_started_for_one_that_died_of_a_signal(supervise: Sup
 def test_a_signal_in_a_pause_ends_it(supervise: Supervise) -> None:
     supervising = supervise("""
         OOM += [True] * 4
+        clock.holds_pauses = True
         committed += [0] * 4
         def work(pipe, spec, number):
             pipe.tell(run="a run", budget=100)
             die()
     """)
-    supervising.wait_for("died", 3)
-    time.sleep(1.2)  # of two seconds: twice as long as before
+    assert supervising.wait_for("pauses", 2)["failures"] == 2, "of a second"
     supervising.send(signal.SIGINT)
-    sent = time.monotonic()
-    assert supervising.kinds("recorded") == ["died"] * 3 + ["stopped", "ended"]
-    assert time.monotonic() - sent < 0.7
+    assert supervising.kinds("recorded") == ["died"] * 2 + ["stopped", "ended"]
     assert supervising.code == 130
-    assert len(supervising.of("works")) == 3
+    assert len(supervising.of("works")) == 2
 
 
 @pytest.mark.parametrize(("before", "times"), [("SIG_DFL", 1), ("SIG_IGN", 0)])
@@ -149,10 +154,14 @@ def test_ctrl_z_is_ignored_where_it_was(supervise: Supervise, before: str, times
         signal.signal(signal.SIGTSTP, signal.{before})
         supervisor.Supervisor._suspend = lambda self, worker: say("suspended")
         def work(pipe, spec, number):
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
             say("begun")
-            time.sleep(1)
+            signal.sigwait([signal.SIGUSR1])
     """)
     supervising.send_after("begun", signal.SIGTSTP)
+    if times:
+        supervising.wait_for("suspended")
+    os.kill(supervising.wait_for("works")["pid"], signal.SIGUSR1)
     supervising.end()
     assert len(supervising.of("suspended")) == times
 
@@ -177,9 +186,8 @@ def test_one_that_cannot_be_killed_after_a_signal_is_left_with_its_code(
         send_no_kills()
         def work(pipe, spec, number):
             pipe.tell(run="a run")
-            listen(signal.SIGINT, signal.SIGTERM)
-            while True:
-                time.sleep(60)
+            come_to(listen(signal.SIGINT, signal.SIGTERM), 2)
+            pass_time(FOREVER)
     """)
     supervising.send_after("listens", signal.SIGINT)
     supervising.send_after("signal", signal.SIGTERM)
