@@ -1,9 +1,9 @@
 """A mirror: the copy of a run, made while it merges, that outlives the machine.
 
-Here are the replicator (a thread beside the engine), the lease, snapshots of the ledger, the
-manifest of a finished mirror and the files beside its shards, the state of any mirror, and what is
-damaged in it. `stores/` has the places that a mirror can be in. How a run is reconciled with its
-mirror is in `engine/mirror_session`.
+Here are the replicator (a thread beside the engine) and its writer, the lease, snapshots of the
+ledger, the manifest of a finished mirror and the files beside its shards, the state of any mirror,
+and what is damaged in it. `stores/` has the places that a mirror can be in. How a run is reconciled
+with its mirror is in `engine/mirror_session`.
 
 May import: `ledger`, and what is below it; never `engine`.
 """

@@ -10,23 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
-from resumerge.mirror.companions import Companions, upload_companions
-from resumerge.mirror.conflicts import ConflictResolver
+from resumerge.mirror.companions import Companions
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.manifest import (
-    is_same_model,
-    manifest_of,
-    remove_metadata,
-    write_manifest,
-)
-from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names, task_names
-from resumerge.mirror.snapshots import write_snapshot
+from resumerge.mirror.mirror_writer import MirrorWriter
 from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.mirror.transfer import TransferProgress
 from resumerge.retry import Backoff, retry
@@ -83,22 +75,16 @@ class Replicator:
             note, waiting: get messages for the user; the latter again and again, while it is true.
         """
         self.store, self.options = store, options
-        self._lease, self._ledger, self._out = lease, ledger, out
-        self._storage, self._note, self._waiting = storage, note, waiting
+        self._lease, self._ledger = lease, ledger
+        self._note, self._waiting = note, waiting
         self._progress = TransferProgress(options.rate)
-        self._conflicts = ConflictResolver(store, self._report_conflict, self._moved)
+        self._writer = MirrorWriter(
+            store, lease, ledger, out, storage, note, self._progress, self._moved
+        )
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._awake = True
-        self._snapshots: list[SnapshotName] | None = None
-        """The snapshots in the mirror; None if they must be listed."""
-        self._named: set[str] | None = None
-        """Files that the newest snapshot names; None if it is of an earlier attempt."""
-        self._removable: set[str] = set()
-        """Files of tasks whose shards are in the ledger: removed once a snapshot names these."""
         self._companions: Callable[[], Companions] | None = None
-        self._manifests: set[bytes] = set()
-        """Manifests that are written, or may be: the answer of the store can be lost."""
         self._finished = False
         """Whether the mirror has a manifest of this model. The thread ends then."""
         self._error: BaseException | None = None
@@ -132,8 +118,8 @@ class Replicator:
         Args:
             tasks: names of the tasks' files, which a snapshot makes superfluous.
         """
+        self._writer.add_superfluous(tasks)
         with self._changed:
-            self._removable.update(tasks)
             self._wake()
 
     def wait_for_snapshot(self, check: Callable[[], None]) -> None:
@@ -146,7 +132,7 @@ class Replicator:
             Resumable: the mirror has made no progress for too long, or replication has ended.
         """
         began = time.monotonic()
-        while self._named is None:
+        while self._writer.named is None:
             check()
             self.check()
             self._check_stall(time.monotonic() - began, "The tasks of the cluster have to wait")
@@ -173,7 +159,7 @@ class Replicator:
         self._lease.check()
 
     def frees(self, waited: float) -> bool:
-        """Whether a local shard will be deleted, so that waiting for disk space makes sense.
+        """Return whether a local shard will be deleted, so that waiting for disk space makes sense.
 
         Args:
             waited: seconds since the wait began.
@@ -183,7 +169,7 @@ class Replicator:
         """
         self.check()
         if not self.options.then_delete or not any(
-            map(self._is_local, self._ledger.shards.sealed())
+            map(self._writer.is_local, self._ledger.shards.sealed())
         ):
             return False
         self._check_stall(waited, "The disk of this machine is full")
@@ -224,7 +210,9 @@ class Replicator:
 
     def left_behind(self) -> str:
         """What another machine would get from the mirror now, for a run that stops: a sentence."""
-        named = self._ledger.mirrored.checksums().keys() if self._named is None else self._named
+        named = self._writer.named
+        if named is None:
+            named = set(self._ledger.mirrored.checksums())
         shards = self._ledger.shards.all()
         there = [shard for shard in shards if shard["name"] in named]
         nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in there)
@@ -249,18 +237,18 @@ class Replicator:
         while True:
             with self._changed:
                 self._awake = False
-                removable = tuple(self._removable)  # what follows is at least as new
+            removable = self._writer.superfluous  # what follows is at least as new
             if self._closed.is_set():
                 raise _Closed
-            if self._named is None or self._named != self._ledger.mirrored.checksums().keys():
-                return self._write_snapshot
+            if self._writer.is_snapshot_old:
+                return self._writer.write_snapshot
             if removable:
-                return lambda: self._remove(removable)
-            if self.options.then_delete and self._deletable():
-                return self._delete_local
+                return lambda: self._writer.remove(removable)
+            if self.options.then_delete and self._writer.deletable():
+                return self._writer.delete_local
             missing = self._ledger.shards.unmirrored()
             if missing:
-                return lambda: self._upload(missing[0])
+                return lambda: self._writer.upload(missing[0])
             if self._companions is not None:
                 return self._finish
             self._sleep(None)
@@ -269,7 +257,9 @@ class Replicator:
         """Perform an operation, retrying until it succeeds."""
 
         def attempt() -> None:
-            if not self._is_finished_there():
+            if self._writer.is_finished_there():
+                self._finished = True
+            else:
                 self._lease.check()
                 operation()
 
@@ -287,6 +277,10 @@ class Replicator:
         if recovered:
             self._ledger.events.add("mirror_recovered", mirror=self.store.url)
             self._note(f"The mirror at {self.store.url} works again")
+
+    def _finish(self) -> None:
+        assert self._companions is not None
+        self._finished = self._writer.finish(self._companions)
 
     def _failed(self, error: Exception) -> bool:
         """Report the first of several failures; whether to try again."""
@@ -318,124 +312,7 @@ class Replicator:
             raise _Closed
         self._lease.check()
 
-    # The operations
-
-    def _write_snapshot(self) -> None:
-        """Write a snapshot that names the mirrored files, without those that have disappeared."""
-        older, self._snapshots = self._snapshots, None
-        if older is None:
-            listed, _ = self._listing()
-            older = snapshot_names(listed)
-            # What they had published is adopted: the snapshot names it.
-            stale = {task.name for task in task_names(listed) if task.token < self.token}
-            with self._changed:
-                self._removable |= stale
-        named = self._ledger.mirrored.checksums()
-        self._snapshots = [write_snapshot(self.store, self._ledger, self._lease.token, older)]
-        self._listing()
-        self._named = set(named)
-
-    def _remove(self, names: Sequence[str]) -> None:
-        self.store.put({}, names)
-        with self._changed:
-            self._removable.difference_update(names)
-
-    def _listing(self) -> tuple[Mapping[str, int], bool]:
-        """The files in the mirror; and whether somebody removed some, which are forgotten.
-
-        Raises:
-            Resumable: another machine has taken over. One that did before a snapshot was written
-                does not know what that names.
-        """
-        mirrored = self._ledger.mirrored.files()  # before: what tasks upload is recorded meanwhile
-        listed = self.store.list()
-        self._lease.check_listed(listed)
-        missing = [name for name, (nbytes, _) in mirrored.items() if listed.get(name) != nbytes]
-        for name in missing:
-            self._ledger.mirrored.forget(name)
-            self._ledger.events.add("mirror_lost_file", mirror=self.store.url, name=name)
-        return listed, bool(missing)
-
-    def _upload(self, name: str) -> None:
-        """Upload a shard, and record it."""
-        path = self._out / name
-        if not path.is_file():
-            raise Resumable(
-                "shard_lost",
-                f"{name} is missing both from {self._out} and from the mirror at {self.store.url}. "
-                "To compute it again, resume",
-            )
-        nbytes = path.stat().st_size
-        self._progress.expect(nbytes)
-        self._conflicts.make_way(name, path, self.store.list().get(name))
-        sha256 = self.store.upload(name, path, self._moved)
-        self._moved(0)
-        self._ledger.mirrored.note(name, nbytes, sha256)
-
-    def _delete_local(self) -> None:
-        """Delete local shards that the newest snapshot names."""
-        for name in self._deletable():
-            self._storage.remove(self._out / name)
-
-    def _finish(self) -> None:
-        _, some_are_missing = self._listing()
-        if some_are_missing:
-            return
-        assert self._companions is not None
-        files = self._ledger.mirrored.files()
-        for name, nbytes, sha256 in upload_companions(
-            self.store, self._companions(), self._conflicts, self._moved
-        ):
-            files[name] = (nbytes, sha256)
-        self._lease.check()
-        self._lease.stop()
-        manifest = manifest_of(self._ledger, files, self._lease.token)
-        self._manifests.add(manifest)
-        write_manifest(self.store, manifest, self._lease.token, files)
-        self._finished = True
-
-    def _is_finished_there(self) -> bool:
-        """Whether an earlier attempt, or another machine, has finished the mirror, though the
-        answer was lost.
-
-        The lease went with it: it says nothing any more.
-        """
-        if not self._manifests:
-            return False
-        try:
-            there = self.store.get(MANIFEST_FILE)
-            if not any(is_same_model(there, written) for written in self._manifests):
-                return False
-        except FileNotFoundError:
-            return False
-        remove_metadata(self.store, self._lease.token)
-        self._finished = True
-        return True
-
-    def _report_conflict(self, name: str, now: str) -> None:
-        """The mirror has a file of the user."""
-        if name == now:
-            self._ledger.events.add("file_kept", name=name, mirror=self.store.url)
-            self._note(
-                f"{name} in the mirror at {self.store.url} was not written by this run and stays "
-                "unchanged"
-            )
-        else:
-            self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self.store.url)
-            self._note(
-                f"{name} in the mirror at {self.store.url} was not written by this run: it is "
-                f"renamed to {now}"
-            )
-
     # Queries
-
-    def _deletable(self) -> list[str]:
-        """Sealed local shards that the newest snapshot names."""
-        sealed = self._ledger.shards.sealed()
-        return [name for name in sealed if name in (self._named or ()) and self._is_local(name)]
-
-    def _is_local(self, name: str) -> bool:
-        return (self._out / name).is_file()
 
     def _missing(self) -> str:
         names = self._ledger.shards.unmirrored()

@@ -32,10 +32,11 @@ from virtual_machines import Machine, Process, World
 
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror import lease, replicator
+from resumerge.mirror import lease, mirror_writer
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.lease_record import read_lease
 from resumerge.mirror.manifest import remove_metadata
+from resumerge.mirror.mirror_writer import MirrorWriter
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, lease_name, snapshot_names
 from resumerge.mirror.replicator import Replicator
 from resumerge.mirror.snapshots import write_snapshot
@@ -96,15 +97,15 @@ def no_check(patch: pytest.MonkeyPatch) -> None:
 
 def named_too_early(patch: pytest.MonkeyPatch) -> None:
     """A shard is recorded, and a snapshot names it, before it was uploaded and compared."""
-    upload = Replicator._upload
+    upload = MirrorWriter.upload
 
-    def early(self: Replicator, name: str) -> None:
+    def early(self: MirrorWriter, name: str) -> None:
         data = (self._out / name).read_bytes()
         self._ledger.mirrored.note(name, len(data), digest(data))
-        self._write_snapshot()
+        self.write_snapshot()
         upload(self, name)
 
-    patch.setattr(Replicator, "_upload", early)
+    patch.setattr(MirrorWriter, "upload", early)
 
 
 def older_ones_go_first(patch: pytest.MonkeyPatch) -> None:
@@ -114,7 +115,7 @@ def older_ones_go_first(patch: pytest.MonkeyPatch) -> None:
         store.put({}, [old.name for old in before if old.token <= token])
         return write_snapshot(store, ledger, token, before)
 
-    patch.setattr(replicator, "write_snapshot", write)
+    patch.setattr(mirror_writer, "write_snapshot", write)
 
 
 def newer_ones_go_too(patch: pytest.MonkeyPatch) -> None:
@@ -126,7 +127,7 @@ def newer_ones_go_too(patch: pytest.MonkeyPatch) -> None:
         store.put({}, others)
         return written
 
-    patch.setattr(replicator, "write_snapshot", write)
+    patch.setattr(mirror_writer, "write_snapshot", write)
 
 
 def tokens_are_not_compared(patch: pytest.MonkeyPatch) -> None:
@@ -156,14 +157,20 @@ def a_refusal_is_taken_for_a_lost_answer(patch: pytest.MonkeyPatch) -> None:
 
 def deleted_when_uploaded(patch: pytest.MonkeyPatch) -> None:
     """A local shard is deleted as soon as it was uploaded, before a snapshot names it."""
-    upload = Replicator._upload
+    next_operation = Replicator._next
 
-    def early(self: Replicator, name: str) -> None:
-        upload(self, name)
-        if self.options.then_delete:
-            self._storage.remove(self._out / name)
+    def early(self: Replicator) -> Callable[[], None]:
+        operation = next_operation(self)
 
-    patch.setattr(Replicator, "_upload", early)
+        def and_delete() -> None:
+            operation()
+            if self.options.then_delete:
+                for name in self._ledger.mirrored.checksums():
+                    self._writer._storage.remove(self._writer._out / name)
+
+        return and_delete
+
+    patch.setattr(Replicator, "_next", early)
 
 
 def manifests_are_written_again(patch: pytest.MonkeyPatch) -> None:
@@ -174,7 +181,7 @@ def manifests_are_written_again(patch: pytest.MonkeyPatch) -> None:
         store.put_if_unchanged(MANIFEST_FILE, manifest, before)
         remove_metadata(store, token)
 
-    patch.setattr(replicator, "write_manifest", write)
+    patch.setattr(mirror_writer, "write_manifest", write)
 
 
 PLANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {

@@ -1,0 +1,201 @@
+"""What is done to a mirror while a run merges, one operation at a time.
+
+Each operation leaves the mirror consistent. Only one thread calls them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from resumerge.errors import Resumable
+from resumerge.ledger import Ledger
+from resumerge.mirror.companions import Companions, upload_companions
+from resumerge.mirror.conflicts import ConflictResolver
+from resumerge.mirror.lease import Lease
+from resumerge.mirror.manifest import is_same_model, manifest_of, remove_metadata, write_manifest
+from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names, task_names
+from resumerge.mirror.snapshots import write_snapshot
+from resumerge.mirror.stores.base import Store
+from resumerge.mirror.transfer import TransferProgress
+from resumerge.storage import Storage
+
+
+class MirrorWriter:
+    """Writes one attempt of a run to its mirror.
+
+    Every operation raises `OSError` if the mirror cannot be used now, and can be called again then.
+
+    Attributes:
+        named: files that the newest snapshot names; None if it is of an earlier attempt.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        ledger: Ledger,
+        out: Path,
+        storage: Storage,
+        note: Callable[[str], None],
+        progress: TransferProgress,
+        moved: Callable[[int], None],
+    ) -> None:
+        """
+        Args:
+            out: the folder of the sealed shards.
+            storage: for changes to that folder.
+            note: gets messages for the user.
+            moved: gets the number of bytes that were moved; may raise to stop.
+        """
+        self.named: set[str] | None = None
+        self._store, self._lease, self._ledger, self._out = store, lease, ledger, out
+        self._storage, self._note = storage, note
+        self._progress, self._moved = progress, moved
+        self._conflicts = ConflictResolver(store, self._report_conflict, moved)
+        self._snapshots: list[SnapshotName] | None = None
+        """The snapshots in the mirror; None if they must be listed."""
+        self._lock = threading.Lock()
+        self._superfluous: set[str] = set()
+        """Files of tasks whose shards are in the ledger: removed once a snapshot names these."""
+        self._manifests: set[bytes] = set()
+        """Manifests that are written, or may be: the answer of the store can be lost."""
+
+    # What is to be done
+
+    @property
+    def is_snapshot_old(self) -> bool:
+        """Whether the newest snapshot names other files than the ledger."""
+        return self.named is None or self.named != self._ledger.mirrored.checksums().keys()
+
+    @property
+    def superfluous(self) -> tuple[str, ...]:
+        """Files of tasks that can be removed, once a snapshot names their shards."""
+        with self._lock:
+            return tuple(self._superfluous)
+
+    def add_superfluous(self, names: Collection[str]) -> None:
+        """Note files of tasks whose shards the ledger has; any thread may call this."""
+        with self._lock:
+            self._superfluous.update(names)
+
+    def deletable(self) -> list[str]:
+        """Return the sealed local shards that the newest snapshot names."""
+        sealed = self._ledger.shards.sealed()
+        return [name for name in sealed if name in (self.named or ()) and self.is_local(name)]
+
+    def is_local(self, name: str) -> bool:
+        """Return whether a shard is on this machine."""
+        return (self._out / name).is_file()
+
+    # The operations
+
+    def write_snapshot(self) -> None:
+        """Write a snapshot that names the mirrored files, without those that have disappeared."""
+        older, self._snapshots = self._snapshots, None
+        if older is None:
+            listed, _ = self.listing()
+            older = snapshot_names(listed)
+            # What they had published is adopted: the snapshot names it.
+            stale = {task.name for task in task_names(listed) if task.token < self._lease.token}
+            self.add_superfluous(stale)
+        named = self._ledger.mirrored.checksums()
+        self._snapshots = [write_snapshot(self._store, self._ledger, self._lease.token, older)]
+        self.listing()
+        self.named = set(named)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove superfluous files of tasks."""
+        self._store.put({}, names)
+        with self._lock:
+            self._superfluous.difference_update(names)
+
+    def listing(self) -> tuple[Mapping[str, int], bool]:
+        """Return the files in the mirror; and whether somebody removed some, which are forgotten.
+
+        Raises:
+            Resumable: another machine has taken over. One that did before a snapshot was written
+                does not know what that names.
+        """
+        mirrored = self._ledger.mirrored.files()  # before: what tasks upload is recorded meanwhile
+        listed = self._store.list()
+        self._lease.check_listed(listed)
+        missing = [name for name, (nbytes, _) in mirrored.items() if listed.get(name) != nbytes]
+        for name in missing:
+            self._ledger.mirrored.forget(name)
+            self._ledger.events.add("mirror_lost_file", mirror=self._store.url, name=name)
+        return listed, bool(missing)
+
+    def upload(self, name: str) -> None:
+        """Upload a shard, and record it."""
+        path = self._out / name
+        if not path.is_file():
+            raise Resumable(
+                "shard_lost",
+                f"{name} is missing both from {self._out} and from the mirror at "
+                f"{self._store.url}. To compute it again, resume",
+            )
+        nbytes = path.stat().st_size
+        self._progress.expect(nbytes)
+        self._conflicts.make_way(name, path, self._store.list().get(name))
+        sha256 = self._store.upload(name, path, self._moved)
+        self._moved(0)
+        self._ledger.mirrored.note(name, nbytes, sha256)
+
+    def delete_local(self) -> None:
+        """Delete local shards that the newest snapshot names."""
+        for name in self.deletable():
+            self._storage.remove(self._out / name)
+
+    def finish(self, companions: Callable[[], Companions]) -> bool:
+        """Complete the model: the files beside the shards, then the manifest.
+
+        Returns:
+            False if a file was missing, which is uploaded first.
+        """
+        _, some_are_missing = self.listing()
+        if some_are_missing:
+            return False
+        files = self._ledger.mirrored.files()
+        for name, nbytes, sha256 in upload_companions(
+            self._store, companions(), self._conflicts, self._moved
+        ):
+            files[name] = (nbytes, sha256)
+        self._lease.check()
+        self._lease.stop()
+        manifest = manifest_of(self._ledger, files, self._lease.token)
+        self._manifests.add(manifest)
+        write_manifest(self._store, manifest, self._lease.token, files)
+        return True
+
+    def is_finished_there(self) -> bool:
+        """Return whether the mirror was finished, by this attempt or another, and the answer lost.
+
+        The lease went with it: it says nothing any more.
+        """
+        if not self._manifests:
+            return False
+        try:
+            there = self._store.get(MANIFEST_FILE)
+            if not any(is_same_model(there, written) for written in self._manifests):
+                return False
+        except FileNotFoundError:
+            return False
+        remove_metadata(self._store, self._lease.token)
+        return True
+
+    def _report_conflict(self, name: str, now: str) -> None:
+        """The mirror has a file of the user."""
+        if name == now:
+            self._ledger.events.add("file_kept", name=name, mirror=self._store.url)
+            self._note(
+                f"{name} in the mirror at {self._store.url} was not written by this run and stays "
+                "unchanged"
+            )
+        else:
+            self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self._store.url)
+            self._note(
+                f"{name} in the mirror at {self._store.url} was not written by this run: it is "
+                f"renamed to {now}"
+            )
