@@ -15,7 +15,7 @@ _NAME = re.compile(rf".+{re.escape(_SUFFIX)}[0-9]*", re.DOTALL)
 
 
 def backup_name(name: str, is_taken: Callable[[str], bool]) -> str:
-    """The backup name of a file: its name and ``.kept``, with a number if that is taken."""
+    """Return the backup name of a file: its name and ``.kept``, with a number if that is taken."""
     number, backup = 1, name + _SUFFIX
     while is_taken(backup):
         number += 1
@@ -24,5 +24,5 @@ def backup_name(name: str, is_taken: Callable[[str], bool]) -> str:
 
 
 def is_backup(name: str) -> bool:
-    """Whether a name is a backup name; such files do not make an output folder unusable."""
+    """Return whether a name is a backup name; such files do not make an output folder unusable."""
     return _NAME.fullmatch(name) is not None

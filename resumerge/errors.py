@@ -73,14 +73,14 @@ class ResumergeError(Exception):
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
-        """What the command line prints of it for programs."""
+        """Return what the command line prints of it for programs."""
         return {"kind": "error", "exit_code": self.exit_code, "message": self.text}
 
     def __str__(self) -> str:
         return f"{self.text}\nTo resume: {self.how_to_resume}" if self.how_to_resume else self.text
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of a traceback, which would not help the user."""
+        """Return what IPython shows instead of a traceback, which would not help the user."""
         return str(self).split("\n")
 
 
@@ -110,7 +110,7 @@ def refuse(
     found: object = "",
     fix: str = "",
 ) -> InputError:
-    """An `InputError` with a single problem."""
+    """Return an `InputError` with a single problem."""
     return InputError([Problem(what, str(where), path, line, str(expected), str(found), fix)])
 
 
@@ -139,7 +139,7 @@ class Resumable(ResumergeError):
 
 
 def unavailable(error: InputError) -> Resumable:
-    """What a run that exists is told of a model that cannot be read: once it could."""
+    """Return what a run that exists is told of a model that cannot be read: once it could."""
     return Resumable(
         "source_unavailable",
         "A model that could be read when the run was created cannot be read now. If it, or a part "

@@ -23,7 +23,7 @@ class UnfitFile(ValueError):
 
 
 def read_foreign(path: Path, most: int) -> bytes:
-    """The bytes of a file. One that would fill the memory, sparse or not, is refused.
+    """Return the bytes of a file. One that would fill the memory, sparse or not, is refused.
 
     Args:
         most: bytes.

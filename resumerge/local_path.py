@@ -22,7 +22,7 @@ _URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(.*)", re.DOTALL)
 
 
 def local_path(path: object, what: str) -> Path:
-    """A path that a user gave; ``~`` is the home folder, as it is in a shell.
+    """Return a path that a user gave; ``~`` is the home folder, as it is in a shell.
 
     Args:
         what: it is for, in the message: ``output``.
@@ -50,18 +50,18 @@ def local_path(path: object, what: str) -> Path:
 
 
 def address_in(value: object) -> str | None:
-    """The address that a value is meant as, also where a `Path` took a slash of it; else None."""
+    """Return the address that a value is meant as, even as a `Path` without a slash; or None."""
     url = _URL.fullmatch(str(value)) if is_path(value) else None
     return f"{url[1]}://{url[2]}" if url else None
 
 
 def is_path(value: object) -> bool:
-    """Whether this can be a path, or an address."""
+    """Return whether this can be a path, or an address."""
     return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
 
 
 def expand(path: Any) -> Path:
-    """A path in which ``~`` is the home folder, as in a shell."""
+    """Return a path in which ``~`` is the home folder, as in a shell."""
     with suppress(RuntimeError):  # the home of an unknown user: a shell leaves it as it is, too
         return Path(path).expanduser()
     return Path(path)

@@ -23,14 +23,16 @@ _QUERY = re.compile(
 
 
 def without_secrets(text: str) -> str:
-    """A text in which ``…`` stands for what may be a secret in an address: a user with a password
-    before the host or bucket, or the query of a signed address."""
+    """Return a text in which ``…`` stands for what may be a secret in an address.
+
+    That is a user with a password before the host or bucket, or the query of a signed address.
+    """
     shown = _USER.sub(lambda found: f"{found[1] or found[2]}…@", text) if "@" in text else text
     return _QUERY.sub("?…", shown) if "?" in shown else shown
 
 
 def printable(text: object) -> str:
-    r"""The text in one line; control characters are escaped, like ``\x1b``."""
+    r"""Return the text in one line; control characters are escaped, like ``\x1b``."""
     shown = str(text)
     if shown.isprintable():
         return shown
@@ -38,7 +40,7 @@ def printable(text: object) -> str:
 
 
 def shell_line(words: Iterable[str]) -> str:
-    r"""A command in one line that can be copied into a shell.
+    r"""Return a command in one line that can be copied into a shell.
 
     A word that the terminal cannot show (a letter that its encoding lacks, a line break, bytes that
     are not text) is written as bash and zsh read it: ``$'caf\xc3\xa9'``.

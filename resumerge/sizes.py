@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def show_size(nbytes: float) -> str:
-    """A size in decimal units, three digits: ``1.71 GB``."""
+    """Return a size in decimal units, three digits: ``1.71 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(nbytes) < 999.5:
             return f"{nbytes:.3g} {unit}"
@@ -13,7 +13,7 @@ def show_size(nbytes: float) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """A time: ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a time: ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -23,7 +23,7 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_range(low: float, high: float) -> str:
-    """Seconds between these, no more exact than they are known: ``40 s``, ``2 to 5 min``."""
+    """Return a time between these, no more exact than they are known: ``40 s``, ``2 to 5 min``."""
     (least, unit), (most, last) = _coarse(low), _coarse(high)
     if (least, unit) == (most, last):
         return f"{most} {last}"
@@ -31,12 +31,12 @@ def show_range(low: float, high: float) -> str:
 
 
 def show_estimate(seconds: float) -> str:
-    """A time that was estimated from a short measurement: another disk cache makes it another."""
+    """Return a time that was estimated from a short measurement, as text."""
     return show_range(seconds / 2, seconds * 2)
 
 
 def _coarse(seconds: float) -> tuple[int, str]:
-    """A time in one unit, in steps of 5 from 10 on."""
+    """Return a time in one unit, in steps of 5 from 10 on."""
     for unit, length in (("s", 1), ("min", 60), ("h", 3600)):
         count = seconds / length
         if count < 57.5 or unit == "h":
@@ -45,7 +45,7 @@ def _coarse(seconds: float) -> tuple[int, str]:
 
 
 def show_age(seconds: float) -> str:
-    """How long ago something was, in one unit: ``40 s``, ``12 min``, ``5 h``, ``30 days``."""
+    """Return how long ago something was: ``40 s``, ``12 min``, ``5 h``, ``30 days``."""
     for unit, length in (("s", 60), ("min", 60), ("h", 24)):
         if seconds < length:
             return f"{seconds:.0f} {unit}"
@@ -54,10 +54,10 @@ def show_age(seconds: float) -> str:
 
 
 def show_tick(seconds: float) -> str:
-    """A tick of a time axis, to three digits: ``0 s``, ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
+    """Return a tick of a time axis, to three digits: ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
     return f"{seconds:.3g} s" if seconds < 60 else show_seconds(seconds)
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun: ``1 tensor``, ``2 tensors``."""
+    """Return a number with its noun: ``1 tensor``, ``2 tensors``."""
     return f"{count} {noun}{'s' * (count != 1)}"

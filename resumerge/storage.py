@@ -50,11 +50,11 @@ class Storage:
         self.sync_folder(path.parent)
 
     def open(self, path: Path) -> int:
-        """A descriptor to read and write a file that exists."""
+        """Return a descriptor to read and write a file that exists."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def begin(self, path: Path, *, exclusive: bool = False) -> int:
-        """A descriptor of a new, empty file; nothing is durable yet.
+        """Return a descriptor of a new, empty file; nothing is durable yet.
 
         Args:
             exclusive: the file must not exist.
@@ -66,7 +66,7 @@ class Storage:
         return os.open(path, os.O_RDWR | os.O_CREAT | how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
 
     def scratch(self, folder: Path) -> int:
-        """A descriptor of a new, empty file without a name, which is gone when it is closed."""
+        """Return a descriptor of a new, empty file without a name, gone when it is closed."""
         with tempfile.TemporaryFile(prefix=SCRATCH, dir=folder, buffering=0) as file:
             return os.dup(file.fileno())
 
@@ -139,7 +139,7 @@ class Storage:
 
 
 def is_in_memory(folder: Path) -> bool:
-    """Whether a folder is in memory (tmpfs); False where the system does not say."""
+    """Return whether a folder is in memory (tmpfs); False where the system does not say."""
     statfs = getattr(ctypes.CDLL(None), "statfs", None) if sys.platform == "linux" else None
     found = (ctypes.c_long * 64)()  # its first field, a machine word, is the type
     if statfs is None or statfs(os.fsencode(folder), found) != 0:

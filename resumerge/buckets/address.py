@@ -21,18 +21,18 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
 
 def is_bucket(text: str) -> bool:
-    """Whether a text is meant as the address of a place in a bucket."""
+    """Return whether a text is meant as the address of a place in a bucket."""
     return scheme_of(text) in EXAMPLES
 
 
 def scheme_of(url: str) -> str:
-    """What stands before ``://``; empty where nothing does."""
+    """Return what stands before ``://``; empty where nothing does."""
     scheme, found, _ = url.partition("://")
     return scheme if found else ""
 
 
 def split_address(url: str) -> tuple[str, str]:
-    """The bucket and the prefix of an address; the prefix may be empty.
+    """Return the bucket and the prefix of an address; the prefix may be empty.
 
     Raises:
         InputError: the address is malformed. The message does not repeat what may be a password.

@@ -116,8 +116,7 @@ class AzureBucket(RangedBucket):
         return api
 
     def _client(self, **settings: Any) -> Any:
-        """The library's client of the place that the variables name, with the credentials if there
-        are any."""
+        """Return the library's client of the place, with the credentials, that variables name."""
         from azure.storage.blob import ContainerClient
 
         text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
@@ -139,7 +138,7 @@ class AzureBucket(RangedBucket):
             raise no_credentials(ADVICE, self.name, error) from None
 
     def _host(self, api: Any) -> str:
-        """The server's name and port."""
+        """Return the server's name and port."""
         try:
             if "://" in str(api.url).partition("?")[0].partition("://")[2]:
                 raise ValueError  # the library takes another scheme than HTTP's for a server
@@ -150,14 +149,14 @@ class AzureBucket(RangedBucket):
 
 
 def unchanged(etag: str) -> dict[str, Any]:
-    """The arguments of a request about a blob only if it has this ETag, without quotes."""
+    """Return the arguments of a request about a blob only if it has this ETag, without quotes."""
     from azure.core import MatchConditions
 
     return {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
 
 
 def missing() -> dict[str, Any]:
-    """The arguments of a request that writes a blob only if there is none with its name."""
+    """Return the arguments of a request that writes a blob only if there is none with its name."""
     from azure.core import MatchConditions
 
     return {"match_condition": MatchConditions.IfMissing}
@@ -165,7 +164,7 @@ def missing() -> dict[str, Any]:
 
 @contextmanager
 def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
-    """A context for calls of Azure's library about a container; it translates their errors.
+    """Translate the errors of calls of Azure's library about a container, made in this context.
 
     Args, Raises: as `s3_errors`.
     """

@@ -98,7 +98,7 @@ class Bucket(ABC):
         known: Listed | None = None,
         piece: int = PIECE,
     ) -> AbstractContextManager[Body]:
-        """An object's bytes ``start:stop``.
+        """Return an object's bytes ``start:stop``.
 
         Args:
             known: the object that is meant; None for any.
@@ -107,14 +107,14 @@ class Bucket(ABC):
 
     @abstractmethod
     def nbytes(self, key: str, etag: str) -> int:
-        """Bytes of an object that has this ETag."""
+        """Return bytes of an object that has this ETag."""
 
     @abstractmethod
     def check(self, key: str, known: Listed) -> Begin | None:
-        """Compares with what the server says of an object's content; None if it says nothing."""
+        """Return what begins to compare an object's content; None if the server says nothing."""
 
     def api(self) -> Any:
-        """The library's client; this process's own."""
+        """Return the library's client; this process's own."""
         with self._opening:
             if self._opened is None or self._opened[0] != os.getpid():
                 self._opened = os.getpid(), self._open()
@@ -122,11 +122,11 @@ class Bucket(ABC):
 
     @abstractmethod
     def _open(self) -> Any:
-        """A new client."""
+        """Return a new client."""
 
 
 def server_name(url: str) -> str:
-    """The name of an address's server with its port, as a part of a path.
+    """Return the name of an address's server with its port, as a part of a path.
 
     Raises:
         ValueError: this is no address of HTTP that has them.

@@ -30,8 +30,9 @@ _opening = threading.Lock()
 
 
 def open_bucket(url: str) -> Bucket:
-    """The bucket of an address, with one client for all that read it, as long as the environment
-    stays the same.
+    """Return the bucket of an address.
+
+    All that read it share one client, as long as the environment stays the same.
 
     Raises:
         InputError: the address is malformed.
@@ -105,7 +106,7 @@ def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
 
 
 def changed(where: str, what: str) -> Resumable:
-    """The error that an object is not the one that was listed when the model was opened."""
+    """Return the error that an object is not the one that was listed when the model was opened."""
     return Resumable(
         "source_changed",
         f"{where} changed: {what}. Nothing of the new content was used. Put the old object back "

@@ -37,7 +37,7 @@ class Check(ABC):
 
     @abstractmethod
     def update(self, data: bytes | memoryview, /) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
 
     @property
     @abstractmethod
@@ -113,7 +113,7 @@ def _sha1() -> Digest:
 def check_of(
     bucket: str, head: Mapping[str, Any], etag: str, size: int, part: Callable[[int], int]
 ) -> Begin | None:
-    """What the server says of an object's content; None if it says nothing that is known here.
+    """Return how a server says to check an object's content; None if in no way known here.
 
     Args:
         head: its answer to HeadObject with ``ChecksumMode=ENABLED``.
@@ -179,7 +179,7 @@ class BucketContent(ExpectedContent):
 
 
 def record(name: str, etag: str, size: int, xxh3: str) -> bytes:
-    """What the cache keeps of a file that arrived, as JSON."""
+    """Return what the cache keeps of a file that arrived, as JSON."""
     return json.dumps({"name": name, "etag": etag, "size": size, "xxh3": xxh3}).encode()
 
 

@@ -40,7 +40,7 @@ def refusal(
     retry_after: str = "",
     meaning: int | None = None,
 ) -> Exception:
-    """The error that an answer of the server means.
+    """Return the error that an answer of the server means.
 
     Args:
         status: of HTTP.
@@ -74,19 +74,19 @@ def refusal(
 
 
 def denied(advice: Advice, bucket: str, shown: str) -> StoreError:
-    """The error that the server denies access."""
+    """Return the error that the server denies access."""
     message = f"The bucket {bucket} denies access: {shown}"
     return StoreError(message, fix=advice.credentials, denied=True)
 
 
 def misplaced(advice: Advice, bucket: str, shown: str) -> StoreError:
-    """The error that there is no such bucket."""
+    """Return the error that there is no such bucket."""
     message = f"The bucket {bucket} cannot be used: {shown}"
     return StoreError(message, fix=advice.place, denied=True)
 
 
 def no_credentials(advice: Advice, bucket: str, error: Exception) -> StoreError:
-    """The error that the library found none, or none that hold."""
+    """Return the error that the library found none, or none that hold."""
     return StoreError(
         f"There are no usable credentials for the bucket {bucket} ({type(error).__name__})",
         fix=advice.credentials,
@@ -95,15 +95,17 @@ def no_credentials(advice: Advice, bucket: str, error: Exception) -> StoreError:
 
 
 def of_network(bucket: str, error: OSError) -> OSError:
-    """The error itself if it is ours, or of a local file, which has a path; else that the network
-    failed."""
+    """Return the error if it is ours, or of a local file; else one that the network failed."""
     if isinstance(error, StoreError | FileNotFoundError) or error.filename:
         return error
     return unreachable(bucket, error)
 
 
 def unreachable(bucket: str, error: Exception) -> StoreError:
-    """The error that the network failed. Its kind is shown: its text may have a signed address."""
+    """Return the error that the network failed.
+
+    Only its kind is shown: its text may have a signed address.
+    """
     cause = getattr(error, "kwargs", {}).get("error") or error
     return StoreError(
         f"The server of the bucket {bucket} cannot be reached: {type(cause).__name__}"

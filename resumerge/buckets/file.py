@@ -87,7 +87,7 @@ class BucketFile(RemoteFile):
         return {path for path in pointers if self.is_linked(path)} | {self.pointer}
 
     def is_linked(self, path: Path) -> bool:
-        """Whether a path in the cache, which has this file's name, leads to this content."""
+        """Return whether a path in the cache, which has this file's name, leads to this content."""
         if path.is_symlink():
             return path.readlink().name == self.blob.name
         return path.is_file()
@@ -164,14 +164,14 @@ class BucketFile(RemoteFile):
 
 
 def cache_folder() -> Path:
-    """The folder of the cache of all buckets."""
+    """Return the folder of the cache of all buckets."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HOME) / "resumerge" / "buckets"
 
 
 def model_folder(model: str) -> Path:
-    """The folder of a model in the cache.
+    """Return the folder of a model in the cache.
 
     Args:
         model: its address.
@@ -188,5 +188,5 @@ def model_folder(model: str) -> Path:
 
 
 def bucket_offline_error(model: str, folder: Path, names: list[str]) -> InputError:
-    """The error for files that are not in the cache without the network."""
+    """Return the error for files that are not in the cache without the network."""
     return offline_error(model, folder, names, "run once without --offline")

@@ -42,7 +42,7 @@ REPEATED_SECONDS = 4.0
 
 @functools.cache
 def patience() -> dict[str, Any]:
-    """The arguments of each request that say how long the library waits and repeats it."""
+    """Return the arguments of each request that say how long the library waits and repeats it."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     retry = DEFAULT_RETRY.with_delay(initial=0.2, maximum=1.0).with_timeout(REPEATED_SECONDS)
@@ -115,7 +115,7 @@ class GoogleBucket(RangedBucket):
 
 
 def hash_of(blob: Any) -> Hash | None:
-    """The hash that Google states of an object: an MD5, or a CRC-32C where it was put together."""
+    """Return the hash that Google states of an object: MD5, or CRC-32C where it was composed."""
     if blob.md5_hash:
         return (lambda: hashlib.md5(usedforsecurity=False)), base64.b64decode(blob.md5_hash)
     if blob.crc32c:
@@ -142,7 +142,7 @@ class _Crc32c:
 
 @contextmanager
 def google_errors(bucket: str, name: str = "") -> Iterator[None]:
-    """A context for calls of Google's library about a bucket; it translates their errors.
+    """Translate the errors of calls of Google's library about a bucket, made in this context.
 
     Args, Raises: as `s3_errors`.
     """

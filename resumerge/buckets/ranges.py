@@ -67,7 +67,7 @@ class RangedBucket(Bucket):
         yield Body(found.nbytes, found.etag, pieces(), status, headers, aborted.set)
 
     def _newest(self, key: str, start: int, stop: int | None) -> tuple[Listed, bytes]:
-        """The object as it is now, and its first range, of the same version."""
+        """Return the object as it is now, and its first range, of the same version."""
         for _ in range(ATTEMPTS):
             found = self.head(key)[0]
             end = min(found.nbytes if stop is None else stop, start + RANGE, found.nbytes)
@@ -103,8 +103,8 @@ class RangedBucket(Bucket):
 
     @abstractmethod
     def head(self, key: str) -> tuple[Listed, Hash | None]:
-        """An object as it is now, and a hash of its content where the server has one."""
+        """Return an object as it is now, and a hash of its content where the server has one."""
 
     @abstractmethod
     def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
-        """Bytes ``start:stop``, if the object has this ETag still."""
+        """Return bytes ``start:stop``, if the object has this ETag still."""

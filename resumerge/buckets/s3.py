@@ -121,7 +121,7 @@ class S3Bucket(Bucket):
         return check_of(self.name, head, known.etag, known.nbytes, part_bytes)
 
     def _head(self, key: str, etag: str) -> Mapping[str, Any]:
-        """What the server says of an object with this ETag, with the hashes that it knows."""
+        """Request what the server says of an object with this ETag, with the hashes it knows."""
         with s3_errors(self.name, key):
             found: Mapping[str, Any] = self.api().head_object(
                 Bucket=self.name, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
@@ -129,7 +129,7 @@ class S3Bucket(Bucket):
             return found
 
     def _part_bytes(self, key: str, number: int) -> int:
-        """Bytes of a part of an object, by its number from 1; 0 if the server does not say."""
+        """Return the bytes of a part of an object, by its number from 1; 0 if not said."""
         # Without IfMatch: some servers compare it with the part's own ETag.
         try:
             with s3_errors(self.name, key):
@@ -177,7 +177,7 @@ class S3Bucket(Bucket):
 
 @functools.cache
 def _loader() -> Any:
-    """Holds the description of S3's protocol, which takes a tenth of a second to read."""
+    """Return what holds the description of S3's protocol, which takes 0.1 s to read."""
     from botocore.loaders import create_loader
 
     return create_loader()

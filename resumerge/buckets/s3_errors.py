@@ -54,7 +54,7 @@ _NO_CREDENTIALS = (
 
 @contextmanager
 def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
-    """A context for calls of boto3 about a bucket; it translates their errors.
+    """Translate the errors of calls of boto3 about a bucket, made in this context.
 
     Args:
         name: of the object that is read; then a missing one is no `StoreError`.
@@ -90,7 +90,7 @@ def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
 
 
 def _refusal(response: dict[str, Any], bucket: str, name: str) -> Exception:
-    """The error that an answer of the server means: by its code, or else by its status."""
+    """Return the error that an answer of the server means: by its code, or else by its status."""
     code = str(response.get("Error", {}).get("Code", ""))
     facts = response.get("ResponseMetadata", {})
     status = int(facts.get("HTTPStatusCode", 0))

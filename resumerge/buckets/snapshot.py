@@ -41,7 +41,7 @@ class BucketSnapshot(Snapshot):
         return self
 
     def pin(self, names: Iterable[str]) -> str:
-        """A digest of name, ETag and size of these files."""
+        """Return a digest of name, ETag and size of these files."""
         return _digest({name: self.files[name] for name in names})
 
     def remember(self, metadata: MetadataCache, revision: str, file: str) -> None:
@@ -92,7 +92,7 @@ def bucket_snapshot(model: str, file: str = "") -> BucketSnapshot:
 def cached_bucket_snapshot(
     model: str, revision: str | None, metadata: MetadataCache, file: str = ""
 ) -> BucketSnapshot:
-    """The files of a listing that was remembered, without the network.
+    """Return the files of a listing that was remembered, without the network.
 
     Args:
         revision: of the source; None for the latest listing.

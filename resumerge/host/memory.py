@@ -144,13 +144,13 @@ def measure_memory() -> Memory:
 
 
 def address_space_limit() -> int | None:
-    """Bytes of address space that this process may have (``ulimit -v``); None for no limit."""
+    """Return the bytes of address space that this process may have; None for no ``ulimit -v``."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def rss() -> int:
-    """Bytes of RSS that this process has."""
+    """Return bytes of RSS that this process has."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
@@ -162,7 +162,7 @@ def rss() -> int:
 
 
 def peak_rss_of(pid: int | str) -> int:
-    """The largest RSS that a live process had, in bytes; 0 where the system does not say."""
+    """Return the largest RSS that a live process had, in bytes; 0 where the system does not say."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -173,7 +173,7 @@ def peak_rss_of(pid: int | str) -> int:
 
 
 def peak_rss() -> int:
-    """The largest RSS that this process had, in bytes.
+    """Return the largest RSS that this process had, in bytes.
 
     From VmHWM where there is one: `getrusage` would count what the parent had when it forked.
     """
@@ -181,7 +181,7 @@ def peak_rss() -> int:
 
 
 def cgroups(pid: int | str = "self") -> list[Cgroup]:
-    """The memory cgroups of a process, from its own up to the topmost in sight."""
+    """Return the memory cgroups of a process, from its own up to the topmost in sight."""
     try:
         memberships = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
@@ -209,7 +209,7 @@ def cgroups(pid: int | str = "self") -> list[Cgroup]:
 
 
 def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path] | None:
-    """(the cgroup that is mounted, where) of a kind of hierarchy; see proc(5), mountinfo."""
+    """Return (the cgroup that is mounted, where) of a hierarchy; see proc(5), mountinfo."""
     for line in mounts:
         left, _, right = line.partition(" - ")
         root, place = left.split()[3:5]
@@ -248,7 +248,7 @@ def _number(path: Path) -> int | None:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """The lines of a file, each a name and a number."""
+    """Return the lines of a file, each a name and a number."""
     return {name: int(number) for name, number in (line.split() for line in _lines(path))}
 
 

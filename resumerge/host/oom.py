@@ -25,7 +25,7 @@ class OomKills:
                 self._before[file] = count
 
     def rose(self) -> bool:
-        """Whether the kernel killed a process since the last call.
+        """Return whether the kernel killed a process since the last call.
 
         A kill elsewhere on the machine counts as well: a false alarm costs a smaller budget, a
         missed one would cost the next worker's life.

@@ -50,7 +50,7 @@ def find_platform(root: Path = ROOT, env: Mapping[str, str] | None = None) -> Pl
 
 
 def in_notebook(env: Mapping[str, str] | None = None) -> bool:
-    """Whether the output of this process is shown in a notebook's cell, not on a terminal.
+    """Return whether the output of this process is shown in a notebook's cell, not on a terminal.
 
     IPython gives the commands of a cell (``!resumerge run …``) a pseudo-terminal, so that
     `isatty` is true there. The launcher of a kernel sets JPY_PARENT_PID for the kernel and its

@@ -8,8 +8,9 @@ from pathlib import Path
 
 
 def birth(pid: int) -> int | None:
-    """The start of a live process, in ticks since boot. With the pid it identifies the process:
-    the system reuses pids.
+    """Return the start of a live process, in ticks since boot.
+
+    With the pid it identifies the process: the system reuses pids.
 
     Returns:
         None if there is no such process, or it is dead; 0 where the system does not say.
@@ -22,7 +23,7 @@ def birth(pid: int) -> int | None:
 
 
 def pid_space() -> str:
-    """The pid namespace: pids may be compared within one namespace. Empty if not known."""
+    """Return the pid namespace: pids may be compared within one namespace. Empty if not known."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:

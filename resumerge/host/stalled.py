@@ -38,7 +38,7 @@ class ThreadState:
 
 
 def blocked_thread(pid: int) -> ThreadState:
-    """The state of the thread of a process that explains best why it makes no progress."""
+    """Return the state of the thread of a process that explains best why it makes no progress."""
     states = list(_STATES)
     found = [_thread(task) for task in Path(f"/proc/{pid}/task").glob("*")]
     known = [thread for thread in found if thread.state in states]

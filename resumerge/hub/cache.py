@@ -20,30 +20,30 @@ _LARGEST_REF = 100
 
 
 def cache_folder() -> Path:
-    """The folder of the cache."""
+    """Return the folder of the cache."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
 def repo_folder(repo: str) -> Path:
-    """The folder of a repo."""
+    """Return the folder of a repo."""
     return cache_folder() / "--".join(["models", *repo.split("/")])
 
 
 def snapshot_folder(repo: str, commit: str) -> Path:
-    """The folder of a repo at a commit."""
+    """Return the folder of a repo at a commit."""
     return repo_folder(repo) / "snapshots" / commit
 
 
 def link_etag(path: Path) -> str | None:
-    """The etag of a file in a snapshot, from the name of its link's target; None for no link."""
+    """Return the etag of a file in a snapshot: the name of its link's target; None for no link."""
     # Not resolved further: the blob may itself be a link into a store that repos share.
     return Path(os.readlink(path)).name if path.is_symlink() else None  # noqa: PTH115
 
 
 def remembered_commit(repo: str, branch: str) -> str | None:
-    """The commit of a branch when the Hub was last asked; None if it was not."""
+    """Return the commit of a branch when the Hub was last asked; None if it was not."""
     try:
         commit = read_foreign(repo_folder(repo) / "refs" / branch, _LARGEST_REF).decode().strip()
     except (OSError, ValueError):

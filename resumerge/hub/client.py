@@ -66,7 +66,7 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
 
 
 def http_error(error: BaseException) -> Any:
-    """The HTTP error among an exception's causes (hf_hub_download wraps it), or None."""
+    """Return the HTTP error among an exception's causes (hf_hub_download wraps it), or None."""
     from huggingface_hub.errors import HfHubHTTPError
 
     link: BaseException | None = error
@@ -132,7 +132,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
 
 
 def is_transient(status: int) -> bool:
-    """Whether the same request may succeed later: the failure is a server's or a proxy's.
+    """Return whether the same request may succeed later: the failure is a server's or a proxy's.
 
     Proxies have status codes of their own, like Cloudflare's 520 to 530. 501 and 505 mean that the
     server does not support the request.
@@ -141,21 +141,21 @@ def is_transient(status: int) -> bool:
 
 
 def is_offline() -> bool:
-    """Whether HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) forbids the network."""
+    """Return whether HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) forbids the network."""
     from huggingface_hub import constants
 
     return bool(constants.HF_HUB_OFFLINE)
 
 
 def account() -> str:
-    """Whether requests carry a token; never the token itself."""
+    """Return whether requests carry a token; never the token itself."""
     from huggingface_hub import get_token
 
     return "a token was sent" if get_token() else "no token was sent"
 
 
 def retry_after(error: BaseException) -> float:
-    """Seconds that the Hub asks to wait (a number or a date in ``Retry-After``); 0 without one."""
+    """Return the seconds that the Hub asks to wait (``Retry-After``); 0 if it does not."""
     answer = http_error(error)
     text = answer.response.headers.get("Retry-After", "") if answer is not None else ""
     if text.isdecimal():

@@ -18,7 +18,7 @@ REGULAR_LIMIT = 10_000_000
 
 
 def content_digest(etag: str, size: int) -> Digest | None:
-    """A digest whose hex form equals `etag` after all bytes of the file.
+    """Return a digest whose hex form equals `etag` after all bytes of the file.
 
     Args:
         etag: as the Hub lists it.
@@ -65,7 +65,7 @@ def is_intact(path: Path, etag: str, size: int, check: Callable[[], None] | None
 
 
 def guess_etag(path: Path) -> str:
-    """The etag that the Hub probably gives to a file's content.
+    """Return the etag that the Hub probably gives to a file's content.
 
     The Hub stores binary files and large files in LFS or Xet, and all others as git blobs. A file
     is taken for binary by git's own rule: a zero byte in the first 8,000.

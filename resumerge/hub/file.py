@@ -129,11 +129,11 @@ class HubFile(RemoteFile):
 
 
 def hub_version(repo: str, commit: str) -> str:
-    """A repo at a commit, for messages."""
+    """Return a repo at a commit, for messages."""
     return f"{repo}@{commit}"
 
 
 def hub_offline_error(repo: str, commit: str, names: list[str]) -> InputError:
-    """The error for files of a repo that are not in the cache while the network is off."""
+    """Return the error for files of a repo that are not in the cache while the network is off."""
     fix = "run once without --offline (and with HF_HUB_OFFLINE unset)"
     return offline_error(hub_version(repo, commit), snapshot_folder(repo, commit), names, fix)

@@ -35,7 +35,7 @@ def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
 
 @contextmanager
 def get_again(url: str, headers: dict[str, str]) -> Iterator[Response]:
-    """The same for a URL that is requested many times: the server that it leads to is asked.
+    """Request a URL that is requested many times: the server that it leads to is asked.
 
     Raises:
         HfHubHTTPError: as `get`.
@@ -58,7 +58,7 @@ def get_again(url: str, headers: dict[str, str]) -> Iterator[Response]:
 
 @contextmanager
 def _opened(url: str, headers: dict[str, str], token: bool | None = None) -> Iterator[Any]:
-    """The HTTP library's response.
+    """Return the HTTP library's response.
 
     Args:
         token: False for a host that the token is not meant for.

@@ -45,7 +45,7 @@ class RepoSnapshot(Snapshot):
         return hub_offline_error(self.model, self.revision, names)
 
     def described(self, names: Iterable[str]) -> RepoSnapshot:
-        """The Hub lists size and etag; some mirrors of it do not."""
+        """Return the snapshot with sizes and etags, which some mirrors of the Hub do not list."""
         files = dict(self.files)
         for name in names:
             file = files[name]
@@ -110,7 +110,7 @@ def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> Re
 
 
 def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
-    """The files of a revision in the cache and the metadata cache, without the network.
+    """Return the files of a revision in the cache and the metadata cache, without the network.
 
     Raises:
         InputError: the cache does not have the repo, the branch or the commit.

@@ -14,7 +14,7 @@ XET_ONLY = 50_000_000_000
 
 
 def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path) -> bool:
-    """Whether huggingface_hub would use Xet for a file, and no part of the file is here yet.
+    """Return whether huggingface_hub would use Xet for a file, and no part of the file is here yet.
 
     A partial file is finished over HTTP, which serves the same bytes.
     """

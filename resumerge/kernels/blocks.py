@@ -57,16 +57,16 @@ class Run:
             object.__setattr__(self, "step", self.size)
 
     def __len__(self) -> int:
-        """Number of blocks."""
+        """Return the number of blocks."""
         return -(-self.length // self.size)
 
     def blocks(self) -> Iterator[slice]:
-        """The elements of each block, counted in the run."""
+        """Yield the elements of each block, counted in the run."""
         for start in range(0, self.length, self.size):
             yield slice(start, min(start + self.size, self.length))
 
     def in_tensor(self) -> list[Block]:
-        """The elements of each block, counted in the tensor."""
+        """Return the elements of each block, counted in the tensor."""
         begin = self.first * self.step
         return [
             Block(
@@ -78,7 +78,7 @@ class Run:
         ]
 
     def ranges(self) -> list[tuple[int, int]]:
-        """What is read of the tensor: first elements, and those past the last ones."""
+        """Return what is read of the tensor: first elements, and those past the last ones."""
         if self.step == self.size:
             begin = self.first * self.size
             return [(begin, begin + self.length)]
@@ -86,7 +86,7 @@ class Run:
 
 
 def sampled(elements: int) -> int:
-    """How many elements of a block a sampling scan reads, the first ones: a sixteenth."""
+    """Return how many elements of a block a sampling scan reads, the first ones: a sixteenth."""
     return -(-elements // 16)
 
 
@@ -111,7 +111,7 @@ class Scan(Protocol[Partial]):
 
 
 def scan_mapped(scan: Scan[Any], convert: Callable[[Any, Any], Any]) -> Scan[Any]:
-    """A scan whose map functions get ``convert(inputs, run)`` in place of the inputs."""
+    """Return a scan whose map functions get ``convert(inputs, run)`` in place of the inputs."""
 
     def scan_converted(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
         return scan(lambda x, run: function(convert(x, run), run), sample)
@@ -120,7 +120,7 @@ def scan_mapped(scan: Scan[Any], convert: Callable[[Any, Any], Any]) -> Scan[Any
 
 
 def sum_blocks(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """The sum of partial results over all blocks, added in their order.
+    """Return the sum of partial results over all blocks, added in their order.
 
     Args:
         parts: of each run an array whose first axis is the block.

@@ -77,7 +77,7 @@ def _normal(uniform: np.ndarray) -> np.ndarray:
 
 
 def _ratio(x: np.ndarray, terms: tuple[tuple[float, ...], tuple[float, ...]]) -> np.ndarray:
-    """A quotient of two polynomials, by Horner's rule."""
+    """Return a quotient of two polynomials, by Horner's rule."""
     above, below = (_polynomial(x, coefficients) for coefficients in terms)
     ratio: np.ndarray = above / below
     return ratio
@@ -91,7 +91,7 @@ def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
 
 
 def _log(x: np.ndarray) -> np.ndarray:
-    """The natural logarithm to 1e-13; libraries round theirs in different ways."""
+    """Return the natural logarithm to 1e-13; libraries round theirs in different ways."""
     fraction, exponent = np.frexp(x)
     s = (fraction - 1.0) / (fraction + 1.0)
     odd = _polynomial(s * s, tuple(1.0 / k for k in range(1, 30, 2)))

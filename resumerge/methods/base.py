@@ -110,7 +110,7 @@ class TensorContext:
         return [i for i in range(len(self.per_model)) if i != self.base]
 
     def values(self, parameter: str) -> list[float]:
-        """A per-model parameter of every input that has it, in the order of the inputs.
+        """Return a per-model parameter of every input that has it, in the order of the inputs.
 
         The base model of a method that declares one has no parameters.
         """
@@ -150,15 +150,15 @@ class MergeMethod(ABC):
         return None
 
     def passes(self, tensor: TensorContext) -> int:
-        """How many times the inputs are read: once for each reduction, and once for the blocks."""
+        """Return how often the inputs are read: once for each reduction, once for the blocks."""
         return 1
 
     def samples(self, tensor: TensorContext) -> int:
-        """How many of these times samples alone are read: `Scan`."""
+        """Return how many of these times samples alone are read: `Scan`."""
         return 0
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
-        """Bytes that the statistics take until the tensor is done, like selection candidates."""
+        """Return the bytes that the statistics take until the tensor is done."""
         return 0
 
     def row_elements(self, tensor: TensorContext) -> int | None:
@@ -166,7 +166,7 @@ class MergeMethod(ABC):
         return tensor.numel if self.whole_tensor else None
 
     def is_copy(self, tensor: TensorContext) -> bool:
-        """Whether the result is the (single) input, unchanged."""
+        """Return whether the result is the (single) input, unchanged."""
         return False
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> Any:

@@ -53,17 +53,17 @@ def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
 
 
 def is_users(method: str) -> bool:
-    """Whether a method's code is not of this package."""
+    """Return whether a method's code is not of this package."""
     return method not in METHODS.built_in
 
 
 def file_of(method: str) -> str | None:
-    """The file of a method's class."""
+    """Return the file of a method's class."""
     return sys.modules[type(METHODS[method]).__module__].__file__
 
 
 def place_of_block(method: str) -> str:
-    """Where a method computes a block: ``block() in mine.py, line 12``."""
+    """Return where a method computes a block: ``block() in mine.py, line 12``."""
     kind: Any = type(METHODS[method])
     function = inspect.unwrap(kind.compute if issubclass(kind, KernelMethod) else kind.block)
     file, line = Path(function.__code__.co_filename).name, function.__code__.co_firstlineno

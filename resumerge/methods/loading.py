@@ -39,7 +39,7 @@ def built_in_methods() -> Iterator[MergeMethod]:
 
 
 def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
-    """The methods that installed packages declare as entry points, each with its origin.
+    """Yield the methods that installed packages declare as entry points, each with its origin.
 
     Raises:
         InputError: one of them cannot be loaded.
@@ -54,7 +54,7 @@ def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
 
 
 def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
-    """The methods that a Python file defines, each with its origin.
+    """Yield the methods that a Python file defines, each with its origin.
 
     Raises:
         InputError: the file cannot be read or run, or defines no method.
@@ -82,7 +82,7 @@ def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
 
 
 def methods_of(module: ModuleType) -> list[MergeMethod]:
-    """The methods that a module defines, rather than imports, in the order of their definition."""
+    """Return the methods that a module defines, not those it imports, in their order."""
     return [
         kind()
         for kind in vars(module).values()

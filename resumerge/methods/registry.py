@@ -96,7 +96,7 @@ class Registry(Mapping[str, MergeMethod]):
             self._loaded.add(path)
 
     def identity(self, name: str) -> dict[str, Any]:
-        """What identifies a method in a run's fingerprint: the bytes of the result depend on it."""
+        """Return what identifies a method in a run's fingerprint: what the result depends on."""
         return {"name": name, "version": self[name].version, "origin": self._origins[name]}
 
     def _search(self) -> None:
@@ -114,7 +114,7 @@ class Registry(Mapping[str, MergeMethod]):
 
 
 def _incomplete(method: MergeMethod) -> str | None:
-    """What is missing from a method's declaration, or cannot be used."""
+    """Return what is missing from a method's declaration, or cannot be used."""
     for attribute in ("name", "summary"):
         if not isinstance(getattr(method, attribute, None), str):
             return f"no {attribute}"

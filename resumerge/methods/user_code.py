@@ -32,21 +32,21 @@ def refused(what: str, where: object, file: str | None = None) -> Iterator[None]
 
 
 def raised(error: BaseException, file: str | None) -> str:
-    """What was raised, and where: ``ValueError: no (mine.py, line 12)``."""
+    """Return what was raised, and where: ``ValueError: no (mine.py, line 12)``."""
     told = f"{type(error).__name__}: {error}".removesuffix(": ")
     has_line = isinstance(error, SyntaxError)
     return told if has_line else f"{told} ({line_of(error, file)})"
 
 
 def line_of(error: BaseException, file: str | None) -> str:
-    """The last line of a file that an error went through, or else the last line of all."""
+    """Return the last line of a file that an error went through, or else the last line of all."""
     frames = traceback.extract_tb(error.__traceback__)
     last = ([frame for frame in frames if frame.filename == file] or frames)[-1]
     return f"{Path(last.filename).name}, line {last.lineno}"
 
 
 def is_raised_in(file: str | None, error: BaseException) -> bool:
-    """Whether a file raised it, or what it called outside of this package."""
+    """Return whether a file raised it, or what it called outside of this package."""
     names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     theirs = max((i for i, name in enumerate(names) if name == file), default=-1)
     ours = max((i for i, name in enumerate(names) if name.startswith(PACKAGE)), default=-1)

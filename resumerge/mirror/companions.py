@@ -53,7 +53,7 @@ def upload_companions(
 
 
 def _groups(companions: Companions) -> Iterator[dict[str, bytes | Path]]:
-    """The files in their order: each large one alone, small ones together up to `SMALL` bytes."""
+    """Yield the files in order: each large one alone, small ones together up to `SMALL` bytes."""
     group: dict[str, bytes | Path] = {}
     nbytes = 0
     for name, content in companions:

@@ -58,7 +58,7 @@ class ConflictResolver:
         return True
 
     def _is_of_the_run(self, name: str, content: bytes | Path, size: int) -> bool:
-        """Whether the file in the mirror is the content, its beginning, or a placeholder."""
+        """Return whether the file in the mirror is the content, its beginning, or a placeholder."""
         nbytes = len(content) if isinstance(content, bytes) else content.stat().st_size
         if isinstance(content, Path) and size == nbytes and name.endswith(".safetensors"):
             return True  # a shard, intact or damaged: the upload compares all of it

@@ -240,8 +240,10 @@ class Lease:
 
 
 def _tokens(store: Store, files: Collection[str]) -> list[int]:
-    """The fencing tokens of a mirror, also that of a finished one, whose leases are gone: what a
-    machine sent long before may still arrive."""
+    """Return the fencing tokens of a mirror, also that of a finished one, whose leases are gone.
+
+    What a machine sent long before may still arrive.
+    """
     manifest = None
     if MANIFEST_FILE in files:
         manifest = retry(store, lambda: read_manifest(store))
@@ -249,7 +251,7 @@ def _tokens(store: Store, files: Collection[str]) -> list[int]:
 
 
 def retry_seconds(interval: float) -> float:
-    """Seconds until a renewal that failed is tried again.
+    """Return seconds until a renewal that failed is tried again.
 
     Args:
         interval: seconds between renewals.
@@ -296,7 +298,7 @@ def _wait_until_dead(
 
 
 def _is_of_this_boot(found: LeaseRecord) -> bool:
-    """Whether the owner of a lease is, or was, a process of this machine since its last boot."""
+    """Return whether the owner of a lease is a process of this machine since its last boot."""
     here = (hostname(), boot_id(), pid_space())
     return (
         found.readable and bool(found.boot_id) and (found.host, found.boot_id, found.space) == here
@@ -337,7 +339,7 @@ def _is_stale(store: Store, found: LeaseRecord) -> bool:
 
 
 def _configured_seconds() -> float | None:
-    """The duration of a lease that the environment sets, if any."""
+    """Return the duration of a lease that the environment sets, if any."""
     try:
         seconds = float(os.environ.get(SECONDS_VARIABLE, ""))
     except ValueError:

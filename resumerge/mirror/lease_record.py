@@ -87,21 +87,21 @@ class LeaseRecord:
         return age > self.lifetime + clock_error
 
     def with_token(self, token: int) -> LeaseRecord:
-        """The record of a new lease with this fencing token."""
+        """Return the record of a new lease with this fencing token."""
         return replace(self, token=token, at=now())
 
     def renewed(self, *, released: bool) -> LeaseRecord:
-        """The record after one more heartbeat."""
+        """Return the record after one more heartbeat."""
         return replace(self, heartbeat=self.heartbeat + 1, at=now(), released=released)
 
     def as_bytes(self) -> bytes:
-        """The content of the file."""
+        """Return the content of the file."""
         written = {key: getattr(self, name) for name, key in _file_keys().items()}
         return json.dumps(written).encode() + b"\n"
 
 
 def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRecord | None:
-    """The lease with the highest fencing token; None if there is none.
+    """Return the lease with the highest fencing token; None if there is none.
 
     Args:
         files: the store's files, if they have just been listed.
@@ -119,7 +119,7 @@ def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRec
 
 
 def _parse(raw: bytes, token: int) -> LeaseRecord:
-    """A record from bytes that anybody may have written, or that are incomplete."""
+    """Return a record from bytes that anybody may have written, or that are incomplete."""
     unreadable = LeaseRecord(token=token, raw=raw, readable=False)
     try:
         content: Any = json.loads(raw)
@@ -137,6 +137,6 @@ def _parse(raw: bytes, token: int) -> LeaseRecord:
 
 
 def _file_keys() -> dict[str, str]:
-    """The fields that are in the file, with their keys there."""
+    """Return the fields that are in the file, with their keys there."""
     names = (field.name for field in fields(LeaseRecord) if field.name not in _NOT_IN_FILE)
     return {name: _KEYS.get(name, name) for name in names}

@@ -71,7 +71,7 @@ class Manifest:
 
 
 def read_manifest(store: Store) -> Manifest | None:
-    """The manifest of a mirror; None if it does not exist or is not intact.
+    """Return the manifest of a mirror; None if it does not exist or is not intact.
 
     Raises:
         OSError: the mirror cannot be read now.
@@ -83,7 +83,7 @@ def read_manifest(store: Store) -> Manifest | None:
 
 
 def _parse(data: bytes) -> Manifest | None:
-    """A manifest from bytes that anybody may have written; None if they are none."""
+    """Return a manifest from bytes that anybody may have written; None if they are none."""
     try:
         content = json.loads(data)
         checksum = content.pop("checksum")
@@ -108,7 +108,7 @@ def _parse(data: bytes) -> Manifest | None:
 
 
 def _is_valid(manifest: Manifest) -> bool:
-    """Whether a run can have written this; anybody may have."""
+    """Return whether a run can have written this; anybody may have."""
     hashes = (sha256 for _, sha256 in manifest.files.values())
     return (
         all(
@@ -135,7 +135,7 @@ def _are_attempts(rows: Sequence[Row]) -> bool:
 
 
 def is_same_model(one: bytes, other: bytes) -> bool:
-    """Whether both are manifests of the same run, and name the same files with the same hashes."""
+    """Return whether both are manifests of one run, with the same files and hashes."""
     first, second = _parse(one), _parse(other)
     if first is None or second is None:
         return False
@@ -157,7 +157,7 @@ def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
 
 
 def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int) -> bytes:
-    """The manifest of a run that is finished now.
+    """Return the manifest of a run that is finished now.
 
     Args:
         files: bytes and SHA-256 of each file of the model.
@@ -209,7 +209,7 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
 
 
 def _attempts(ledger: Ledger) -> list[Row]:
-    """The attempts, of which the last one is this process's, and done."""
+    """Return the attempts, of which the last one is this process's, and done."""
     rows = ledger.attempts.all()
     for row in rows[-1:]:
         row |= {"outcome": "done", "ended": now(), "last_seen": now(), "peak_rss": peak_rss()}

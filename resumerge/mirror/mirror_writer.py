@@ -186,7 +186,7 @@ class MirrorWriter:
         return True
 
     def _report_conflict(self, name: str, now: str) -> None:
-        """The mirror has a file of the user."""
+        """Tell the user of a file that is not the run's."""
         if name == now:
             self._ledger.events.add("file_kept", name=name, mirror=self._store.url)
             self._note(

@@ -74,13 +74,13 @@ class TaskName:
 
 
 def task_names(names: Iterable[str]) -> list[TaskName]:
-    """The files of tasks among these names, sorted."""
+    """Return the files of tasks among these names, sorted."""
     found = (_TASK.fullmatch(name) for name in names)
     return sorted(TaskName(int(match[1]), match[2]) for match in found if match)
 
 
 def snapshot_names(names: Iterable[str]) -> list[SnapshotName]:
-    """The snapshots among these names, newest first. Their content is not verified."""
+    """Return the snapshots among these names, newest first. Their content is not verified."""
     found = (_SNAPSHOT.fullmatch(name) for name in names)
     return sorted(
         (SnapshotName(int(match[1]), int(match[2]), match[3]) for match in found if match),
@@ -89,20 +89,20 @@ def snapshot_names(names: Iterable[str]) -> list[SnapshotName]:
 
 
 def lease_name(token: int) -> str:
-    """The name of the lease with a fencing token."""
+    """Return the name of the lease with a fencing token."""
     return f"{METADATA}/lease-{token:06}.json"
 
 
 def leases(names: Iterable[str]) -> dict[int, str]:
-    """The leases among these names, by their fencing token."""
+    """Return the leases among these names, by their fencing token."""
     return {int(match[1]): name for name in names if (match := _LEASE.fullmatch(name))}
 
 
 def fencing_tokens(names: Iterable[str]) -> list[int]:
-    """The fencing tokens of all leases and snapshots among these names."""
+    """Return the fencing tokens of all leases and snapshots among these names."""
     return [int(match[1]) for name in names if (match := _TOKEN.fullmatch(name))]
 
 
 def metadata_in(names: Iterable[str]) -> set[str]:
-    """The metadata files of a run among these names, also incomplete ones."""
+    """Return the metadata files of a run among these names, also incomplete ones."""
     return {name for name in names if _METADATA.fullmatch(name)}

@@ -98,7 +98,7 @@ class Replicator:
         self._thread.start()
 
     def sealed(self, shard: int) -> None:
-        """A shard has its final name and is recorded as sealed.
+        """Note that a shard has its final name and is recorded as sealed.
 
         Raises:
             Resumable: replication has ended, because another machine has taken over.
@@ -113,7 +113,7 @@ class Replicator:
         return self._lease.token
 
     def uploaded(self, tasks: Collection[str]) -> None:
-        """Tasks of a cluster have put shards into the mirror, and the ledger records them.
+        """Note that tasks of a cluster have put shards into the mirror, and the ledger has them.
 
         Args:
             tasks: names of the tasks' files, which a snapshot makes superfluous.
@@ -209,7 +209,7 @@ class Replicator:
             self._thread.join(EXIT_SECONDS)
 
     def left_behind(self) -> str:
-        """What another machine would get from the mirror now, for a run that stops: a sentence."""
+        """Return what another machine would get from the mirror now, as a sentence."""
         named = self._writer.named
         if named is None:
             named = set(self._ledger.mirrored.checksums())
@@ -306,7 +306,7 @@ class Replicator:
             raise _Closed
 
     def _moved(self, nbytes: int) -> None:
-        """Bytes were moved: limit the rate, and stop if replication is closed or has ended."""
+        """Limit the rate of bytes that were moved; stop if replication is closed or has ended."""
         pause = self._progress.moved(nbytes)
         if self._closed.wait(pause) if pause > 0 else self._closed.is_set():
             raise _Closed

@@ -25,12 +25,12 @@ COPY_FILE = "ledger.mirror.db"
 
 
 def is_intact(snapshot: SnapshotName, data: bytes) -> bool:
-    """Whether these are the bytes that a snapshot's name promises."""
+    """Return whether these are the bytes that a snapshot's name promises."""
     return xxhash.xxh3_128_hexdigest(data) == snapshot.checksum
 
 
 def promises_nothing(names: Iterable[str], own_files: Collection[str]) -> bool:
-    """Whether a mirror without an intact snapshot never had one.
+    """Return whether a mirror without an intact snapshot never had one.
 
     The first snapshot of a machine can be incomplete, and the first one of the next machine, too.
     A second snapshot, or a shard, is written only after an intact one.
@@ -45,7 +45,7 @@ def promises_nothing(names: Iterable[str], own_files: Collection[str]) -> bool:
 
 
 def newest_snapshot(store: Store, names: Iterable[str]) -> tuple[SnapshotName, bytes] | None:
-    """The newest intact snapshot and its bytes; None if there is none.
+    """Return the newest intact snapshot and its bytes; None if there is none.
 
     Raises:
         OSError: the mirror cannot be read now.
@@ -87,7 +87,7 @@ def write_snapshot(
 
 @contextmanager
 def open_snapshot(data: bytes) -> Iterator[Ledger]:
-    """A snapshot's bytes as a ledger, to read.
+    """Open a snapshot's bytes as a ledger, to read.
 
     Raises:
         sqlite3.DatabaseError: they are not a ledger.

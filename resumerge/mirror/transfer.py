@@ -22,7 +22,7 @@ class RateLimit:
         self._due = float("-inf")
 
     def seconds(self, nbytes: int) -> float:
-        """How long to wait after so many more bytes."""
+        """Return how long to wait after so many more bytes."""
         if self._rate is None:
             return 0.0
         now = self._clock()
@@ -43,17 +43,17 @@ class TransferProgress:
         self._moved = self._nbytes = 0
 
     def begin(self) -> None:
-        """A new operation begins."""
+        """Note that a new operation begins."""
         with self._lock:
             self._moved = self._nbytes = 0
 
     def expect(self, nbytes: int) -> None:
-        """The operation moves a file of so many bytes."""
+        """Note that the operation moves a file of so many bytes."""
         with self._lock:
             self._nbytes = nbytes
 
     def moved(self, nbytes: int) -> float:
-        """So many more bytes were moved; how many seconds to wait for the rate limit."""
+        """Note bytes that were moved; return how many seconds to wait for the rate limit."""
         with self._lock:
             pause = self._limit.seconds(nbytes)
             self._moved += nbytes
@@ -62,9 +62,9 @@ class TransferProgress:
             return pause
 
     def succeeded(self) -> None:
-        """An operation succeeded."""
+        """Note that an operation succeeded."""
         self._last = time.monotonic()
 
     def stalled_seconds(self) -> float:
-        """Seconds since the last progress."""
+        """Return seconds since the last progress."""
         return time.monotonic() - self._last

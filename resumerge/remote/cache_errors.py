@@ -15,7 +15,7 @@ _UNUSABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
 def cache_error(error: Exception, what: str, cache: Path | str = "") -> ResumergeError | None:
-    """The error to raise for one of a file in the cache; None if the exception is none.
+    """Return the error to raise for one of a file in the cache; None if the exception is none.
 
     Args:
         what: was to be written there: a model, or the address of its file.
@@ -29,7 +29,7 @@ def cache_error(error: Exception, what: str, cache: Path | str = "") -> Resumerg
 
 
 def full_cache(what: str, cache: Path | str = "") -> Resumable:
-    """The error that its disk is full; arguments as of `cache_error`."""
+    """Return the error that its disk is full; arguments as of `cache_error`."""
     into = f" into {cache}" if cache else ""
     return Resumable(
         "disk_full",

@@ -97,11 +97,11 @@ class ExpectedRanges(Generic[File]):
         return self._waiting[0] if self._waiting else None
 
     def at(self, file: File, offset: int) -> Piece[File] | None:
-        """A piece that has the byte at an offset, if it can be read by anybody."""
+        """Return a piece that has the byte at an offset, if it can be read by anybody."""
         return self._cover.at(file, offset, lambda piece: piece.is_held or not piece.is_requested)
 
     def next_start(self, file: File, offset: int) -> int:
-        """Where the first piece after an offset begins; `NOWHERE` if there is none."""
+        """Return where the first piece after an offset begins; `NOWHERE` if there is none."""
         return self._cover.next_start(file, offset)
 
 
@@ -126,7 +126,7 @@ class _Cover(Generic[File]):
         offset: int,
         is_wanted: Callable[[Piece[File]], bool] = lambda piece: True,
     ) -> Piece[File] | None:
-        """A piece that has the byte at an offset."""
+        """Return a piece that has the byte at an offset."""
         pieces = self._of_file.get(file, [])
         for place in range(bisect_right(pieces, offset, key=_start) - 1, -1, -1):
             piece = pieces[place]
@@ -137,7 +137,7 @@ class _Cover(Generic[File]):
         return None
 
     def next_start(self, file: File, offset: int) -> int:
-        """Where the first piece after an offset begins; `NOWHERE` if there is none."""
+        """Return where the first piece after an offset begins; `NOWHERE` if there is none."""
         pieces = self._of_file.get(file, [])
         place = bisect_right(pieces, offset, key=_start)
         return pieces[place].start if place < len(pieces) else NOWHERE

@@ -85,11 +85,11 @@ class RemoteFile(ABC):
 
     @abstractmethod
     def never_intact(self, attempts: int) -> Resumable:
-        """The error that every one of several downloads had another content."""
+        """Return the error that every one of several downloads had another content."""
 
     @abstractmethod
     def offline_error(self, names: list[str]) -> InputError:
-        """The error for files of this model that are not in the cache without the network."""
+        """Return the error for files of this model that only the network could bring."""
 
     # The cache
 
@@ -272,17 +272,17 @@ class RemoteFile(ABC):
 
     @abstractmethod
     def refreshed(self) -> Self:
-        """The file with size and etag as the server says.
+        """Return the file with size and etag as the server says.
 
         Raises:
             InputError, Resumable: as `call`.
         """
 
     def whole_transfer(self) -> Callable[[Callable[[int], None]], None] | None:
-        """A transfer of the whole file into the cache by the server's own library, where the server
-        asks for that; None for requests of ranges.
+        """Return what transfers the whole file into the cache by the server's own library.
 
-        It gets a function to call with the number of bytes so far.
+        None where the server does not ask for that: then ranges are requested. The function gets
+        another one to call with the number of bytes so far.
         """
         return None
 
@@ -313,7 +313,7 @@ class RemoteFile(ABC):
 
 
 def offline_error(version: str, folder: Path, names: list[str], fix: str) -> InputError:
-    """The error for files that are not in the cache while the network is off.
+    """Return the error for files that are not in the cache while the network is off.
 
     Args:
         version: the model with its version.

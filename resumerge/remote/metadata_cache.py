@@ -75,7 +75,7 @@ class MetadataCache:
                 self._db = None
 
     def verdict(self, path: Path, etag: str) -> bool | None:
-        """Whether a file is intact; None if it was not read, or was changed since."""
+        """Return whether a file is intact; None if it was not read, or was changed since."""
         facts = _facts(path)
         rows = self._read(
             "SELECT intact, etag, size, mtime_ns, ctime_ns, inode FROM verdicts WHERE path = ?",
@@ -106,7 +106,7 @@ class MetadataCache:
         self._write("DELETE FROM verdicts WHERE path = ?", [_key(path)])
 
     def damages(self, path: Path, since: str) -> list[Damage]:
-        """The damages of a file that were found since a point in time (UTC, ISO 8601)."""
+        """Return the damages of a file that were found since a point in time (UTC, ISO 8601)."""
         rows = self._read(
             "SELECT id, path, at FROM damages WHERE path = ? AND at >= ? ORDER BY id",
             [_key(path), since],
@@ -135,7 +135,7 @@ class MetadataCache:
         )
 
     def header(self, identity: str) -> bytes | None:
-        """The first bytes of a weight file, as far as they describe its tensors."""
+        """Return the first bytes of a weight file, as far as they describe its tensors."""
         rows = self._read("SELECT header FROM headers WHERE identity = ?", [identity])
         return rows[0][0] if rows and isinstance(rows[0][0], bytes) else None
 
@@ -147,7 +147,7 @@ class MetadataCache:
             self._write("INSERT OR REPLACE INTO headers VALUES (?, ?)", [identity, header])
 
     def validator(self, path: Path) -> str | None:
-        """The strong ETag that a server sent with the first bytes of a partial file."""
+        """Return the strong ETag that a server sent with the first bytes of a partial file."""
         rows = self._read("SELECT etag FROM validators WHERE path = ?", [str(path)])
         return str(rows[0][0]) if rows else None
 
@@ -220,7 +220,7 @@ def _key(path: Path) -> str:
 
 
 def _facts(path: Path) -> tuple[int, int, int, int] | None:
-    """What changes with the content: the kernel sets the change time, programs the other one."""
+    """Return what changes with the content: size, inode and times, one of which is the kernel's."""
     try:
         stat = path.stat()
     except OSError:

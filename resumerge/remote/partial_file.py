@@ -71,7 +71,7 @@ class PartialFile:
         self.length, self.content = 0, self._begin()
 
     def is_intact(self) -> bool:
-        """Whether the file is complete and as expected."""
+        """Return whether the file is complete and as expected."""
         return self.length == self._size and self.content.is_expected
 
     def _count(self, chunk: bytes | memoryview) -> None:

@@ -125,7 +125,8 @@ class RangeReader:
     def _parts(
         self, file: RemoteFile, offset: int, buffer: memoryview
     ) -> Iterator[tuple[Piece[RemoteFile], memoryview | None, memoryview]]:
-        """What a buffer is filled from: pieces, their bytes that are wanted, and where these go.
+        """Yield what a buffer is filled from: pieces, their bytes wanted, and where these go.
+
         None are the bytes of a piece that is received in its place.
         """
         at, stop = offset, offset + len(buffer)
@@ -171,7 +172,7 @@ class RangeReader:
         self._changed.notify_all()
 
     def _next(self) -> Piece[RemoteFile] | None:
-        """What to request now; what is waited for comes first."""
+        """Return what to request now; what is waited for comes first."""
         if self._urgent:
             return self._urgent.popleft()
         piece = next(filter(None, (expected.next for expected in self._expected)), None)
@@ -270,7 +271,7 @@ class _Stopped(Exception):
 
 
 def _for_now(error: Exception) -> Exception:
-    """What a run that exists is told: a file that is denied now may be readable again."""
+    """Return what a run that exists is told: a file that is denied now may be readable again."""
     if isinstance(error, InputError):
         return unavailable(error)
     return error

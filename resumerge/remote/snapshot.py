@@ -45,12 +45,12 @@ class Snapshot(ABC):
 
     @abstractmethod
     def offline_error(self, names: list[str]) -> InputError:
-        """The error for files that are not in the cache without the network."""
+        """Return the error for files that are not in the cache without the network."""
 
     @abstractmethod
     def described(self, names: Iterable[str]) -> Self:
-        """The snapshot with size and etag of the named files, requested if not listed."""
+        """Return the snapshot with size and etag of the named files, requested if not listed."""
 
     @abstractmethod
     def pin(self, names: Iterable[str]) -> str:
-        """What pins the content of the named weight files: the source's revision."""
+        """Return what pins the content of the named weight files: the source's revision."""

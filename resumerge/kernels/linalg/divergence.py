@@ -24,7 +24,7 @@ def row_divergences(values: Tensor, others: Tensor, row: int) -> Tensor:
 
 
 def concatenate(parts: Iterable[Tensor], length: int) -> Tensor:
-    """The vectors of all blocks in one, `length` elements in total.
+    """Return the vectors of all blocks in one, `length` elements in total.
 
     Each is copied as it arrives: many small allocations that live long would fragment the memory
     of the large ones between them.

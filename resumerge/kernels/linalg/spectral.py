@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def isotropic(matrix: Tensor) -> Tensor:
-    """A float32 matrix with each of its singular values replaced by their mean.
+    """Return a float32 matrix with each of its singular values replaced by their mean.
 
     Singular vectors are left out whose singular value is zero within float32's precision, since
     their direction is arbitrary. A matrix with NaN or infinity is returned unchanged. From Iso-C,

@@ -15,7 +15,7 @@ from resumerge.native import _kernels
 
 
 def random_mask(density: float, key: str, run: Run) -> np.ndarray:
-    """A mask of a run in which each element is kept with probability `density`.
+    """Return a mask of a run in which each element is kept with probability `density`.
 
     8 random bits decide an element, except for one case in 256, where they equal the threshold and
     64 more bits decide. So a mask costs about a random byte for each element, and the
@@ -39,5 +39,5 @@ def random_mask(density: float, key: str, run: Run) -> np.ndarray:
 
 
 def philox_key(key: str) -> bytes:
-    """The 16 bytes that key the generator."""
+    """Return the 16 bytes that key the generator."""
     return xxhash.xxh3_128_intdigest(key.encode()).to_bytes(16, "little")

@@ -18,7 +18,7 @@ def rank_mask(
     run: Run,
     stride: int = 1,
 ) -> np.ndarray:
-    """A mask in which each element is kept with a probability that grows with its rank.
+    """Return a mask in which each element is kept with a probability that grows with its rank.
 
     The probability is ``density - epsilon + 2 * epsilon * rank / (row - 1)``; the rank, from 0, is
     by magnitude among the elements of the row. Magnitudes that agree to 11 bits after the leading

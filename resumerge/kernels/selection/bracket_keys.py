@@ -55,7 +55,7 @@ class BracketKeys:
         self._ends += [before + end for end in ends]
 
     def selection(self) -> Selection | None:
-        """The selection; None if the rank is not inside the bracket, or too many keys are."""
+        """Return the selection; None if the rank is outside the bracket, or that is too full."""
         keys, counts = self._keys.whole, self._counts.whole
         found = None if self._too_many else _kernels.key_of_rank(keys, counts, self._rank)
         if found is None:

@@ -36,11 +36,11 @@ class Selection:
         return mask
 
     def mask_or_threshold(self, values: Vector, run: Run) -> Kept:
-        """What `add_task_vectors` takes: the threshold in place of a mask by magnitude."""
+        """Return what `add_task_vectors` takes: the threshold in place of a mask by magnitude."""
         return (self.threshold, self._quota(run)) if self.equal else self.mask(values, run)
 
     def _quota(self, run: Run) -> int:
-        """Number of a run's elements equal to the threshold that are kept."""
+        """Return how many of a run's elements equal to the threshold are kept."""
         if not self.before:
             return run.length
         return max(0, self.equal - self.before[run.first])

@@ -67,7 +67,7 @@ def _low_histograms(
 
 
 def locate_bin(counts: np.ndarray, k: int) -> tuple[int, int]:
-    """The bin that the k-th largest falls into, and its rank within that bin (from 1)."""
+    """Return the bin that the k-th largest falls into, and its rank within that bin (from 1)."""
     above = np.cumsum(counts[::-1])
     position = int(np.searchsorted(above, k))
     found = len(counts) - 1 - position

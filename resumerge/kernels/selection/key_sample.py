@@ -43,7 +43,7 @@ class KeySample:
         self._keys.append(keys)
 
     def brackets(self, ranks: Sequence[int]) -> dict[int, Bracket]:
-        """The bracket (least and greatest key, inclusive) in which each k-th largest is expected.
+        """Return the bracket (least, greatest key) in which each k-th largest is expected.
 
         Args:
             ranks: numbers k. Those with too many keys in their bracket are left out.

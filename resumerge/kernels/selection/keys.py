@@ -23,23 +23,23 @@ class Key(Enum):
 
 
 def keys_of(vector: Vector, key: Key) -> Bits:
-    """The keys of all elements: uint32."""
+    """Return the keys of all elements: uint32."""
     found = np.empty(len(vector), np.uint32)
     _kernels.keys(vector, key.value, found)
     return found
 
 
 def equal_counts(vector: Vector, key: Key, wanted: int, block: int) -> list[int]:
-    """How many elements of each block have a key."""
+    """Return how many elements of each block have a key."""
     return _kernels.equal_counts(vector, key.value, wanted, block)
 
 
 def count_nonzero(vector: Vector) -> int:
-    """The number of elements that are not 0; NaN counts."""
+    """Return the number of elements that are not 0; NaN counts."""
     return len(vector) - sum(equal_counts(vector, Key.MAGNITUDE, 0, max(1, len(vector))))
 
 
 def float_of_key(key: int) -> float:
-    """The number whose key (`Key.NUMBER`) this is."""
+    """Return the number whose key (`Key.NUMBER`) this is."""
     bits = np.uint32(key)
     return float((bits ^ _SIGN if bits & _SIGN else ~bits).view(np.float32))

@@ -27,7 +27,7 @@ def sample_step(numel: int) -> int:
 
 
 def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 32) -> int:
-    """Bytes that a selection in several vectors at once takes: samples, then brackets.
+    """Return the bytes that a selection in several vectors at once takes: samples, then brackets.
 
     Args:
         numel: elements of each vector, treated as independent of each other.

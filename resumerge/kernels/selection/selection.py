@@ -78,7 +78,7 @@ def order_statistics(
     scan: ScanVectors,
     key: Key = Key.MAGNITUDE,
 ) -> dict[int, list[int]]:
-    """The keys of the k-th largest elements of several vectors, for several k (from 1) of each."""
+    """Return the keys of the k-th largest elements of several vectors, for several k of each."""
     found = select(ranks, numel, scan, key)
     return {i: [selection.threshold for selection in found[i]] for i in ranks}
 
@@ -86,7 +86,7 @@ def order_statistics(
 def _guess(
     wanted: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
 ) -> dict[VectorRank, Selection]:
-    """The selections whose threshold lies in the bracket that a sample suggests.
+    """Return the selections whose threshold lies in the bracket that a sample suggests.
 
     One scan reads the sample; another one reads every element, counts the keys above a bracket and
     collects those inside. Where the k-th largest is not inside, or too many keys are, the result
@@ -105,7 +105,7 @@ def _guess(
 def _brackets(
     wanted: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
 ) -> dict[VectorRank, Bracket]:
-    """The bracket (least and greatest key, inclusive) in which each k-th largest is expected."""
+    """Return the bracket (least, greatest key) in which each k-th largest is expected."""
     ranks = {i: [k for j, k in wanted if j == i] for i, _ in wanted}
     samples = {i: KeySample(numel) for i in ranks}
     step = sample_step(numel)
@@ -126,7 +126,7 @@ def _sample(vectors: Vectors, wanted: Iterable[int], key: Key, step: int) -> dic
 def _keys_in_brackets(
     vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key, run: Run
 ) -> dict[VectorRank, tuple[int, bytes, bytes, list[int]]]:
-    """What `BracketKeys.add` takes, for each bracket.
+    """Return what `BracketKeys.add` takes, for each bracket.
 
     Keys are counted, not collected one by one: differences of 16-bit numbers have few distinct
     values, and a bracket may contain a large share of the tensor.

@@ -45,7 +45,7 @@ class ModelStock(KernelMethod):
         return tensor.shape[-1] if self._by_row(tensor) else None
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> float:
-        """The share t of the models' mean."""
+        """Return the share t of the models' mean."""
         products = scan(lambda x, run: kernels.gram(kernels.subtract_base(x, tensor.base), run))
         return float(share(kernels.sum_blocks(products)))
 

@@ -53,7 +53,7 @@ class ArceeFusion(Method):
         return self._row(tensor)
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, float]:
-        """The divergence of each row, and the threshold of importance."""
+        """Return the divergence of each row, and the threshold of importance."""
         row = self._row(tensor)
         divergences = concatenate(
             scan(lambda x, block: row_divergences(*self._pair(tensor, x), row)),

@@ -47,7 +47,7 @@ class Karcher(KernelMethod):
         return len(tensor.per_model) == 1
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
-        """The factor on each model."""
+        """Return the factor on each model."""
         products = kernels.sum_blocks(scan(lambda x, run: kernels.gram(x, run)))
         max_iter, tol = int(tensor.params["max_iter"]), float(tensor.params["tol"])
         return list(map(float, factors(products, max_iter, tol)))
@@ -62,7 +62,7 @@ class Karcher(KernelMethod):
 
 
 def factors(products: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
-    """The factor on each model, from their dot products with each other."""
+    """Return the factor on each model, from their dot products with each other."""
     result: np.ndarray
     if not np.isfinite(products).all():
         return np.full(len(products), 1.0 / len(products))

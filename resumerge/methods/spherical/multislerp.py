@@ -53,7 +53,7 @@ class MultiSlerp(KernelMethod):
         return None
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
-        """The factor on each model."""
+        """Return the factor on each model."""
         products = kernels.sum_blocks(
             scan(lambda x, run: kernels.gram(kernels.subtract_base(x, tensor.base), run))
         )
@@ -75,7 +75,7 @@ class MultiSlerp(KernelMethod):
 
 
 def factors(products: np.ndarray, weights: np.ndarray, eps: float) -> np.ndarray:
-    """The factor on each model, from their dot products with each other."""
+    """Return the factor on each model, from their dot products with each other."""
     if not np.isfinite(products).all():
         return weights
     norms = np.sqrt(np.diag(products))

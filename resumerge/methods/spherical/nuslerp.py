@@ -54,7 +54,7 @@ class NuSlerp(KernelMethod):
         return tensor.numel // max(1, tensor.shape[0]) if self._by_column(tensor) else None
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, Any]:
-        """The factors on both models: numbers, or one for each column."""
+        """Return the factors on both models: numbers, or one for each column."""
         if self._by_column(tensor):
             row = self._row(tensor)
             products = scan(

@@ -41,7 +41,7 @@ class Slerp(KernelMethod):
         return 2
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[float, float]:
-        """The factors on the base and on the other model."""
+        """Return the factors on the base and on the other model."""
         a, b = self._roles(tensor)
         (aa, ab), (_, bb) = kernels.sum_blocks(
             scan(lambda x, run: kernels.gram([x[a], x[b]], run))

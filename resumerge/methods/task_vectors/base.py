@@ -28,7 +28,7 @@ which would spread over the tensor."""
 
 
 def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...]:
-    """The family's parameters with one method's defaults; None for no density and no rescale."""
+    """Return the family's parameters with a method's defaults; None: no density, no rescale."""
     shared = [
         Parameter("weight", "factor for this model's task vector", per_model=True),
         Parameter("lambda", "factor for the combined task vector", 1.0),
@@ -112,7 +112,7 @@ class TaskVectors(KernelMethod):
     def mask_or_threshold(
         self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> Any:
-        """The mask, or a threshold that `kernels.add_task_vectors` takes in its place."""
+        """Return the mask, or a threshold that `kernels.add_task_vectors` takes in its place."""
         return self.mask(tensor, i, delta, run, selection)
 
     def passes(self, tensor: TensorContext) -> int:
@@ -184,14 +184,14 @@ class TaskVectors(KernelMethod):
         )
 
     def _densities(self, tensor: TensorContext) -> dict[int, float]:
-        """The density of each input whose task vector is made sparse."""
+        """Return the density of each input whose task vector is made sparse."""
         if not self.sparse:
             return {}
         densities = {i: float(tensor.per_model[i]["density"]) for i in tensor.others}
         return {i: density for i, density in densities.items() if density < 1.0}
 
     def _stores_masks(self, tensor: TensorContext) -> bool:
-        """Whether masks are needed twice, expensive, and small enough to stay in memory."""
+        """Return whether masks are needed twice, expensive, and small enough to stay in memory."""
         return self.reuse_masks and bool(tensor.params["rescale"]) and tensor.numel <= MAX_MASKED
 
     def _mask(
@@ -207,7 +207,7 @@ def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vect
 
 
 def packed_mask(mask: np.ndarray, run: Run) -> list[np.ndarray]:
-    """The bits of a run's mask, by block, each of which begins a byte."""
+    """Return the bits of a run's mask, by block, each of which begins a byte."""
     if run.size % 8:
         return [np.packbits(mask[part]) for part in run.blocks()]
     bits = np.packbits(mask)
@@ -215,7 +215,7 @@ def packed_mask(mask: np.ndarray, run: Run) -> list[np.ndarray]:
 
 
 def unpacked_mask(packed: Sequence[np.ndarray], run: Run) -> np.ndarray:
-    """The mask of a run, of which `packed` has the bits."""
+    """Return the mask of a run, of which `packed` has the bits."""
     if run.size % 8 == 0:
         return np.unpackbits(np.concatenate(packed), count=run.length)
     lengths = [part.stop - part.start for part in run.blocks()]

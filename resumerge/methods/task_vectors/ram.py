@@ -63,7 +63,7 @@ class RamPlus(KernelMethod):
         return 2
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> list[float]:
-        """The factor on each model's unique elements."""
+        """Return the factor on each model's unique elements."""
         if not tensor.others:
             return []
         epsilon = float(tensor.params["epsilon"])

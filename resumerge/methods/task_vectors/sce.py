@@ -57,7 +57,7 @@ class Sce(KernelMethod):
         return int(self._selects(tensor))
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[Any, list[float]]:
-        """Which elements are kept (None for all), and the weight of each model."""
+        """Return which elements are kept (None for all), and the weight of each model."""
         if not tensor.others:
             return None, []
         selection = self._selection(tensor, scan) if self._selects(tensor) else None

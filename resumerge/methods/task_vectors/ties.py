@@ -56,5 +56,5 @@ class Ties(TaskVectors):
 
 
 def elements_to_keep(density: float, numel: int) -> int:
-    """The number of elements that a density keeps: at least one, unless the density is zero."""
+    """Return how many elements a density keeps: at least one, unless the density is zero."""
     return max(1, int(density * numel)) if density > 0.0 else 0

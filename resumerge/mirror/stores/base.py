@@ -79,7 +79,7 @@ class Store(ABC):
     @classmethod
     @abstractmethod
     def open(cls, address: str, *, offline: bool = False) -> Self:
-        """The store at an address; it is not contacted yet.
+        """Return the store at an address; it is not contacted yet.
 
         Args:
             address: as the user wrote it.
@@ -91,13 +91,15 @@ class Store(ABC):
 
     @classmethod
     def recognises(cls, text: str) -> bool:
-        """Whether a text can only be the address of a mirror in a store of this kind, and not the
-        name of a run or an output folder."""
+        """Return whether a text can only be the address of a mirror in a store of this kind.
+
+        Then it is not the name of a run or an output folder.
+        """
         return text.startswith(f"{cls.scheme}://")
 
     @classmethod
     def normalise(cls, address: str) -> str:
-        """The address as the ledger records it; a malformed one may be returned as it is."""
+        """Return the address as the ledger records it; a malformed one may be returned as it is."""
         return address.removesuffix("/")
 
     @property
@@ -110,14 +112,16 @@ class Store(ABC):
         return None
 
     def check_address(self) -> list[Problem]:
-        """What is wrong with the place itself, checked before anything is written."""
+        """Return what is wrong with the place itself, checked before anything is written."""
         return []
 
     # The files
 
     @abstractmethod
     def list(self) -> dict[str, int]:
-        """The size in bytes of every file, by name. A place that does not exist yet is empty.
+        """Return the size in bytes of every file, by name.
+
+        A place that does not exist yet is empty.
 
         Raises:
             OSError: it cannot be read now. A place that existed and is gone is an error, too.
@@ -125,7 +129,7 @@ class Store(ABC):
 
     @abstractmethod
     def get(self, name: str, most: int = SMALL) -> bytes:
-        """The content of a small file; empty if it is larger, or no file (a link, a pipe).
+        """Return the content of a small file; empty if it is larger, or no file (a link, a pipe).
 
         Args:
             most: bytes. Anybody may have written the file, and no more of it is held in memory.
@@ -181,7 +185,7 @@ class Store(ABC):
         return True
 
     def lease_obstacle(self) -> str:
-        """Why a lease in this store would not keep other machines out; empty if it does.
+        """Return why a lease in this store would not keep other machines out; empty if it does.
 
         The store may try it on small files, which it removes.
         """
@@ -191,7 +195,7 @@ class Store(ABC):
         """Remove what interrupted uploads of files have left, where that is not in `list`."""
 
     def now(self) -> datetime | None:
-        """The time by the store's own clock, with a time zone; None if it has no clock."""
+        """Return the time by the store's own clock, with a time zone; None if it has no clock."""
         return None
 
     @abstractmethod
@@ -225,7 +229,7 @@ class Store(ABC):
         """
 
     def is_placeholder(self, name: str, nbytes: int) -> bool:
-        """Whether the store itself created this file, and nobody has edited it.
+        """Return whether the store itself created this file, and nobody has edited it.
 
         Args:
             nbytes: its size.

@@ -122,14 +122,14 @@ def _syncs_folder(storage: Storage, folder: Path) -> bool:
 
 
 def _renames(storage: Storage, source: Path, target: Path) -> bool:
-    """Whether a rename moves the source's bytes to the target."""
+    """Return whether a rename moves the source's bytes to the target."""
     data = source.read_bytes()
     storage.replace(source, target)
     return not source.exists() and target.read_bytes() == data
 
 
 def _is_exclusive(storage: Storage, path: Path) -> bool:
-    """Whether a second exclusive creation of a file fails."""
+    """Return whether a second exclusive creation of a file fails."""
     storage.remove(path)
     _fill(storage, path, b"first", exclusive=True)
     try:

@@ -122,7 +122,7 @@ class FolderStore(Store):
         return self._capabilities
 
     def list(self) -> dict[str, int]:
-        """The size of every file, by name. A folder that does not exist yet is empty.
+        """Return the size of every file, by name. A folder that does not exist yet is empty.
 
         Raises:
             OSError: it cannot be read, or existed and is gone.
@@ -242,7 +242,7 @@ class FolderStore(Store):
     # One file
 
     def _uploaded_bytes(self, name: str, target: Path, nbytes: int) -> int | None:
-        """How many bytes an interrupted upload has written; None if there is no file.
+        """Return how many bytes an interrupted upload has written; None if there is no file.
 
         A useless beginning is removed.
         """
@@ -292,8 +292,10 @@ class FolderStore(Store):
         return digest.hexdigest()
 
     def _begin(self, path: Path) -> int:
-        """A descriptor of a new file. One that has appeared since it was looked for is not emptied:
-        a machine that was suspended in between would empty what its successor has written.
+        """Create a file, and return its descriptor.
+
+        One that has appeared since it was looked for is not emptied: a machine that was suspended
+        in between would empty what its successor has written.
 
         Raises:
             FileExistsError: it has appeared.
@@ -341,7 +343,7 @@ class FolderStore(Store):
         self._sync_folder(target.parent)
 
     def _path(self, name: str) -> Path:
-        """The path of a file to write; creates the folders in its name."""
+        """Return the path of a file to write; creates the folders in its name."""
         assert self.capabilities
         path = self.folder / name
         for folder in reversed(path.relative_to(self.folder).parents[:-1]):
@@ -359,7 +361,7 @@ class FolderStore(Store):
 
 
 def _only_stopping(moved: Moved) -> Moved:
-    """A callback for bytes that are only read here: it can stop, and moves nothing."""
+    """Return a callback for bytes that are only read here: it can stop, and moves nothing."""
     return lambda nbytes: moved(0)
 
 

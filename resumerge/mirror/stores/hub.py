@@ -90,7 +90,7 @@ class HubStore(Store):
     # The contract
 
     def list(self) -> dict[str, int]:
-        """The size of every file by name, with uploads that the next `put` commits.
+        """Return the size of every file by name, with uploads that the next `put` commits.
 
         A repo that this account may not read is empty, until it has been used once.
         """
@@ -187,7 +187,7 @@ class HubStore(Store):
         return sha256
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
-        """The bytes grow in ``NAME.part``, which is renamed once its hash is the listed one."""
+        """Let the bytes grow in ``NAME.part``, which is renamed once its hash is as listed."""
         self._commit_pending(name)
         commit, files = self._repo.listing()
         listed = files.get(name)

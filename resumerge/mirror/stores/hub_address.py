@@ -8,7 +8,7 @@ SCHEME = "hf"
 
 
 def repo_of(url: str) -> str:
-    """The repo in an address: ``org/name`` of ``hf://org/name``.
+    """Return the repo in an address: ``org/name`` of ``hf://org/name``.
 
     Raises:
         InputError: it is not the name of a model's repo.

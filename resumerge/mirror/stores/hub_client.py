@@ -55,7 +55,7 @@ _preparing = threading.Lock()
 
 @contextmanager
 def hub_errors(repo: str) -> Iterator[Call]:
-    """A context for calls of huggingface_hub about a repo; it translates their errors.
+    """Translate the errors of calls of huggingface_hub about a repo, made in this context.
 
     The library retries a connection that fails for some seconds, and no error of the Hub.
 
@@ -85,7 +85,7 @@ def hub_errors(repo: str) -> Iterator[Call]:
 
 
 def _failure(error: Exception, repo: str) -> StoreError | None:
-    """The error that an exception of huggingface_hub means; None if it is a bug of ours."""
+    """Return the error that an exception of huggingface_hub means; None if it is a bug of ours."""
     from huggingface_hub import constants
     from huggingface_hub import errors as library_errors
 
@@ -135,7 +135,7 @@ def _words(refusal: Any) -> str:
 
 
 def _of_download(error: ResumergeError, repo: str) -> StoreError | None:
-    """The same for an error of `resumerge.hub`; None for other errors."""
+    """Return the `StoreError` that an error of `resumerge.hub` means; None for other errors."""
     if isinstance(error, InputError):
         found = "; ".join(problem.what for problem in error.problems)
         return StoreError(f"The Hub refused a request for {repo}: {found}", denied=True)
@@ -145,7 +145,7 @@ def _of_download(error: ResumergeError, repo: str) -> StoreError | None:
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error that the library has wrapped."""
+    """Return the error that the library has wrapped."""
     while isinstance(error, RuntimeError) and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -185,7 +185,7 @@ def _is_silent(record: logging.LogRecord) -> bool:
 
 
 def _look(response: Any, *args: Any, **kwargs: Any) -> None:
-    """A response of the Hub. An error is raised here, before the library sleeps and retries."""
+    """Raise the error of a response here, before the library sleeps and retries."""
     from huggingface_hub.utils import hf_raise_for_status
 
     call = _call.get()

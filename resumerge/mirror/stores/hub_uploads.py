@@ -48,7 +48,7 @@ class PendingUpload:
     operation: Any = None
 
     def is_listed(self, listed: ListedFile | None) -> bool:
-        """Whether the Hub lists this content."""
+        """Return whether the Hub lists this content."""
         if listed is None or listed.nbytes != self.nbytes:
             return False
         if listed.sha256 is not None:
@@ -63,7 +63,7 @@ class FileHashes:
         self._known: dict[tuple[Path, int, int, int], str] = {}
 
     def sha256(self, path: Path, check: Callable[[], None]) -> str:
-        """The hash in hex digits.
+        """Return the hash in hex digits.
 
         Args:
             check: called between pieces; may raise to stop.

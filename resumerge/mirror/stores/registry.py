@@ -21,7 +21,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def open_store(address: str, *, offline: bool = False) -> Store:
-    """The store at an address that a user wrote; it is not contacted yet.
+    """Return the store at an address that a user wrote; it is not contacted yet.
 
     Raises:
         InputError: no store has such addresses, or it needs the network and `offline` is set.
@@ -41,23 +41,23 @@ def open_store(address: str, *, offline: bool = False) -> Store:
 
 
 def is_mirror_url(text: str) -> bool:
-    """Whether a text can only be the address of a mirror, and not a run's id or its output."""
+    """Return whether a text can only be the address of a mirror, not a run's id or output."""
     return any(kind.recognises(text) for kind in STORES.values())
 
 
 def has_scheme(text: str) -> bool:
-    """Whether a text begins with a known scheme, such as ``hf://``: then it is not a path."""
+    """Return whether a text begins with a known scheme, as ``hf://``: it is not a path then."""
     return bool(scheme := _scheme(text)) and scheme in STORES
 
 
 def normalise(address: str) -> str:
-    """An address as the ledger records it, valid from any working folder."""
+    """Return an address as the ledger records it, valid from any working folder."""
     kind = STORES.get(_scheme(address), FolderStore)
     return kind.normalise(address)
 
 
 def expected_address() -> str:
-    """What an address can be, for messages."""
+    """Return what an address can be, for messages."""
     return ", or ".join(kind.example for kind in STORES.values())
 
 

@@ -49,7 +49,7 @@ class UploadReader(io.BufferedIOBase):
         return self._stream.seek(offset, whence)
 
     def tell(self) -> int:
-        """The position of the next read."""
+        """Return the position of the next read."""
         return self._stream.tell()
 
     def readable(self) -> bool:

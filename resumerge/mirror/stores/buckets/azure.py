@@ -118,8 +118,11 @@ class _Upload:
         return self._sha256.hexdigest()
 
     def _blocks_there(self) -> set[str]:
-        """The names of the blocks that an interrupted upload has sent. Those of a stranger's, which
-        may have names of another length, are discarded: the server refuses both in one blob."""
+        """Return the names of the blocks that an interrupted upload has sent.
+
+        Those of a stranger's, which may have names of another length, are discarded: the server
+        refuses both in one blob.
+        """
         try:
             with azure_errors(self._container, self._blob.blob_name):
                 blocks = self._blob.get_block_list("uncommitted")[1]
@@ -132,7 +135,7 @@ class _Upload:
         return found
 
     def _pieces(self) -> Iterator[bytes]:
-        """The blocks of the local file, which are hashed on the way."""
+        """Yield the blocks of the local file, which are hashed on the way."""
         with self._path.open("rb", buffering=0) as file:
             for start in range(0, self._nbytes, self._block):
                 data = file.read(min(self._block, self._nbytes - start))
@@ -151,7 +154,7 @@ class _Upload:
 
 
 def block_bytes(nbytes: int) -> int:
-    """Bytes of each block of a file: a multiple of `BLOCK`, so that `MOST_BLOCKS` are enough."""
+    """Return the bytes of each block: a multiple of `BLOCK`, so that `MOST_BLOCKS` are enough."""
     return BLOCK * max(1, -(-nbytes // (BLOCK * MOST_BLOCKS)))
 
 

@@ -41,16 +41,16 @@ class BucketClient(ABC):
         self._prefix = f"{prefix}/" if prefix else ""
 
     def list(self) -> dict[str, int]:
-        """Bytes of every object, by name."""
+        """Return bytes of every object, by name."""
         found = self._objects.list(self._prefix)
         return {name: listed.nbytes for name, listed in found.items()}
 
     def listed(self, name: str) -> Listed | None:
-        """An object as the server lists it; None if there is none."""
+        """Return an object as the server lists it; None if there is none."""
         return self._objects.list(self._prefix + name).get("")
 
     def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
-        """An object's bytes from `start` on."""
+        """Return an object's bytes from `start` on."""
         return self._objects.read(self._prefix + name, start)
 
     @abstractmethod
@@ -90,7 +90,7 @@ class BucketClient(ABC):
 
     @abstractmethod
     def now(self) -> datetime | None:
-        """The server's clock."""
+        """Return the server's clock."""
 
 
 def sha256_if_there(bucket: RangedBucket, key: str, path: Path, moved: Moved) -> str:

@@ -69,7 +69,7 @@ class S3Client(BucketClient):
         return self._objects.at
 
     def _place(self, name: str) -> dict[str, str]:
-        """The arguments of boto3 that say which object is meant."""
+        """Return the arguments of boto3 that say which object is meant."""
         return {"Bucket": self.bucket, "Key": self._prefix + name}
 
 

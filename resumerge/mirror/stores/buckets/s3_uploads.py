@@ -78,7 +78,7 @@ class Upload:
         return self._sha256.hexdigest()
 
     def _etag_there(self) -> str:
-        """The ETag of an object of the same size; empty if there is none."""
+        """Return the ETag of an object of the same size; empty if there is none."""
         try:
             with s3_errors(self._bucket, self._key):
                 found = self._api.head_object(**self._place)
@@ -87,7 +87,7 @@ class Upload:
         return str(found["ETag"]) if found["ContentLength"] == self._nbytes else ""
 
     def _pieces(self) -> Iterator[bytes]:
-        """The parts of the local file, which are hashed on the way."""
+        """Yield the parts of the local file, which are hashed on the way."""
         self._sha256, self._md5s = hashlib.sha256(), []
         with self._path.open("rb", buffering=0) as file:
             for start in range(0, max(1, self._nbytes), self._part):
@@ -142,11 +142,11 @@ class Upload:
         return str(answer["ETag"])
 
     def _digest(self) -> str:
-        """The MD5 of the newest part, as a header has it."""
+        """Return the MD5 of the newest part, as a header has it."""
         return base64.b64encode(self._md5s[-1]).decode()
 
     def _started(self) -> tuple[str, dict[int, str]]:
-        """The newest upload of this object that was begun, or a new one; the parts it has.
+        """Return the newest upload of this object that was begun, or a new one; the parts it has.
 
         Others are aborted.
         """
@@ -167,7 +167,7 @@ class Upload:
             return self._api.create_multipart_upload(**self._place)["UploadId"], {}
 
     def _parts(self, upload_id: str) -> dict[int, str]:
-        """The ETags of the parts that an upload has, by number."""
+        """Return the ETags of the parts that an upload has, by number."""
         with s3_errors(self._bucket):
             pages = self._api.get_paginator("list_parts")
             found = pages.paginate(**self._place, UploadId=upload_id)
@@ -190,7 +190,7 @@ class Upload:
 
 
 def part_bytes(nbytes: int) -> int:
-    """Bytes of each part of a file: a multiple of `PART`, so that `MOST_PARTS` are enough."""
+    """Return the bytes of each part: a multiple of `PART`, so that `MOST_PARTS` are enough."""
     return PART * max(1, -(-nbytes // (PART * MOST_PARTS)))
 
 
@@ -249,7 +249,7 @@ class _ReportedBody(io.BytesIO):
 
 @contextmanager
 def _reported(moved: Moved) -> Iterator[None]:
-    """A context for one request, the bytes of whose body are reported while they are sent.
+    """Report the bytes of the body of one request, made in this context, as they are sent.
 
     Raises:
         Exception: what `moved` raises to stop.

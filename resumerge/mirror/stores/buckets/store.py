@@ -76,7 +76,7 @@ class BucketStore(Store):
         return SETTLE_SECONDS if self.lease_obstacle() else 0.0
 
     def _probe(self) -> str:
-        """What is wrong with the server's conditional writes; empty if nothing is."""
+        """Return what is wrong with the server's conditional writes; empty if nothing is."""
         name = f"{METADATA}/probe-{secrets.token_hex(4)}-0"
         try:
             self._client.put(name, b"first", absent=True)
@@ -145,7 +145,7 @@ class BucketStore(Store):
         return True
 
     def _holds(self, name: str, data: bytes) -> bool:
-        """Whether an object has this content: then it is ours, and an answer was lost."""
+        """Return whether an object has this content: then it is ours, and an answer was lost."""
         try:
             return self.get(name) == data
         except FileNotFoundError:
