@@ -1,4 +1,4 @@
-"""What `run` and `resume` share: a merge in this process or in supervised workers, and its end."""
+"""What `run`, `resume` and `extract-expert` share: a merge, here or in workers, and its end."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_addresses_that_are_no_place(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for address, said in (
-        ("s3://bucket/m.safetensors", "An output in a bucket is no single file"),
+        ("s3://bucket/m.safetensors", "A single-file output cannot be in a bucket"),
         ("s3:///merges/ties", "not the address of a place in a bucket"),
         ("s3://bucket//m", "not the address of a place in a bucket"),
         ("s3://me:Secret0nly@bucket/m", "not the address of a place in a bucket"),

@@ -99,7 +99,7 @@ def _folder_of_tasks(folder: Path) -> list[Problem]:
         return []
     return [
         Problem(
-            "Tasks cannot have their folder in the output",
+            "Cannot create the tasks' folder in the output",
             where=str(folder),
             expected="a folder, or nothing of this name",
             found="a link" if folder.is_symlink() else "a file",

@@ -34,14 +34,15 @@ class ClusterComputation(Computation):
             ):
                 context.stop.check()
                 context.reporter.doing("merging on the Ray cluster")
-                journal = self._journal([*progress], exchange)
+                watch = SourceWatch(self.plan, self.ledger, self.reader)
+                journal = ShardJournal(self, exchange, watch, [*progress])
                 try:
                     Dispatcher(self, cluster, journal, exchange, pending).run()
                 finally:
                     # What was published before a stop counts; tasks that go on are given up.
                     for shard in exchange.adopt():
-                        self._sealed(shard)
-                journal.watch.check_all()
+                        self.sealed(shard)
+                watch.check_all()
         finally:
             exchange.close()
         return 0.0
@@ -60,17 +61,3 @@ class ClusterComputation(Computation):
         assert context.mirror is not None and self.replicator is not None
         mirror, replicator = context.mirror, self.replicator
         return BucketExchange(self.plan, self.ledger, self.files, mirror, replicator, self._waits)
-
-    def _journal(self, progress: list[Progress], exchange: Exchange) -> ShardJournal:
-        return ShardJournal(
-            self.plan,
-            self.ledger,
-            self.attempt,
-            self.budget.memory,
-            self.files,
-            exchange,
-            SourceWatch(self.plan, self.ledger, self.reader),
-            self.context.storage,
-            progress,
-            self._sealed,
-        )

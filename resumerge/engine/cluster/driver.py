@@ -304,7 +304,8 @@ class Dispatcher:
             self._told_misfit = True
             self._reporter.note(
                 f"No machine of the cluster can take a task. {self._asked_and_found(running)} "
-                "Waiting for a machine that joins: stop this, and ask for less, if none will"
+                "Waiting for such a machine to join. If none will, stop and lower --memory or "
+                "--threads"
             )
 
     def _unscheduled(self, running: RunningTask, seconds: float) -> None:
@@ -352,8 +353,8 @@ class Dispatcher:
         if shard.index in self._left:
             raise Resumable(
                 "cluster",
-                f"{shard.name} was computed here, and is not in the output, or another file is: "
-                "see what else writes there, then resume.",
+                f"{shard.name} was computed, but the output folder lacks it or has another file of "
+                "that name: another program may be writing there. Stop it, then resume.",
             )
 
     def _started(self, running: RunningTask, node: Node | None) -> None:

@@ -57,7 +57,7 @@ class TaskRequest:
         return all(machine.resources.get(name, 0.0) >= n for name, n in self._needed().items())
 
     def options(self) -> dict[str, Any]:
-        """It as the options of a task of Ray's."""
+        """Return the request as options of a Ray task."""
         options: dict[str, Any] = {"num_cpus": self.threads}
         if self.memory is not None:
             options["memory"] = self.memory

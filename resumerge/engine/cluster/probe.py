@@ -61,7 +61,7 @@ def probe(address: str, heartbeat: Callable[[], None]) -> None:
     if asking.returncode == -signal.SIGALRM:
         raise Resumable(
             "cluster",
-            f"What listens at {address} does not answer as the head of a Ray cluster. Name the "
+            f"{address} is not the head of a Ray cluster, or the head hangs. Name the "
             "address that `ray start --head` prints: its port is 6379 unless you choose another "
             "(8265 is the dashboard, 10001 is for Ray's client). If that is the address, the head "
             "hangs: end it with `ray stop`, and start it again. Then resume.",

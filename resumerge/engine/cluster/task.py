@@ -80,7 +80,7 @@ def run_on_worker(task: ShardTask) -> Outcome:
 def run_task(
     task: ShardTask, node: Node, stop: StopRequest, inner: Reporter | None = None
 ) -> Outcome:
-    """The same, without a look at the machine.
+    """Compute and publish the shard on this machine, whatever is installed here.
 
     Args:
         inner: gets the heartbeats, too.

@@ -45,7 +45,7 @@ class Computation(ABC):
             Interrupted, Resumable: stopped before the end; what is committed is kept.
         """
 
-    def _sealed(self, shard: int) -> None:
-        """Called with the number of each shard that is sealed."""
+    def sealed(self, shard: int) -> None:
+        """Announce the number of a shard that is sealed to the mirror; may raise to end the run."""
         if self.replicator is not None:
             self.replicator.sealed(shard)

@@ -23,7 +23,7 @@ class Execution:
     Args:
         attempt: its number in the ledger.
         progress: of every unit of the plan, as it was when the attempt started.
-        threads: that compute blocks.
+        threads: the number that compute blocks.
     """
 
     plan: Plan

@@ -52,15 +52,7 @@ class LocalComputation(Computation):
                 evaluator = Evaluator(
                     self.plan, self.reader, self.budget.device, hashes=are_hashed(self.ledger)
                 )
-            steps = Steps(
-                self.plan,
-                self.ledger,
-                evaluator,
-                context.storage,
-                context.reporter,
-                context.stop,
-                self.budget.threads,
-            )
+            steps = Steps(context, self.plan, self.ledger, evaluator, self.budget.threads)
             steps.run(self._pending(progress), prefetcher)
             context.reporter.doing("merging")
             memory = self.budget.estimate.memory
@@ -92,7 +84,7 @@ class LocalComputation(Computation):
                 )
                 page_cache = PageCache(execution)
                 queue = WorkQueue(execution, prefetcher, space)
-                committer = Committer(execution, page_cache, evictor.committed, self._sealed)
+                committer = Committer(execution, page_cache, evictor.committed, self.sealed)
                 try:
                     Scheduler(execution, evaluator, queue, committer, page_cache).run()
                 except Resumable as error:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import xxhash
 
+from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.work_queue import POLL_SECONDS
-from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.allocator import freed_memory_returned
-from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sources.remote.prefetch import Prefetcher
@@ -32,12 +31,10 @@ class Steps:
     a damaged file is not used: its step begins again.
     """
 
+    context: RunContext
     plan: Plan
     ledger: Ledger
     evaluator: Evaluator
-    storage: Storage
-    reporter: Reporter
-    stop: StopRequest
     threads: int
 
     def run(self, pending: Iterable[Unit], prefetcher: Prefetcher) -> None:
@@ -59,29 +56,29 @@ class Steps:
 
     def _do(self, step: Step, key: str) -> None:
         evaluation = self.evaluator.evaluation_of_steps()
-        with self.stop.between_imports():
+        with self.context.stop.between_imports():
             self.evaluator.start_thread()
             advance = step.prepare(evaluation, self.threads)
         done, state = self._known(key, step)
         if state is None:
             state = step.begin(evaluation)
         for piece in range(done, step.pieces):
-            self.reporter.doing(f"computing {step.title} {piece + 1} of {step.pieces}")
+            self.context.reporter.doing(f"computing {step.title} {piece + 1} of {step.pieces}")
             state = advance(state, piece)
-            with self.stop.deferred():
+            with self.context.stop.deferred():
                 self._keep(key, piece + 1, state)
-            self.stop.check()
+            self.context.stop.check()
         result = step.result(state)
         for note in step.notes(result):
-            self.reporter.note(note)
+            self.context.reporter.note(note)
         self.evaluator.hold(step, result)
 
     def _wait_for(self, files: frozenset[SourceFileKey], prefetcher: Prefetcher) -> None:
         sources = self.plan.sources
         while not all(prefetcher.is_ready(sources[number], name) for number, name in files):
             prefetcher.wait(POLL_SECONDS)
-            self.reporter.heartbeat()
-            self.stop.check()
+            self.context.reporter.heartbeat()
+            self.context.stop.check()
 
     def _files_of(self, step: Step) -> frozenset[SourceFileKey]:
         tensors = step.tensors(step.pieces)
@@ -118,9 +115,9 @@ class Steps:
         from safetensors.numpy import save
 
         data = save(dict(state))
-        self.storage.write_file(self._path(key, done), data)
+        self.context.storage.write_file(self._path(key, done), data)
         self.ledger.steps.note(key, done, xxhash.xxh3_128_hexdigest(data))
-        self.storage.remove(self._path(key, done - 1))
+        self.context.storage.remove(self._path(key, done - 1))
 
     def _path(self, key: str, done: int) -> Path:
         return self.ledger.path.with_name(f"{PREFIX}{key}-{done}{SUFFIX}")

@@ -60,7 +60,7 @@ def settled(out: Path | str, options: Options) -> tuple[Path, Options]:
     if out.endswith(SUFFIX):
         problems.append(
             Problem(
-                "An output in a bucket is no single file",
+                "A single-file output cannot be in a bucket",
                 where=out,
                 expected="the prefix of a model's files",
                 fix=f"write {out.removesuffix(SUFFIX)}, or a path on this machine, with --mirror",

@@ -149,7 +149,7 @@ def _where_named(recipe: Recipe, source: ModelRef, problem: Problem) -> Problem:
 
 
 def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
-    """`with_place`, for one of the models."""
+    """Return a problem with the line where the recipe names this model, if the problem is of it."""
     names = {ref.text, *(part.name for part in ref.parts), *(_folder(p) for p in ref.parts)}
     name, _, revision = problem.where.partition("@")
     if problem.where not in names and (name not in names or "/" in revision):

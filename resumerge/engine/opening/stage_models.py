@@ -100,7 +100,7 @@ class StageModels:
 
 def _too_often(stage: Recipe) -> Problem:
     return stage.problem(
-        f"The stage {stage.name!r} uses stages that use stages too often",
+        f"The stage {stage.name!r} uses stages that are nested too deeply",
         "name",
         expected=f"tensors made by at most {LARGEST_TREE:,} computations each",
         found="more: a stage is computed again wherever it is used",

@@ -47,8 +47,8 @@ def record_path(folder: Path, shard: int) -> Path:
     return folder / f"{shard}.json"
 
 
-def read_record(path: Path) -> ShardRecord | None:
-    """The record at a path; None if there is none, or it is not complete."""
+def published_record(path: Path) -> ShardRecord | None:
+    """Return the record at a path; None if there is none, or it is not complete."""
     with suppress(OSError, UnfitFile):
         return ShardRecord.of_bytes(read_foreign(path, _LARGEST_RECORD))
     return None
@@ -76,8 +76,9 @@ def adopt_published(
     progress = ledger.units.progress()
     adopted = []
     for shard in plan.shards:
-        records = [record_path(attempt, shard.index) for attempt in attempts]
-        for record in filter(None, map(read_record, records)) if shard.index in is_open else ():
+        searched = attempts if shard.index in is_open else ()
+        records = (published_record(record_path(attempt, shard.index)) for attempt in searched)
+        for record in filter(None, records):
             if not record.fits(plan, shard, fingerprint):
                 continue
             if record.contradicts(progress):  # what was committed first is kept

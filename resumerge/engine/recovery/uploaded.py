@@ -54,7 +54,7 @@ def adopt_uploaded(
     adopted: list[int] = []
     superfluous, removed = [], []
     for task in tasks:
-        record = retry(store, lambda: read_record(store, task))  # noqa: B023, called now
+        record = retry(store, lambda: uploaded_record(store, task))  # noqa: B023, called now
         shard = plan.shards[task.shard] if task.shard < len(plan.shards) else None
         if record is None or shard is None or not record.fits(plan, shard, fingerprint):
             removed.append(task.name)
@@ -79,8 +79,8 @@ def adopt_uploaded(
     return adopted, superfluous
 
 
-def read_record(store: BucketStore, task: TaskName) -> ShardRecord | None:
-    """The record of what a task uploaded; None if there is none.
+def uploaded_record(store: BucketStore, task: TaskName) -> ShardRecord | None:
+    """Return the record of what a task uploaded; None if there is none.
 
     Raises:
         OSError: the bucket cannot be read now.

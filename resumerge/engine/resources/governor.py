@@ -80,7 +80,7 @@ class Governor:
             waiting: called again and again with what is waited for: `Reporter.waiting`.
             memory_wait: seconds to wait until one block fits.
             clock: seconds, monotonic.
-            threads: that compute.
+            threads: the number that compute blocks.
         """
         self.budget, self.need = budget, need
         self.batch_bytes = self._largest = largest_batch(threads)

@@ -12,7 +12,7 @@ from resumerge.documents.timings import Timing, by_kind, by_layer
 from resumerge.sizes import counted, show_seconds, show_size, show_tick
 
 HEIGHT = 100
-"""Of every drawing, in its own unit; its width is one unit per column."""
+"""The height of every drawing, in its own unit; its width is one unit per column."""
 
 GAP = 3
 """Width of the break that is drawn before every attempt but the first."""

@@ -17,7 +17,7 @@ LEAST_FOR_BAR, LEAST_FOR_SIZES, LEAST_FOR_NAMES = 80, 60, 100
 """Columns of a terminal from which bars, sizes and names are shown."""
 
 RECENT_SECONDS = 15.0
-"""What counts as of late."""
+"""The time over which the recent speed is measured."""
 
 SWING = 1.5
 """Between the time left at the speed of late and at the mean speed, above which both are said."""

@@ -105,7 +105,7 @@ def test_a_file_where_tasks_have_their_folder(models: Path, tmp_path: Path) -> N
     config.write_text(LINEAR.format(models))
     out.mkdir()
     (out / TASKS).touch()
-    with pytest.raises(InputError, match="Tasks cannot have their folder") as refused:
+    with pytest.raises(InputError, match="Cannot create the tasks' folder") as refused:
         resumerge.run(config, out, state_dir=tmp_path / "state", ray="local")
     assert str(out / TASKS) in str(refused.value) and "move it away" in str(refused.value)
     assert [*out.iterdir()] == [out / TASKS] and not (tmp_path / "state").exists()

@@ -96,7 +96,7 @@ def test_stages_that_use_each_other_too_often_are_refused(models: Path, tmp_path
             f"name: half{k}\nmerge_method: linear\n" + MODELS.format(before, "./base") + "---\n"
             f"name: stage{k}\nmerge_method: linear\n" + MODELS.format(before, f"half{k}")
         )
-    with pytest.raises(InputError, match="too often") as caught:
+    with pytest.raises(InputError, match="nested too deeply") as caught:
         merge(models, "---\n".join(texts), tmp_path / "out")
     assert caught.value.problems[0].line
     assert not (tmp_path / "out").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -33,12 +34,13 @@ class Beat:
         return asdict(self)
 
     @classmethod
-    def of_json(cls, value: Any) -> Beat | None:
-        """What `as_json` returned, from a file that anybody may have written; else None."""
+    def of_bytes(cls, data: bytes) -> Beat | None:
+        """Return the heartbeat in a JSON file that anybody may have written; None if it is none."""
         try:
+            value = json.loads(data)
             node = Node(**value["node"])
             beat = cls(node, *(value[name] for name in ("count", "budget", "nbytes")))
-        except (TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return None
         texts, numbers = (node.id, node.host), (beat.count, beat.budget, beat.nbytes)
         valid = all(type(t) is str for t in texts) and all(type(n) is int for n in numbers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from resumerge.engine.recovery.uploaded import (
     adopt_uploaded,
     is_uploaded,
     read_object,
-    read_record,
+    uploaded_record,
 )
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.shard_record import ShardRecord
@@ -78,17 +77,16 @@ class BucketExchange(Exchange):
 
     def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
         listed = self._store.list() if tasks else {}
-        found = {}
-        for task in tasks:
-            if (name := self._name(task).name) in listed:
-                with suppress(ValueError, RecursionError):
-                    beat = Beat.of_json(json.loads(read_object(self._store, name)))
-                    if beat is not None:
-                        found[task] = beat
-        return found
+        names = {task: self._name(task).name for task in tasks}
+        found = {
+            task: Beat.of_bytes(read_object(self._store, name))
+            for task, name in names.items()
+            if name in listed
+        }
+        return {task: beat for task, beat in found.items() if beat is not None}
 
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
-        return self._ask(lambda: read_record(self._store, self._name(task)))
+        return self._ask(lambda: uploaded_record(self._store, self._name(task)))
 
     def has(self, shard: Shard, record: ShardRecord) -> bool:
         return self._ask(lambda: is_uploaded(self._store, shard, record))

@@ -18,14 +18,14 @@ from resumerge.engine.cluster.outcomes import Node
 from resumerge.engine.recovery.ownership import rename_to_backup
 from resumerge.engine.recovery.published import (
     adopt_published,
-    read_record,
+    published_record,
     record_path,
     remove_tasks,
     write_record,
 )
 from resumerge.engine.shards.shard_files import TASKS, ShardFiles
 from resumerge.engine.shards.shard_record import ShardRecord
-from resumerge.foreign_files import read_foreign
+from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
@@ -107,8 +107,8 @@ class FolderEndpoint(TaskEndpoint):
 
 def read_beat(folder: Path) -> Beat | None:
     """The last heartbeat of the task with this folder; None before the first one."""
-    with suppress(OSError, ValueError, RecursionError):
-        return Beat.of_json(json.loads(read_foreign(folder / _BEAT, _LARGEST_BEAT)))
+    with suppress(OSError, UnfitFile):
+        return Beat.of_bytes(read_foreign(folder / _BEAT, _LARGEST_BEAT))
     return None
 
 
@@ -140,7 +140,7 @@ class FolderExchange(Exchange):
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
         if not self._files.is_intact(shard, self._files.final(shard)):
             return None
-        return read_record(record_path(self._folder, shard.index))
+        return published_record(record_path(self._folder, shard.index))
 
     def has(self, shard: Shard, record: ShardRecord) -> bool:
         path = self._files.final(shard)
