@@ -11,13 +11,11 @@ The options of `run`, `resume` and `plan` are declared in `resumerge.options`.
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.documents.new_recipe import new_recipe, write_recipe
@@ -34,8 +32,9 @@ from resumerge.errors import refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.local_path import is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
-from resumerge.options import Option, Options, declared
+from resumerge.options import Options
 from resumerge.options.hints import ResumeOptions, RunOptions
+from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath, parse_age, read_address
 from resumerge.recipe.as_yaml import as_yaml, extraction
 from resumerge.storage import Storage
@@ -57,44 +56,6 @@ Config: TypeAlias = StrPath | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A recipe: a YAML file, or what is in it."""
 
 RECIPE, RUN = "recipe", "name of the run"
-
-Parameters = ParamSpec("Parameters")
-Returned = TypeVar("Returned")
-
-
-def _with_options(
-    command: str,
-) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
-    """Give a function, which takes options as ``**options``, the signature and the documentation of
-    the options that are declared for a command.
-    """
-
-    def documented(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-        options, signature = declared(command), inspect.signature(function, eval_str=True)
-        own = list(signature.parameters.values())[:-1]  # the last is **options
-        given = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
-        last = [parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY]
-        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*given, *map(_parameter, options), *last]
-        )
-        texts = "\n".join(map(_documentation, options))
-        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("    OPTIONS", texts)
-        return function
-
-    return documented
-
-
-def _parameter(option: Option) -> inspect.Parameter:
-    accepts = option.type.accepts if option.default is not None else option.type.accepts | None
-    return inspect.Parameter(
-        option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=accepts
-    )
-
-
-def _documentation(option: Option) -> str:
-    default = f"Default: {option.shown_default}." if option.shown_default else ""
-    text = " ".join(filter(None, (f"{option.name}: {option.help}", option.type.note, default)))
-    return textwrap.fill(text, 96, initial_indent="    ", subsequent_indent="        ")
 
 
 def init(
@@ -121,7 +82,7 @@ def init(
     write_recipe(local_path(file, RECIPE), new_recipe(method, models, base, dtype))
 
 
-@_with_options("run")
+@with_options("run")
 def run(
     config: Config,
     out: StrPath,
@@ -159,7 +120,7 @@ def run(
         )
 
 
-@_with_options("run")
+@with_options("run")
 def extract_expert(
     model: StrPath,
     number: int,
@@ -187,7 +148,7 @@ def extract_expert(
     return run(recipe, out, reporter=reporter, progress=progress, **options)
 
 
-@_with_options("resume")
+@with_options("resume")
 def resume(
     run: StrPath | None = None,
     *,
@@ -223,7 +184,7 @@ def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> D
     return DisplayedStatus(status_json(_runs(state_dir), _address(run)))
 
 
-@_with_options("plan")
+@with_options("plan")
 def plan(
     config: Config,
     out: StrPath | None = None,

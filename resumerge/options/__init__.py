@@ -1,12 +1,13 @@
 """The options of a merge. Each one is declared once, as a field of `Options`.
 
 From that declaration come the option of the command line (``cli/parsing/arguments.py``), the
-parameter of the Python function and its documentation (``api.py``), the check of its value, what a
-run's ledger keeps and a resumed run inherits, and the words of the command that resumes a run.
+parameter of the Python function and its documentation (``signature.py``), the check of its value,
+what a run's ledger keeps and a resumed run inherits, and the words of the command that resumes it.
 
 To add an option, add a field to `Options` (``options.py``). For type checkers, add its name to the
 `TypedDict` of the functions that take it (``hints.py``); a test compares the two. ``types.py`` has
-the types of values, ``declaration.py`` what is said of an option beside its type.
+the types of values, ``cluster.py`` those of a cluster's, ``declaration.py`` what is said of an
+option beside its type.
 """
 
 from resumerge.options.declaration import Kept, Option

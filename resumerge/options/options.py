@@ -10,18 +10,17 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem
 from resumerge.local_path import OUTPUT
+from resumerge.options.cluster import ClusterAddress, TaskResources
 from resumerge.options.declaration import Kept, Option, declare
 from resumerge.options.types import (
     Address,
     Choice,
-    ClusterAddress,
     Count,
     Flag,
     Folder,
     Number,
     Seconds,
     Size,
-    TaskResources,
     Word,
     Words,
 )

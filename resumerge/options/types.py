@@ -6,7 +6,6 @@ line, as a Python value (where ``"2GB"`` may stand for bytes), and as JSON in a 
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -246,108 +245,6 @@ class Address(OptionType):
 
     def is_valid(self, value: object) -> bool:
         return isinstance(value, str) and is_path(value)
-
-
-LOCAL_CLUSTER = "local"
-"""The address of a Ray cluster that is started on this machine for one run, and ends with it."""
-
-TASK_OPTIONS = ("num_gpus", "accelerator_type")
-"""What `TaskResources` may name of Ray's own; anything else is a custom resource of the cluster."""
-
-_ACCELERATOR = "accelerator_type"
-
-_OTHERWISE = {
-    "num_cpus": "the processors of a task are --threads",
-    "CPU": "the processors of a task are --threads",
-    "memory": "the memory of a task is --memory",
-    "object_store_memory": "tasks need none",
-    "GPU": "it is named num_gpus here",
-}
-"""What Ray knows by such names, and how it is asked for."""
-
-_CLUSTER = re.compile(r"local|auto|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
-
-
-class ClusterAddress(OptionType):
-    """A Ray cluster: ``HOST:PORT``, ``auto`` for the one that this machine is in, or ``local``."""
-
-    expected, metavar, accepts = "HOST:PORT, auto or local", "[ADDRESS]", str
-    note = "``local`` is a new cluster on this machine."
-    bare = LOCAL_CLUSTER
-
-    def read(self, value: object) -> object:
-        if isinstance(value, str) and not self.is_valid(value):
-            raise ValueError(
-                f"{value!r} is not the address of a Ray cluster: {self.expected}. The word after "
-                "--ray is its address: without one, --ray stands last or before another option; "
-                f"or write --ray {self.bare}"
-            )
-        return value
-
-    def is_valid(self, value: object) -> bool:
-        return isinstance(value, str) and _CLUSTER.fullmatch(value) is not None
-
-
-class TaskResources(OptionType):
-    """What Ray reserves for a task, as text: JSON, or ``NAME=N,NAME=N``."""
-
-    expected, metavar, accepts = (
-        'NAME=N, separated by commas, or a JSON object like {"num_gpus": 1}',
-        "RESOURCES",
-        str,
-    )
-
-    def read(self, value: object) -> object:
-        if isinstance(value, str):
-            read_task_resources(value)  # says what is wrong
-        return value
-
-    def is_valid(self, value: object) -> bool:
-        try:
-            return isinstance(value, str) and bool(read_task_resources(value))
-        except ValueError:
-            return False
-
-
-def read_task_resources(text: str) -> dict[str, Any]:
-    """The resources of a task by name.
-
-    Raises:
-        ValueError: the text names none, or not by numbers.
-    """
-    if text.lstrip().startswith("{"):
-        try:
-            found: dict[str, Any] = json.loads(text)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        except ValueError as error:
-            raise ValueError(f'it is no JSON object like {{"num_gpus": 1}}: {error}') from None
-    else:
-        pairs = (part.partition("=") for part in text.split(","))
-        found = {name.strip(): value.strip() for name, _, value in pairs}
-        found = {n: v if n == _ACCELERATOR else _number(v) for n, v in found.items()}
-    for name, value in found.items():
-        if name in _OTHERWISE:
-            raise ValueError(f"{name} is no resource of --ray-resources: {_OTHERWISE[name]}")
-        if name == _ACCELERATOR:
-            if not value or not isinstance(value, str):
-                raise ValueError(f"{name} has no name of one: write {name}=A100")
-            continue
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-        if not name or not is_number:
-            raise ValueError(f"{name or text!r} has no number: write {name or 'NAME'}=1")
-        if not (value < 1e18 and round(value, 4) == value):
-            raise ValueError(f"{name} must be finite, with four decimals at most")
-        if name == "num_gpus" and value > 1 and value != int(value):
-            raise ValueError("num_gpus above 1 must be a whole number")
-    return found
-
-
-def _number(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def read_address(address: Any) -> str:

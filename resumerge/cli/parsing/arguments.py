@@ -17,8 +17,8 @@ from resumerge.cli.parsing.command import Argument
 from resumerge.engine.lifecycle.bucket_output import read_output
 from resumerge.local_path import OUTPUT, local_path
 from resumerge.options import Option, Options, declared
+from resumerge.options.cluster import ClusterAddress, TaskResources
 from resumerge.options.types import (
-    ClusterAddress,
     Count,
     Flag,
     Folder,
@@ -26,7 +26,6 @@ from resumerge.options.types import (
     OptionType,
     Seconds,
     Size,
-    TaskResources,
 )
 from resumerge.ui.progress.styles import Style
 

@@ -14,7 +14,7 @@ from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import Problem
 from resumerge.mirror.stores.registry import has_scheme
 from resumerge.options import Options
-from resumerge.options.types import LOCAL_CLUSTER
+from resumerge.options.cluster import LOCAL_CLUSTER
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 from resumerge.planning.estimates.memory import steps_of_plan

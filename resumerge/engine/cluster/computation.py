@@ -13,7 +13,7 @@ from resumerge.engine.cluster.journal import ShardJournal
 from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.execute.computation import Computation
 from resumerge.ledger import Progress
-from resumerge.options.types import LOCAL_CLUSTER
+from resumerge.options.cluster import LOCAL_CLUSTER
 
 
 class ClusterComputation(Computation):

@@ -17,7 +17,7 @@ from resumerge.engine.cluster.probe import probe
 from resumerge.engine.cluster.task import ShardTask, run_on_worker
 from resumerge.engine.resources.signals import stop_signals
 from resumerge.errors import Interrupted, Resumable
-from resumerge.options.types import LOCAL_CLUSTER
+from resumerge.options.cluster import LOCAL_CLUSTER
 
 _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each node."""

@@ -29,7 +29,7 @@ from resumerge.engine.execute.computation import Computation
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Resumable
 from resumerge.host.machine import hostname
-from resumerge.options.types import read_task_resources
+from resumerge.options.cluster import read_task_resources
 from resumerge.planning.plan import Shard
 
 POLL_SECONDS = 0.25

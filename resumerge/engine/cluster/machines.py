@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.options.types import TASK_OPTIONS
+from resumerge.options.cluster import TASK_OPTIONS
 from resumerge.sizes import show_size
 
 _ACCELERATOR = "accelerator_type:"

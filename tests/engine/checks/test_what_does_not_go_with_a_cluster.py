@@ -20,7 +20,7 @@ from resumerge.errors import InputError
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.mirror.stores.hub import HubStore
 from resumerge.options import Options
-from resumerge.options.types import read_task_resources
+from resumerge.options.cluster import read_task_resources
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
 
 LINEAR = """

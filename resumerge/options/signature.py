@@ -1,0 +1,49 @@
+"""Python functions that take options: their signature and documentation, from the declarations."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from resumerge.options.declaration import Option
+from resumerge.options.options import declared
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+
+def with_options(
+    command: str,
+) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
+    """Give a function, which takes options as ``**options``, the signature and the documentation of
+    the options that are declared for a command.
+    """
+
+    def documented(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+        options, signature = declared(command), inspect.signature(function, eval_str=True)
+        own = list(signature.parameters.values())[:-1]  # the last is **options
+        given = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
+        last = [parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY]
+        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*given, *map(_parameter, options), *last]
+        )
+        texts = "\n".join(map(_documentation, options))
+        function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("    OPTIONS", texts)
+        return function
+
+    return documented
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    accepts = option.type.accepts if option.default is not None else option.type.accepts | None
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=accepts
+    )
+
+
+def _documentation(option: Option) -> str:
+    default = f"Default: {option.shown_default}." if option.shown_default else ""
+    text = " ".join(filter(None, (f"{option.name}: {option.help}", option.type.note, default)))
+    return textwrap.fill(text, 96, initial_indent="    ", subsequent_indent="        ")
