@@ -21,7 +21,7 @@ CALLS ?=
 ROOM ?= ledger
 COUNT ?= 20
 
-.PHONY: demo test soak fuzz sanitize wheel mutate lint docs notebook bench clean
+.PHONY: demo test test-all times soak fuzz sanitize wheel mutate style lint docs notebook bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -31,8 +31,23 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Each process has whole files: what a file's tests share is made once. Half of a test's time is
 # spent waiting (for signals, servers, timeouts), so that three processes keep two cores busy.
-test: $(VENV)/.ready-test lint
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+# Which tests are in which suite: tests/support/suites/.
+SUITE := $(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile --no-loadscope-reorder
+REPORTS := build/suites
+TIMES := PYTHONPATH=tests/support $(BIN)/python -m suites
+
+# The quick tests, and of the slow ones one for each promise.
+test: style
+	$(SUITE) --suite quick --junitxml $(REPORTS)/quick.xml
+
+# Everything, nothing twice; then whether each quick file has stayed quick.
+test-all: lint test
+	$(SUITE) --suite rest --junitxml $(REPORTS)/rest.xml
+	$(TIMES) check $(REPORTS)/quick.xml
+
+# Divides the tests anew, by what they took in the last `make test-all`.
+times: $(VENV)/.ready-test
+	$(TIMES) renew $(REPORTS)/quick.xml $(REPORTS)/rest.xml
 
 soak: $(VENV)/.ready-test
 	$(BIN)/python -m pytest --soak --timeout 0
@@ -79,9 +94,11 @@ wheel: $(VENV)/.ready-wheel
 mutate: $(VENV)/.ready-test
 	$(BIN)/python -m benchmarks.mutate $(ROOM) --count $(COUNT) --seed $(SEED)
 
-lint: $(VENV)/.ready-test
+style: $(VENV)/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint: style
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --cache-dir .import_linter_cache
 

@@ -32,6 +32,8 @@ __all__ = [
     "use_kernels",
 ]
 
+pytest_plugins = ["suites.selection"]
+
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")
 

@@ -17,10 +17,7 @@ from beside_mergekit import MERGEKIT, run_mergekit
 from merging import merge, tensors_of, working_in
 from tiny_models import LLAMA, write_family
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed"),
-]
+pytestmark = pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed")
 
 Array = np.ndarray
 Oracle = Callable[[Array, Sequence[Array]], Array]

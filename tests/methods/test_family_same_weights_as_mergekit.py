@@ -10,10 +10,7 @@ from beside_mergekit import MERGEKIT, assert_same_weights, run_mergekit
 from merging import merge, tensors_of, working_in
 from tiny_models import write_family
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed"),
-]
+pytestmark = pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed")
 
 
 def two(first: str = "", second: str = "") -> str:

@@ -11,10 +11,7 @@ from merging import merge, tensors_of, working_in
 from tiny_models import write_family
 from torch import Tensor
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed"),
-]
+pytestmark = pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed")
 
 BOTH = """
 models:

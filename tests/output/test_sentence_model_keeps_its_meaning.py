@@ -20,8 +20,6 @@ packaged = pytest.importorskip(
 )
 BASE = Path(packaged.MODEL_DIR)
 
-pytestmark = pytest.mark.slow
-
 LEARNED = {
     "math": [
         ("The derivative of a sum", "Green vegetables are healthy"),

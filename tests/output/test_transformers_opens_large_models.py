@@ -11,8 +11,6 @@ import torch
 from merging import merge, tensors_of
 from transformers import AutoModelForCausalLM
 
-pytestmark = pytest.mark.slow
-
 TASKS = """
 base_model: base
 models:

@@ -88,7 +88,6 @@ def test_local_models_need_no_download(tmp_path: Path) -> None:
     assert found.cached == sum(path.stat().st_size for path in weights)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "threads"), CASES, ids=["ties", "dare_ties", "slerp", "arcee_fusion"]
 )

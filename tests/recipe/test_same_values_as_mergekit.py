@@ -78,7 +78,6 @@ def ones(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(MERGEKIT is None, reason="mergekit is not installed")
 @pytest.mark.parametrize("name", RECIPES)
 def test_same_weights_to_the_last_bit(name: str, ones: Path, tmp_path: Path) -> None:

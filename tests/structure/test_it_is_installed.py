@@ -41,7 +41,6 @@ follow_imports = silent
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", [["."], ["--editable", "."]])
 def test_a_script_of_a_user_is_type_checked_and_runs(words: list[str], tmp_path: Path) -> None:
     fresh = FreshVenv(tmp_path / "venv")
@@ -66,7 +65,6 @@ def test_a_script_of_a_user_is_type_checked_and_runs(words: list[str], tmp_path:
     assert ran.stdout == f"{user / 'merged'} done\n", ran.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", [["."], ["--editable", "."]])
 def test_without_a_compiler_pip_says_what_to_install(words: list[str], tmp_path: Path) -> None:
     fresh = FreshVenv(tmp_path / "venv")

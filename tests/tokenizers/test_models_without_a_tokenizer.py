@@ -69,7 +69,6 @@ def test_its_tokens_are_taken_to_be_the_bases(
     torch.testing.assert_close(out[name], (one + 3 * other[: len(one)]) / 4)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed")
 def test_the_same_weights_as_mergekit(models: Path, tmp_path: Path) -> None:
     recipes = {

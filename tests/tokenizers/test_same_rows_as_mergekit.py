@@ -14,10 +14,7 @@ from merging import merge, tensors_of
 from tiny_tokenizers import FAMILIES
 from token_models import TOKENS, json_of, vocabulary, write_relatives
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed"),
-]
+pytestmark = pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed")
 
 ALL = ("llama-a", "llama-b", "llama-c")
 TOKENS_SET = """

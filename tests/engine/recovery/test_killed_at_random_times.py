@@ -7,7 +7,6 @@ import shutil
 import time
 from pathlib import Path
 
-import pytest
 from command_line import WORDS, call, calm_merge, committed, hashes, start
 from slow_average import RECIPE
 
@@ -17,7 +16,6 @@ MOST_KILLS = 8
 """Of one merge: a machine that is slow enough would never come to its end."""
 
 
-@pytest.mark.slow
 def test_killed_at_random_times(large_llamas: Path, tmp_path: Path, soak: bool) -> None:
     folder = calm_merge(tmp_path, large_llamas, RECIPE)
     expected = hashes(folder / "calm" / "merged")

@@ -57,7 +57,6 @@ def stop(process: subprocess.Popen[str], signum: int) -> str:
     return stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_stopped_again_and_again_while_it_merges(large_merge: Path) -> None:
     """Every stop commits what was done, and the line it leaves goes on from there."""
     folder = large_merge

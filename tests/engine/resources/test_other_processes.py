@@ -59,7 +59,6 @@ def disturbed(
         yield merge, group
 
 
-@pytest.mark.slow
 def test_the_batch_falls_before_the_limit_and_rises_again(
     calm: Merging, large_llamas: Path, tmp_path: Path
 ) -> None:
@@ -80,7 +79,6 @@ def test_the_batch_falls_before_the_limit_and_rises_again(
     assert raised[-1]["at"] > taken[0]["at"]
 
 
-@pytest.mark.slow
 def test_where_nothing_fits_the_run_stops_after_its_patience_and_can_be_resumed(
     calm: Merging, large_llamas: Path, tmp_path: Path
 ) -> None:

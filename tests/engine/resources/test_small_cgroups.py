@@ -23,7 +23,6 @@ dtype: bfloat16
 """
 
 
-@pytest.mark.slow
 def test_a_gigabyte_in_a_cgroup_little_larger_than_torch(
     large_llamas: Path, tmp_path: Path
 ) -> None:
@@ -32,7 +31,6 @@ def test_a_gigabyte_in_a_cgroup_little_larger_than_torch(
     _same_in_a_cgroup(large_llamas, tmp_path, recipe, 400 * MB)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", ["0.85b", "1.5b"])
 def test_models_of_gigabytes_in_700_megabytes(
     size: str, soak: bool, tmp_path_factory: pytest.TempPathFactory

@@ -11,10 +11,7 @@ import pytest
 from beside_mergekit import MERGEKIT, assert_same_weights, run_mergekit
 from merging import merge, tensors_of
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed"),
-]
+pytestmark = pytest.mark.skipif(MERGEKIT is None, reason="mergekit-yaml is not installed")
 
 LINEAR = """
 models:

@@ -75,7 +75,6 @@ def test_the_address_is_that_of_the_project() -> None:
     assert with_address(named, project) == stored
 
 
-@pytest.mark.slow
 def test_from_the_index_of_packages(
     fresh: FreshVenv, checkout: Path, index: Path, tmp_path: Path
 ) -> None:
@@ -86,7 +85,6 @@ def test_from_the_index_of_packages(
     assert said.startswith("Installing resumerge\nresumerge "), said
 
 
-@pytest.mark.slow
 def test_from_the_repository_where_the_index_lacks_it(
     fresh: FreshVenv, checkout: Path, tmp_path: Path
 ) -> None:
@@ -98,13 +96,11 @@ def test_from_the_repository_where_the_index_lacks_it(
     assert said.startswith(tried), said
 
 
-@pytest.mark.slow
 def test_from_the_checkout_that_it_lies_in(fresh: FreshVenv, checkout: Path) -> None:
     said = execute(fresh, checkout / "colab")
     assert said.startswith(f"Installing {checkout}\nresumerge "), said
 
 
-@pytest.mark.slow
 def test_from_nowhere_it_says_what_to_write(fresh: FreshVenv, tmp_path: Path) -> None:
     with pytest.raises(CellExecutionError) as failed:
         execute(fresh, tmp_path / "elsewhere")

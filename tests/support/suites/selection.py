@@ -1,0 +1,125 @@
+"""The plugin of pytest: `--suite quick` and `--suite rest`, and the times that a run notes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suites.measured import Times, kept_times, representatives
+from suites.names import file_of, function_of
+
+
+class Selection:
+    """The tests of one suite, files that take long first, so that no process is left with one."""
+
+    def __init__(self, suite: str, times: Times, chosen: dict[str, str]) -> None:
+        self.quick = suite == "quick"
+        self.times = times
+        self.chosen = chosen
+        self.seconds = dict(times.quick) if self.quick else {}
+        for name, seconds in times.slow.items():
+            if not self.quick or name in map(function_of, chosen):
+                self.seconds[file_of(name)] = self.seconds.get(file_of(name), 0.0) + seconds
+
+    def is_quick(self, node_id: str) -> bool:
+        """Return whether a test belongs to the quick suite."""
+        function = function_of(node_id)
+        case = f"{file_of(node_id)}::{node_id.partition('::')[2]}"
+        return function not in self.times.slow or bool({function, case} & self.chosen.keys())
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out files without a slow test, where the rest is asked for."""
+        name = collection_path.name
+        unneeded = name.startswith("test_") and name.endswith(".py") and name not in self.seconds
+        return True if unneeded and not self.quick else None
+
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Keep the tests of the suite, in the order in which they are best begun."""
+        kept, others = [], []
+        for item in items:
+            (kept if self.is_quick(item.nodeid) is self.quick else others).append(item)
+        config.hook.pytest_deselected(items=others)
+        items[:] = sorted(kept, key=lambda item: -self.seconds.get(file_of(item.nodeid), 0.0))
+
+
+class Clock:
+    """Notes what each test took, in seconds, where JUnit's one number does not tell it.
+
+    `shared` is the part of a test's time in which something was made for more tests than this, or
+    removed after the last of a file; `needs` is how long all took that it shares with others,
+    whichever test had to wait for it; `cpu` is CPU time.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.path: Path | None = None
+        self.made: dict[str, dict[str, float]] = {}  # seconds, by scope and name of the fixture
+        self.shared = 0.0
+        self.cpu = 0.0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+        """Begin to count; another file has fixtures of its own."""
+        if item.path != self.path:
+            self.path = item.path
+            self.made = {"session": self.made.get("session", {})}
+        self.shared, self.cpu = 0.0, _cpu_seconds()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
+        """Count what is made for more than one test; what that is made of counts once."""
+        if fixturedef.scope == "function" or self.depth:
+            return (yield)
+        begun = time.perf_counter()
+        self.depth += 1
+        try:
+            return (yield)
+        finally:
+            self.depth -= 1
+            seconds = time.perf_counter() - begun
+            of_scope = self.made.setdefault(fixturedef.scope, {})
+            of_scope[fixturedef.argname] = of_scope.get(fixturedef.argname, 0.0) + seconds
+            self.shared += seconds
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Iterator[None]:
+        """Note the sums."""
+        begun = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            if nextitem is None or nextitem.path != item.path:
+                self.shared += time.perf_counter() - begun
+            made = {name: took for scope in self.made.values() for name, took in scope.items()}
+            names = getattr(item, "fixturenames", ())
+            sums = {
+                "shared": self.shared,
+                "needs": sum(made.get(name, 0.0) for name in names),
+                "cpu": _cpu_seconds() - self.cpu,
+            }
+            item.user_properties += [(name, f"{sums[name]:.2f}") for name in sums]
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--suite", choices=("quick", "rest"), help="tests that are quick, or others")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Clock())
+    if suite := config.getoption("--suite"):
+        config.pluginmanager.register(Selection(suite, kept_times(), representatives()))
