@@ -24,7 +24,7 @@ class Attempts:
 
     def all(self) -> list[Row]:
         """Return every attempt, oldest first."""
-        return self._db.read("attempts", rest="ORDER BY n")
+        return self._db.read("attempts", order_by="n")
 
     def start(self, facts: Mapping[str, Any]) -> int:
         """Open an attempt; earlier ones that never ended were killed.
@@ -42,7 +42,7 @@ class Attempts:
 
     def end(self, attempt: int, outcome: str, **facts: Any) -> None:
         """Close an attempt: ``done``, ``interrupted``, ``error``, ``oom`` or ``killed``."""
-        self._db.update("attempts", {"ended": now(), "outcome": outcome, **facts}, attempt)
+        self._db.update("attempts", attempt, {"ended": now(), "outcome": outcome, **facts})
 
     def close(self, pid: int, outcome: str, peak_rss: int) -> None:
         """Close the attempt of a process that died without doing so, if there is one.
@@ -59,7 +59,7 @@ class Attempts:
     def close_killed(self) -> None:
         """Close every attempt that never ended as killed when it was seen last."""
         self._db.change(
-            "UPDATE attempts SET outcome = ?, ended = last_seen WHERE ended IS NULL", ["killed"]
+            "UPDATE attempts SET outcome = 'killed', ended = last_seen WHERE ended IS NULL", ()
         )
 
 
@@ -82,9 +82,9 @@ class Events:
         Returns:
             Rows with ``at``, ``attempt``, ``kind`` and ``data`` (decoded).
         """
-        wanted = f"WHERE kind IN ({', '.join('?' * len(kinds))}) " if kinds else ""
+        wanted = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else None
         columns = ("at", "attempt", "kind", "data")
-        rows = self._db.read("events", columns, f"{wanted}ORDER BY id", kinds)
+        rows = self._db.read("events", columns, wanted, kinds, order_by="id")
         return [{**row, "data": json.loads(row["data"])} for row in rows]
 
     def last(self, *kinds: str) -> Row | None:
@@ -106,7 +106,7 @@ class Samples:
 
     def last(self) -> Row | None:
         """Return the newest sample; None before the first batch."""
-        rows = self._db.read("samples", rest="ORDER BY id DESC LIMIT 1")
+        rows = self._db.read("samples", order_by="id DESC", limit=1)
         return rows[0] if rows else None
 
     def groups(self, most: int) -> list[Row]:

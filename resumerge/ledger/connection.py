@@ -1,7 +1,8 @@
 """The open SQLite file of a ledger. Only ledger/ uses SQL; other packages call named methods.
 
-This is `sqlite3` of the standard library, not sqlite-utils: that loads pandas wherever it is
-installed, as on Colab, which adds 72 MB to a process that is promised to need 64 MB.
+sqlite-utils makes the tables, and reads and writes rows. What it does not do stands here: a
+transaction that waits for other writers, the durability of a commit, use by several threads, and
+changes of many rows by one statement.
 """
 
 from __future__ import annotations
@@ -11,22 +12,19 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from resumerge.foreign_files import UnfitFile, check_regular
+from resumerge.ledger.database import Table, open_database
 from resumerge.ledger.schema import check_schema, create_missing, read_missing_as_null
-from resumerge.ledger.validity import check_values
+from resumerge.ledger.validity import check_values, checked
 
 JOURNALS = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps beside a database."""
 
 BUSY_SECONDS = 20.0
 """How long a write waits while another process writes."""
-
-_STREAMED = 1000
-"""Rows."""
 
 Row = dict[str, Any]
 """One row of a table, by column."""
@@ -58,29 +56,31 @@ class Connection:
         self.path = path
         self._lock = threading.RLock()
         uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-        self._connection = sqlite3.connect(
-            uri, uri=True, check_same_thread=False, timeout=BUSY_SECONDS, isolation_level=None
+        self._db = open_database(
+            sqlite3.connect(
+                uri, uri=True, check_same_thread=False, timeout=BUSY_SECONDS, isolation_level=None
+            )
         )
-        self._connection.row_factory = _by_column
         try:
-            missing = check_schema(self._connection)
+            missing = check_schema(self._db)
             if read_only:
-                read_missing_as_null(self._connection, missing)
+                read_missing_as_null(self._db, missing)
                 return
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
+            self._db.enable_wal()
+            self._db.execute("PRAGMA synchronous=FULL")
         except BaseException:
-            self._connection.close()
+            self._db.close()
             raise
 
     def use_one_file(self) -> None:
         """Put everything into the one file, without a write-ahead log beside it."""
-        self.rows("PRAGMA journal_mode=DELETE")
+        with self._lock:
+            self._db.disable_wal()
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
-            self._connection.close()
+            self._db.close()
 
     def check(self) -> None:
         """Read the whole file.
@@ -95,68 +95,66 @@ class Connection:
     def create_missing(self) -> None:
         """Create what the file lacks of the declared tables."""
         with self.transaction():
-            create_missing(self._connection)
+            create_missing(self._db)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything inside at once, or nothing. An inner one is part of the outer one."""
+        """Commit everything inside at once, or nothing. An inner one is part of the outer one.
+
+        It waits for other writers as it begins: sqlite-utils' own begins by reading, and fails at
+        the first change if another process has written since.
+        """
         with self._lock:
-            if self._connection.in_transaction:
+            if self._db.conn.in_transaction:
                 yield
                 return
-            self._connection.execute("BEGIN IMMEDIATE")
-            with self._connection:  # commits, or rolls back
+            self._db.execute("BEGIN IMMEDIATE")
+            with self._db.conn:  # commits, or rolls back
                 yield
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
         """Read everything inside as it is at one moment, whatever other processes write."""
-        with self._lock:
-            self._connection.execute("BEGIN")
-            try:
-                yield
-            finally:
-                self._connection.execute("COMMIT")
+        with self._lock, self._db.atomic():
+            yield
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         with self._lock:
-            return self._connection.execute(sql, params).fetchall()
+            return list(self._db.query(sql, params))
 
     def read(
         self,
         table: str,
         columns: Sequence[str] = (),
-        rest: str = "",
-        params: Sequence[Any] = (),
+        where: str | None = None,
+        args: Sequence[Any] = (),
+        *,
+        order_by: str | None = None,
+        limit: int | None = None,
     ) -> list[Row]:
-        """Rows of a table, of which every value is one that its column may hold.
+        """Return rows of a table, of which every value is one that its column may hold.
 
         Args:
             columns: by default all.
-            rest: of the query, from WHERE or ORDER BY on.
+            where: a condition in SQL, with `args` for its question marks.
 
         Raises:
             InvalidLedger: a value cannot be.
         """
-        rows = self.rows(_query(table, columns, rest), params)
+        select = ", ".join(f'"{name}"' for name in columns) or "*"
+        with self._lock:
+            found = self._db.table(table).rows_where(where, args, order_by, select, limit)
+            rows = list(found)
         check_values(table, rows)
         return rows
 
-    def stream(self, table: str, rest: str = "") -> Iterator[Row]:
-        """All rows of a table, checked as by `read`, of which only some are in memory at once."""
+    def stream(self, table: str, order_by: str) -> Iterator[Row]:
+        """Yield all rows of a table, checked as by `read`; only some are in memory at once."""
         with self._lock:
-            cursor = self._connection.execute(_query(table, (), rest))
-            while rows := cursor.fetchmany(_STREAMED):
-                check_values(table, rows)
-                yield from rows
+            yield from checked(table, self._db.table(table).rows_where(order_by=order_by))
 
-    def change(self, sql: str, *rows: Sequence[Any]) -> None:
-        """Execute a statement for each of the rows of parameters, in one transaction."""
-        with self.transaction():
-            self._connection.executemany(sql, rows)
-
-    def insert(self, table: str, row: Mapping[str, Any], *, replace: bool = False) -> int:
+    def insert(self, table: str, row: Row, *, replace: bool = False) -> int:
         """Insert a row.
 
         Args:
@@ -166,24 +164,43 @@ class Connection:
             Its row id.
         """
         with self.transaction():
-            sql = _insertion(table, row, "INSERT OR REPLACE" if replace else "INSERT")
-            row_id = self._connection.execute(sql, list(row.values())).lastrowid
+            row_id = self._existing(table).insert(row, replace=replace).last_rowid
         assert row_id is not None
         return row_id
 
     def insert_all(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Insert rows that all have the same columns."""
-        remaining = iter(rows)
-        if (first := next(remaining, None)) is not None:
-            with self.transaction():
-                values = ([row[name] for name in first] for row in chain([first], remaining))
-                self._connection.executemany(_insertion(table, first, "INSERT"), values)
+        with self.transaction():
+            self._existing(table).insert_all(map(dict, rows))
 
-    def update(self, table: str, values: Mapping[str, Any], key: int | None = None) -> None:
-        """Change columns of the row with that row id, or of all rows."""
+    def update(self, table: str, key: int, values: Row) -> None:
+        """Change columns of the row with this primary key."""
+        with self.transaction():
+            self._db.table(table).update(key, values)
+
+    def update_where(
+        self, table: str, values: Mapping[str, Any], where: str = "TRUE", args: Sequence[Any] = ()
+    ) -> None:
+        """Change columns of all rows that meet a condition in SQL."""
         columns = ", ".join(f'"{name}" = ?' for name in values)
-        only = "" if key is None else f" WHERE rowid = {key:d}"
-        self.change(f"UPDATE {table} SET {columns}{only}", list(values.values()))
+        self.change(f'UPDATE "{table}" SET {columns} WHERE {where}', [*values.values(), *args])
+
+    def delete(self, table: str, where: str | None = None, args: Sequence[Any] = ()) -> None:
+        """Delete the rows that meet a condition in SQL, or all."""
+        with self.transaction():
+            self._db.table(table).delete_where(where, args)
+
+    def change(self, sql: str, *rows: Sequence[Any]) -> None:
+        """Execute a statement for each of the rows of parameters, in one transaction."""
+        with self.transaction():
+            self._db.conn.executemany(sql, rows)
+
+    def _existing(self, table: str) -> Table:
+        """Return a table that exists: sqlite-utils would make one with columns that it guesses."""
+        found = self._db.table(table)
+        if not found.exists():
+            raise sqlite3.OperationalError(f"no such table: {table}")
+        return found
 
 
 def check_files(path: Path) -> None:
@@ -202,20 +219,3 @@ def check_files(path: Path) -> None:
             raise kind(f"{path.name}{suffix} is {error}") from None
         except OSError:
             continue  # there is none, or SQLite says why it cannot be opened
-
-
-def _by_column(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
-    return {column[0]: value for column, value in zip(cursor.description, row)}
-
-
-def _query(table: str, columns: Sequence[str], rest: str) -> str:
-    return f"SELECT {', '.join(map(_quoted, columns)) or '*'} FROM {table} {rest}"
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
-
-
-def _insertion(table: str, columns: Iterable[str], verb: str) -> str:
-    names = [*map(_quoted, columns)]
-    return f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"

@@ -64,7 +64,7 @@ class Downloads:
     def evict(self, path: str, name: str, nbytes: int) -> None:
         """Replace the record of a download by an event: the file is gone."""
         with self._db.transaction():
-            self._db.change("DELETE FROM downloads WHERE path = ?", [path])
+            self._db.delete("downloads", "path = ?", [path])
             self._events.add("download_evicted", file=name, bytes=nbytes)
 
     def inodes(self) -> dict[str, int]:
@@ -85,7 +85,7 @@ class Mirrored:
 
     def forget(self, name: str) -> None:
         """Remove the record of a mirrored file: it is missing there, or differs."""
-        self._db.change("DELETE FROM mirrored WHERE name = ?", [name])
+        self._db.delete("mirrored", "name = ?", [name])
 
     def checksums(self) -> dict[str, str]:
         """Return the SHA-256 of each file of the output that is in the mirror, by name."""
@@ -93,5 +93,5 @@ class Mirrored:
 
     def files(self) -> dict[str, tuple[int, str]]:
         """Return bytes and SHA-256 of each file of the output in the mirror, by name."""
-        rows = self._db.read("mirrored", ["name", "nbytes", "sha256"], "ORDER BY name")
+        rows = self._db.read("mirrored", ["name", "nbytes", "sha256"], order_by="name")
         return {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}

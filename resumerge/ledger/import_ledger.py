@@ -13,10 +13,11 @@ from pathlib import Path
 from time import monotonic
 
 from resumerge.ledger.connection import Row
+from resumerge.ledger.database import Database, open_database
 from resumerge.ledger.ledger import Ledger
 from resumerge.ledger.schema import check_schema, is_missing, read_missing_as_null
 from resumerge.ledger.tables import TABLES
-from resumerge.ledger.validity import InvalidLedger, check_agreement, check_values, in_sequence
+from resumerge.ledger.validity import InvalidLedger, check_agreement, checked, in_sequence
 
 LARGEST_SNAPSHOT = 1 << 28
 """Bytes. A hundred thousand tensors and a day's samples take a quarter of it."""
@@ -52,10 +53,9 @@ def _tables(untrusted: Path) -> dict[str, list[Row]]:
     if untrusted.stat().st_size > LARGEST_SNAPSHOT:
         raise InvalidLedger("it is larger than the limit for a ledger")
     uri = f"{untrusted.absolute().as_uri()}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(uri, uri=True)) as db:
+    with closing(open_database(sqlite3.connect(uri, uri=True))) as db:
         deadline = monotonic() + SECONDS
-        db.set_progress_handler(lambda: monotonic() > deadline, 10_000)
-        db.row_factory = sqlite3.Row
+        db.conn.set_progress_handler(lambda: monotonic() > deadline, 10_000)
         for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
             db.execute(f"PRAGMA {pragma}")
         missing = check_schema(db)
@@ -73,10 +73,9 @@ def _tables(untrusted: Path) -> dict[str, list[Row]]:
         }
 
 
-def _rows(db: sqlite3.Connection, table: str) -> Iterator[Row]:
+def _rows(db: Database, table: str) -> Iterator[Row]:
     wanted = TABLES[table].imported
-    listed = ", ".join(f'"{name}"' for name in wanted)
-    cursor = db.execute(f'SELECT {listed} FROM "{table}" ORDER BY 1')
-    while rows := [dict(row) for row in cursor.fetchmany(1000)]:
-        check_values(table, rows, wanted)
-        yield from rows
+    rows = db.table(table).rows_where(
+        select=", ".join(f'"{name}"' for name in wanted), order_by="1"
+    )
+    return checked(table, rows, wanted)

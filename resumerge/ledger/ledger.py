@@ -82,7 +82,7 @@ class Ledger:
         """
         compared = ("run", "sources", "shards", "mirrored", "attempts")
         with self._db.at_one_moment():
-            rows = {name: in_sequence(name, self._db.stream(name, "ORDER BY 1")) for name in TABLES}
+            rows = {name: in_sequence(name, self._db.stream(name, order_by="1")) for name in TABLES}
             for name in TABLES.keys() - {*compared, "units"}:
                 deque(rows[name], maxlen=0)
             check_agreement({name: [*rows[name]] for name in compared}, rows["units"])
@@ -131,37 +131,37 @@ class Ledger:
 
     def sources(self) -> list[Row]:
         """Return the models that the run reads, in the order of the plan."""
-        return self._db.read("sources", rest="ORDER BY number")
+        return self._db.read("sources", order_by="number")
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:
         """Store what the filesystem says of the files of local models, JSON, by model."""
         with self._db.transaction():
             for model, text in stamps.items():
-                self._db.change("UPDATE sources SET stamps = ? WHERE model = ?", [text, model])
+                self._db.update_where("sources", {"stamps": text}, "model = ?", [model])
 
     def set_contents(self, hashes: Mapping[str, str]) -> None:
         """Store the hash of what was read of each local model, by model."""
         with self._db.transaction():
             for model, text in hashes.items():
-                self._db.change("UPDATE sources SET content = ? WHERE model = ?", [text, model])
+                self._db.update_where("sources", {"content": text}, "model = ?", [model])
 
     def set_state(self, state: str) -> None:
         """Store the state: ``planned``, ``running``, ``interrupted``, ``failed`` or ``done``."""
-        self._db.update("run", {"state": state})
+        self._db.update_where("run", {"state": state})
 
     def set_options(self, options: Mapping[str, Any]) -> None:
         """Store what is kept of the options: `Options.kept_from_now`."""
-        self._db.update("run", {"options": json.dumps(options)})
+        self._db.update_where("run", {"options": json.dumps(options)})
 
     def set_mirror(self, url: str) -> None:
         """Give the run another mirror; nothing is in it yet."""
         with self._db.transaction():
             self.set_mirror_url(url)
-            self._db.change("DELETE FROM mirrored", ())
+            self._db.delete("mirrored")
 
     def set_mirror_url(self, url: str) -> None:
         """Call the same mirror by another URL."""
-        self._db.update("run", {"mirror": url})
+        self._db.update_where("run", {"mirror": url})
 
     def move_here(
         self,
@@ -181,10 +181,10 @@ class Ledger:
         """
         came_from = (self.run() or {})["host"]
         with self._db.transaction():
-            self._db.update("run", {**run, "state": "interrupted"})
+            self._db.update_where("run", {**run, "state": "interrupted"})
             self.attempts.close_killed()
             for number, folder in folders.items():
-                self._db.update("sources", {"folder": folder}, number)
+                self._db.update("sources", number, {"folder": folder})
             self.units.forget(
                 lost, "moved_here", mirror=run["mirror"], came_from=came_from, shards=shards
             )

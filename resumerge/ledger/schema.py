@@ -7,9 +7,9 @@ the ledger is written, and a column that is declared otherwise would hold someth
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Mapping, Sequence
 
+from resumerge.ledger.database import Database
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validity import InvalidLedger
 
@@ -23,19 +23,19 @@ VIEWS = {
         "rss, budget, batch_bytes FROM samples, (SELECT sum(nbytes) AS nbytes FROM units) AS total"
     )
 }
-"""For people who look at the file with other programs; nothing here reads them."""
+"""For people who look at the file with other programs; nothing here reads them.
+
+The text is what older versions compare the schema with: sqlite-utils would quote the name.
+"""
 
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 
 
-def check_schema(connection: sqlite3.Connection) -> Missing:
+def check_schema(db: Database) -> Missing:
     """Check that the schema is one that `create_missing` makes, of this version or an older one.
 
     Further tables and columns are accepted if nothing in them computes or constrains, and no other
     view than those of `VIEWS`.
-
-    Args:
-        connection: of which rows are read by the names of their columns.
 
     Returns:
         What is missing. A column that cannot be null never is, unless its table is.
@@ -45,7 +45,7 @@ def check_schema(connection: sqlite3.Connection) -> Missing:
     """
     missing = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
     try:
-        rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        rows = list(db.query("SELECT type, name, sql FROM sqlite_master"))
     except UnicodeDecodeError:  # of the message that names what is damaged
         raise InvalidLedger("its schema is not text") from None
     for row in rows:
@@ -59,31 +59,38 @@ def check_schema(connection: sqlite3.Connection) -> Missing:
             raise InvalidLedger(
                 f"it has the {row['type']} {shown!r}, which does not belong in a ledger"
             )
-        name = str(row["name"]).lower()
-        if name in TABLES:
+        name = str(row["name"])
+        if name.lower() in TABLES:
+            if name.lower() != name:  # SQLite takes it for the same, sqlite-utils for another
+                raise InvalidLedger(f"it has the table {name!r}, which is {name.lower()!r} here")
             missing[name] = _missing_columns(name, table["columns"].split(","))
     return missing
 
 
-def create_missing(connection: sqlite3.Connection) -> None:
+def create_missing(db: Database) -> None:
     """Create what is declared and not in the file: tables, columns, views. Keeps what is there.
 
     Raises:
         InvalidLedger: its schema is not a ledger's.
     """
-    for table, columns in check_schema(connection).items():
-        definitions = [_definitions(table)[column] for column in columns]
-        if is_missing(table, columns):
-            connection.execute(f"CREATE TABLE {table} ({', '.join(definitions)})")
+    for name, missing in check_schema(db).items():
+        columns = TABLES[name].columns
+        if is_missing(name, missing):
+            db.create_table(
+                name,
+                {column.name: column.type for column in columns},
+                pk=columns[0].name,
+                foreign_keys=[(c.name, c.references) for c in columns if c.references],
+            )
             continue
-        for definition in definitions:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {definition}")
-    there = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
-    for name in VIEWS.keys() - there:
-        connection.execute(VIEWS[name])
+        for column in columns:
+            if column.name in missing:
+                db.table(name).add_column(column.name, column.type)
+    for name in VIEWS.keys() - {*db.table_names(), *db.view_names()}:
+        db.execute(VIEWS[name])
 
 
-def read_missing_as_null(connection: sqlite3.Connection, missing: Missing) -> None:
+def read_missing_as_null(db: Database, missing: Missing) -> None:
     """Have this connection find every declared column; the file stays as it is."""
     for table, columns in missing.items():
         if not columns:
@@ -93,7 +100,7 @@ def read_missing_as_null(connection: sqlite3.Connection, missing: Missing) -> No
             for column in TABLES[table].columns
         )
         rows = "WHERE FALSE" if is_missing(table, columns) else f"FROM main.{table}"
-        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT {listed} {rows}")
+        db.execute(f"CREATE TEMP VIEW {table} AS SELECT {listed} {rows}")
 
 
 def is_missing(table: str, columns: Sequence[str]) -> bool:

@@ -76,8 +76,8 @@ class Units:
     def all(self, shard: int | None = None) -> list[Row]:
         """Return the units of one shard, or of all, in the order of the plan."""
         if shard is None:
-            return self._db.read("units", rest="ORDER BY number")
-        return self._db.read("units", rest="WHERE shard = ? ORDER BY number", params=[shard])
+            return self._db.read("units", order_by="number")
+        return self._db.read("units", (), "shard = ?", [shard], order_by="number")
 
     def recent(self, batches: int) -> set[int]:
         """Return the numbers of the units that the last batches of the last attempt committed.
@@ -86,7 +86,7 @@ class Units:
             batches: how many of them.
         """
         columns = ("number", "attempt", "batch")
-        rows = self._db.read("units", columns, "WHERE attempt IS NOT NULL AND batch IS NOT NULL")
+        rows = self._db.read("units", columns, "attempt IS NOT NULL AND batch IS NOT NULL")
         last = max(((row["attempt"], row["batch"]) for row in rows), default=(0, 0))
         return {
             row["number"]
@@ -101,10 +101,10 @@ class Units:
     def progress(self) -> list[Progress]:
         """Return the progress of every unit, in the order of the plan."""
         columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
-        rows = self._db.read("units", columns, "ORDER BY number")
+        rows = self._db.read("units", columns, order_by="number")
         inputs = {
             row["number"]: row["input_hashes"]
-            for row in self._db.read("units", ["number", "input_hashes"], "WHERE checksum IS NULL")
+            for row in self._db.read("units", ["number", "input_hashes"], "checksum IS NULL")
         }
         return [
             Progress(
@@ -152,7 +152,7 @@ class Units:
                     for unit in units
                 ),
             )
-            self._db.update("attempts", {**totals, "batches": batch, "last_seen": now()}, attempt)
+            self._db.update("attempts", attempt, {**totals, "batches": batch, "last_seen": now()})
             if sample is not None:
                 self._samples.add(attempt, sample)
 
@@ -163,17 +163,17 @@ class Units:
         """
         wanted = list(numbers)
         cleared = {column.name: 0 if column.type is int else None for column in _results()}
-        keys = [(number,) for number in wanted]
-        shard = "(SELECT shard FROM units WHERE number = ?)"
-        name = f"(SELECT name FROM shards WHERE number = {shard})"
         with self._db.transaction():
+            shards = set()
             for number in wanted:
-                self._db.update("units", cleared | {"state": "pending"}, number)
-            self._db.change(
-                f"UPDATE shards SET state = 'open', sealed_at = NULL WHERE number = {shard}", *keys
-            )
-            self._db.change(f"DELETE FROM mirrored WHERE name = {name}", *keys)
-            self._db.change("DELETE FROM steps", ())  # they may have read what is in doubt
+                [unit] = self._db.read("units", ["shard"], "number = ?", [number])
+                shards.add(unit["shard"])
+                self._db.update("units", number, cleared | {"state": "pending"})
+            for number in shards:
+                [shard] = self._db.read("shards", ["name"], "number = ?", [number])
+                self._db.update("shards", number, {"state": "open", "sealed_at": None})
+                self._db.delete("mirrored", "name = ?", [shard["name"]])
+            self._db.delete("steps")  # they may have read what is in doubt
             self._events.add(kind, units=len(wanted), **data)
 
 
@@ -187,7 +187,7 @@ class Shards:
 
     def all(self) -> list[Row]:
         """Return every shard, in the order of the plan."""
-        return self._db.read("shards", rest="ORDER BY number")
+        return self._db.read("shards", order_by="number")
 
     def open(self) -> list[str]:
         """Return the names of the shards that are not sealed, in the order of the plan."""
@@ -205,7 +205,7 @@ class Shards:
 
     def forgotten(self) -> set[str]:
         """Return the names of the shards with units that were committed, and are not any more."""
-        lost = "WHERE committed_blocks = 0 AND attempt IS NOT NULL"
+        lost = "committed_blocks = 0 AND attempt IS NOT NULL"
         numbers = {row["shard"] for row in self._db.read("units", ["shard"], lost)}
         return {shard["name"] for shard in self.all() if shard["number"] in numbers}
 
@@ -216,7 +216,7 @@ class Shards:
             mirrored: bytes and SHA-256 of a shard that is in the mirror already, and only there.
         """
         with self._db.transaction():
-            self._db.update("shards", {"state": "sealed", "sealed_at": now()}, shard)
+            self._db.update("shards", shard, {"state": "sealed", "sealed_at": now()})
             if mirrored is not None:
                 self._mirrored.note(self._name_of(shard), *mirrored)
 
@@ -234,6 +234,7 @@ class Shards:
             for unit in units:
                 self._db.update(
                     "units",
+                    unit.number,
                     {
                         "state": "committed",
                         "committed_blocks": len(unit.hashes) // 16,
@@ -244,7 +245,6 @@ class Shards:
                         "batch": None,
                         "seconds": min(unit.seconds, MOST_SECONDS),
                     },
-                    unit.number,
                 )
             self.seal(shard, mirrored)
             self._events.add("shard_adopted", shard=self._name_of(shard), units=len(units))
@@ -263,10 +263,10 @@ class Shards:
             for number, units in shards.items():
                 for unit in units:
                     results = {column.name: unit.get(column.name) for column in _results()}
-                    self._db.update("units", results | adopted, unit["number"])
+                    self._db.update("units", unit["number"], results | adopted)
                 self.seal(number)
                 # what was read of local models there is compared with those here (check_contents)
-                self._db.update("sources", {"stamps": None})
+                self._db.update_where("sources", {"stamps": None})
                 self._events.add("shard_from_mirror", shard=self._name_of(number), units=len(units))
             known = self._mirrored.checksums()
             for name, (nbytes, sha256) in mirrored.items():
@@ -274,8 +274,8 @@ class Shards:
                     self._mirrored.note(name, nbytes, sha256)
 
     def _name_of(self, shard: int) -> str:
-        name: str = self._db.rows("SELECT name FROM shards WHERE number = ?", [shard])[0]["name"]
-        return name
+        [row] = self._db.read("shards", ["name"], "number = ?", [shard])
+        return str(row["name"])
 
 
 def _results() -> list[Column]:

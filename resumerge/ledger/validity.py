@@ -11,6 +11,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,9 @@ RECIPE_TEXT = "recipe text"
 """The part of a fingerprint that covers the text of the recipe: `text_digest`."""
 
 _HASH = 16
+_AT_ONCE = 1000
+"""Rows."""
+
 _SHOWN = 60
 """Characters of a wrong value that a message shows."""
 
@@ -65,6 +69,16 @@ def check_values(
                 raise InvalidLedger(
                     f"its {table}.{name} has the invalid value {str(value)[:_SHOWN]!r}"
                 )
+
+
+def checked(
+    table: str, rows: Iterable[Row], validators: Mapping[str, Validator] | None = None
+) -> Iterator[Row]:
+    """Yield rows that `check_values` has accepted; only some are in memory at once."""
+    remaining = iter(rows)
+    while some := list(islice(remaining, _AT_ONCE)):
+        check_values(table, some, validators)
+        yield from some
 
 
 def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:

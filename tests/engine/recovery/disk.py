@@ -130,7 +130,7 @@ class Disk:
 
         @contextmanager
         def transaction(connection: Connection) -> Iterator[None]:
-            if connection._connection.in_transaction:
+            if connection._db.conn.in_transaction:
                 with begin(connection):
                     yield
                 return
