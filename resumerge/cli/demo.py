@@ -173,7 +173,7 @@ def kill_halfway(recipe: Path, out: Path, runs: RunStore) -> float:
 
 
 def same_files(a: Path, b: Path) -> bool:
-    """Whether two folders hold the same files with the same bytes."""
+    """Return whether two folders hold the same files with the same bytes."""
     names = [sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file()) for root in (a, b)]
     return names[0] == names[1] and all(
         (a / name).read_bytes() == (b / name).read_bytes() for name in names[0]

@@ -18,19 +18,20 @@ from resumerge.ui.terminal.terminal import err, print_command, print_text
 from resumerge.ui.text.commands import watch_command
 
 LOG_FILE, JSON_FILE = "detached.log", "detached.jsonl"
-"""In the run's folder: what the command prints to stderr, and with ``--json`` to stdout."""
+"""The files in the run's folder with what is printed to stderr and, with ``--json``, to stdout."""
 
 _POLL_SECONDS = 0.1
 
 
 def detach(runs: RunStore, *, as_json: bool) -> None:
-    """Return in a new process that has no terminal, whose output goes to files in the state folder.
+    """Return in a new process without a terminal, whose output goes to files in the state folder.
 
-    The calling process ends: with 0 when the new one works on a run, which is told, and with the
-    new one's exit code and output when that ends before.
+    The calling process ends. It exits with 0 when the new process works on a run, and prints which;
+    it exits with the new process's code and output when that ends before.
 
     Args:
-        as_json: tell programs, too, on stdout.
+        runs: the folder of the ledgers.
+        as_json: whether to tell programs, too, on stdout.
 
     Raises:
         click.exceptions.Exit: in the calling process.
@@ -51,7 +52,7 @@ def detach(runs: RunStore, *, as_json: bool) -> None:
 
 
 def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int:
-    """Wait until a process works on a run or has ended; the exit code."""
+    """Wait until a process works on a run or has ended, and return the exit code."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the logs get to the run without a terminal, too
     while (run := _run_of(pid, runs)) is None:
         try:
@@ -83,7 +84,10 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
 
 
 def _run_of(pid: int, runs: RunStore) -> Path | None:
-    """The run that a process of the session works on, by its lock: ledgers are not opened."""
+    """Return the run that a process of the session works on, found by its lock.
+
+    No ledger is opened.
+    """
     locks = (lock for lock in runs.folder.glob(f"*/{LOCK_FILE}") if lock.parent.suffix != STAGED)
     for lock in locks:
         worker = (lock_holder(lock.parent) or {}).get("pid")

@@ -57,7 +57,7 @@ def command(
 def _ask(
     method: str | None, models: list[str], base: str | None
 ) -> tuple[str, list[str], str | None]:
-    """The method, the models and the base model, as the user answers."""
+    """Return the method, the models and the base model, as the user answers."""
     if not sys.stdin.isatty():
         raise refuse(
             "There is no terminal to ask for the method and the models",

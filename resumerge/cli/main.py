@@ -22,7 +22,7 @@ COMMANDS = (
     *("init", "plan", "run", "resume", "status", "verify", "push"),
     *("extract-expert", "clean", "methods", "demo", "cache"),
 )
-"""Each is `command` in the module of its name."""
+"""The commands in the order of the help; each is `command` in the module of its name."""
 
 INTERRUPTED = 130
 
@@ -97,9 +97,9 @@ def _exit_code(words: list[str]) -> int:
 
 
 def _tell(error: ResumergeError, words: list[str]) -> int:
-    """Tell a program what went wrong, if one asks; the exit code is returned.
+    """Tell a program what went wrong, if one asks with ``--json``, and return the exit code.
 
-    A command line that cannot be read is searched for the word that asks.
+    A command line that cannot be read is searched for that word.
     """
     if "--json" in words or "--progress=json" in words:
         print_json_line(sys.stdout, **error.as_json())

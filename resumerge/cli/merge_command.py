@@ -66,10 +66,13 @@ def merge(
     """Merge, and end the command.
 
     Args:
+        options: the options of the merge.
         work: calls `run` or `resume` of a session.
-        stall_seconds: a worker without progress for this long is restarted; 0: never. None merges
-            in this process, without a supervisor.
-        in_background: go on in a process that needs no terminal; this one returns at once.
+        progress: how progress is shown.
+        as_json: whether progress and errors are JSON Lines on stdout.
+        stall_seconds: a worker without progress for this long is restarted; 0 means never. None
+            merges in this process, without a supervisor.
+        in_background: whether to go on in a process without a terminal, and return at once.
     """
     style = json_style(progress, as_json)
     if in_background:
@@ -201,7 +204,10 @@ class MergeCommand:
         return stopped.exit_code
 
     def _exit_at_once(self, signum: int) -> None:
-        """A second signal. A signal handler must not write to buffered streams, only `os.write`."""
+        """Exit at a second signal, and write only by `os.write`.
+
+        A signal handler must not write to buffered streams.
+        """
         stopped, command = Interrupted(signum), self._resume_command(self._run)
         show_cursor = "\r\x1b[2K\x1b[?25h" if self._err.is_terminal else ""
         text = f"{show_cursor}Stopped at once. Committed work is kept.\n{TO_RESUME}\n{command}\n"

@@ -10,7 +10,7 @@ from resumerge.options.types import Flag, OptionType
 
 
 class Kept(Enum):
-    """How long an option holds that was given to an attempt at a run."""
+    """The attempts for which an option holds that was given to one attempt of a run."""
 
     NO = "for this attempt"
     REPEATED = "as long as it is given: the command that resumes the run repeats it"
@@ -24,15 +24,15 @@ class Option:
     """The declaration of one option.
 
     Args:
-        type: of its value.
+        type: the type of its value.
         help: one sentence, for the command line and for Python.
-        commands: that take it.
-        default_text: what help says of the default where that is None.
+        commands: the commands that take it.
+        default_text: what help says of the default if that is None.
         kept: how long it holds.
-        needs_mirror: whether it is refused where a run has no mirror.
+        needs_mirror: whether it is refused if a run has no mirror.
         short: its name of one letter on the command line, like ``-u``; empty for none.
-        name: of the field; filled in by `declared`.
-        default: of the field; filled in by `declared`.
+        name: the field's name; filled in by `declared`.
+        default: the field's default; filled in by `declared`.
     """
 
     type: OptionType
@@ -52,23 +52,26 @@ class Option:
 
     @property
     def off_flag(self) -> str:
-        """What ends a flag that holds on from attempt to attempt: ``--no-evict``; else empty."""
+        """The name that ends a flag that holds on: ``--no-evict``; empty for other options."""
         holds = isinstance(self.type, Flag) and self.kept is Kept.INHERITED
         return self.flag.replace("--", "--no-", 1) if holds else ""
 
     @property
     def shown_default(self) -> str:
-        """What help says of the default; empty where there is nothing to say."""
+        """The default as help shows it; empty if there is nothing to show."""
         if self.default is None or self.default is False:
             return self.default_text
         return self.type.as_text(self.default)
 
     def is_valid(self, value: object) -> bool:
-        """Whether it may have this value; None stands for "not given" where that is the default."""
+        """Return whether the option may have this value.
+
+        None stands for "not given" if that is the default.
+        """
         return (value is None and self.default is None) or self.type.is_valid(value)
 
     def words(self, value: Any) -> list[str]:
-        """The words of a command line that give it this value; none for "not given"."""
+        """Return the words of a command line that set the option; none for "not given"."""
         if value is None:
             return []
         if value is False:
@@ -79,6 +82,6 @@ class Option:
 
 
 def declare(type: OptionType, help: str, *commands: str, default: Any = None, **more: Any) -> Any:
-    """A field of `Options`, by its declaration."""
+    """Declare an option, as a field of `Options`."""
     declaration = Option(type=type, help=help, commands=commands, default=default, **more)
     return field(default=default, metadata={"option": declaration})

@@ -210,7 +210,7 @@ class Options:
 
     @classmethod
     def read(cls, command: str, given: Mapping[str, Any]) -> Options:
-        """The options of a Python function, as its caller gave them.
+        """Read the options of a Python function from what its caller gave.
 
         Args:
             command: the function's name, like ``run``.
@@ -243,10 +243,10 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Options:
-        """Options by name, of which some may be the word for their default (``auto``).
+        """Build options by name; a value may be the word for the option's default, like ``auto``.
 
         Raises:
-            InputError: as `Options` does.
+            InputError: values are invalid; all of them are listed.
         """
         words = {option.name: option.type.default_word for option in declared()}
         ended = {name for name, value in values.items() if value and value == words[name]}
@@ -254,7 +254,7 @@ class Options:
         return cls(**others, ended=frozenset(ended))
 
     def kept(self, **planned: Any) -> dict[str, Any]:
-        """What a new run's ledger keeps of these options, as JSON.
+        """Return what a new run's ledger keeps of these options, as JSON.
 
         Args:
             planned: values of the options that are `Kept.PLANNED`.
@@ -262,16 +262,18 @@ class Options:
         return planned | {option.name: value for option, value in self._values(*_INHERITED)}
 
     def kept_from_now(self, began: Mapping[str, Any]) -> dict[str, Any]:
-        """What the ledger of a run that is resumed with these options keeps of them from then on.
+        """Return what a run's ledger keeps of its options after it is resumed with these.
 
         Args:
-            began: what it has kept until now.
+            began: the options that it has kept until now.
         """
         now = {option.name: value for option, value in self._values(Kept.INHERITED)}
         return {**began, **now}
 
     def inherit(self, began: Mapping[str, Any], mirror: str | None) -> Options:
-        """These options; what is neither given nor `ended` is as the run's ledger keeps it.
+        """Return these options, completed by those that the run's ledger keeps.
+
+        An option that is given, or `ended`, is not inherited.
 
         Args:
             began: the options that the run's ledger keeps.
@@ -292,7 +294,7 @@ class Options:
         return replace(now, mirror=now.mirror or mirror, ended=frozenset(), **inherited)
 
     def given_again(self, began: Mapping[str, Any]) -> dict[str, Any]:
-        """Those that have to be given again when the run is resumed, by name.
+        """Return the options that must be given again when the run is resumed, by name.
 
         Args:
             began: the options that the run's ledger keeps.
@@ -308,11 +310,13 @@ class Options:
         return again
 
     def words_to_start_over(self, began: Mapping[str, Any]) -> list[str]:
-        """The words that give a new run, which inherits nothing, what holds for a present one.
+        """Return the words that give a new run the options of the present one.
+
+        A new run inherits nothing.
 
         Args:
-            began: the options that the run's ledger keeps: it says what the run is planned with,
-                where these options do not.
+            began: the options that the run's ledger keeps. They say what the run is planned with,
+                if these options do not.
         """
         words = []
         for option, value in self._values(*(set(Kept) - {Kept.NO})):
@@ -324,7 +328,7 @@ class Options:
         return words
 
     def needing_mirror(self) -> list[str]:
-        """The options that were given and need a mirror, as the command line names them."""
+        """Return the given options that need a mirror, as the command line names them."""
         given = ((option, value) for option, value in self._values() if option.needs_mirror)
         return [option.flag for option, value in given if value is not None and value is not False]
 
@@ -336,13 +340,13 @@ class Options:
 
 @cache
 def declared(command: str | None = None) -> tuple[Option, ...]:
-    """The declared options in their order: all of them, or those that a command takes."""
+    """Return the declared options in their order: all of them, or those that a command takes."""
     options = (replace(f.metadata["option"], name=f.name) for f in fields(Options) if f.metadata)
     return tuple(option for option in options if command is None or command in option.commands)
 
 
 def are_kept_options(values: Mapping[str, Any]) -> bool:
-    """Whether these can be what a ledger keeps of a run's options: `Options.kept`."""
+    """Return whether a ledger may hold these values as a run's options: see `Options.kept`."""
     return all(
         values.get(option.name) is None or option.type.is_kept_as(values[option.name])
         for option in declared()

@@ -25,10 +25,10 @@ _AGE = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def parse_age(text: str) -> float:
-    """Seconds of an age like ``30d``, ``12h``, ``90m`` or ``2w``.
+    """Return the seconds of an age like ``30d``, ``12h``, ``90m`` or ``2w``.
 
     Raises:
-        ValueError: this is no age.
+        ValueError: the text is not an age.
     """
     number, unit = text[:-1], text[-1:].lower()
     if unit not in _AGE or not number.isascii() or not number.isdigit() or len(number) > 6:
@@ -37,7 +37,7 @@ def parse_age(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """The bytes of a size as people write it: ``5GB`` and ``5G`` are 5e9, ``5GiB`` is 5 * 2**30.
+    """Return the bytes of a size: ``5GB`` and ``5G`` are 5e9, ``5GiB`` is 5 * 2**30.
 
     ``5B`` is 5e9 as well: nobody means five bytes, and mergekit's tutorials write 5 billion so.
 
@@ -83,30 +83,31 @@ class OptionType(ABC):
     default_word: str | None = None
 
     def read(self, value: object) -> object:
-        """The option's value for one given in Python. An invalid one may be returned unchanged:
-        `is_valid` finds it.
+        """Return the option's value for a value that was given in Python.
+
+        An invalid value may be returned unchanged: `is_valid` finds it.
 
         Raises:
-            ValueError: with a message that says more than `expected`.
-            InputError: with all that there is to say.
+            ValueError: the value is invalid; the message says more than `expected`.
+            InputError: the value is invalid; the problem says all there is to say.
         """
         return value
 
     @abstractmethod
     def is_valid(self, value: object) -> bool:
-        """Whether this is a value of the type, as `Options` holds it."""
+        """Return whether a value is one of the type, as `Options` holds it."""
 
     def is_kept_as(self, value: object) -> bool:
-        """Whether this is such a value as a ledger keeps it, in JSON."""
+        """Return whether a value is one of the type, as a ledger keeps it in JSON."""
         return self.is_valid(value)
 
     def as_text(self, value: Any) -> str:
-        """The value as it is written on a command line."""
+        """Return the value as it is written on a command line."""
         return str(value)
 
 
 class Flag(OptionType):
-    """True or False; on the command line the option's name alone."""
+    """True or false; on the command line, the option's name alone."""
 
     expected, metavar, accepts = "True or False", "", bool
 
@@ -135,11 +136,11 @@ class Count(Number):
 
 
 class Size(OptionType):
-    """Bytes, above zero; people may write ``2GB``.
+    """A number of bytes above zero. People may write ``2GB``.
 
     Args:
-        example: of a size, for messages.
-        default_word: as in `OptionType`.
+        example: an example of a size, for messages.
+        default_word: the word that stands for the option's default.
     """
 
     metavar, accepts = "SIZE", int | str
@@ -161,7 +162,7 @@ class Size(OptionType):
 
 
 class Seconds(OptionType):
-    """Seconds, zero or more."""
+    """A number of seconds, zero or more."""
 
     expected, metavar, accepts = "seconds, zero or more", "SECONDS", float
 
@@ -173,7 +174,7 @@ class Seconds(OptionType):
 
 
 class Word(OptionType):
-    """Text; the code that uses it checks it further."""
+    """A text. The code that uses it checks it further."""
 
     accepts = str
 
@@ -198,7 +199,7 @@ class Choice(OptionType):
 
 
 class Words(OptionType):
-    """Several texts; on the command line the option is given for each."""
+    """Several texts. On the command line the option is given for each."""
 
     accepts = Sequence[str]
     repeatable = True
@@ -214,10 +215,10 @@ class Words(OptionType):
 
 
 class Folder(OptionType):
-    """A folder's path; in Python ``~`` is the home folder, as in a shell.
+    """The path of a folder. In Python ``~`` is the home folder, as in a shell.
 
     Args:
-        what: the folder is, in messages.
+        what: the folder's purpose, in messages.
     """
 
     expected, metavar, accepts = "a path, as text or as a Path", "DIR", StrPath
@@ -236,7 +237,10 @@ class Folder(OptionType):
 
 
 class Address(OptionType):
-    """Where a mirror is: a folder's path, or a URL like ``hf://org/name`` or ``s3://bucket/prefix``."""
+    """The place of a mirror: a folder's path, or a URL.
+
+    URLs are like ``hf://org/name`` or ``s3://bucket/prefix``.
+    """
 
     expected, metavar, accepts = "a folder, hf://org/name, or s3://bucket/prefix", "DEST", StrPath
 
@@ -248,6 +252,6 @@ class Address(OptionType):
 
 
 def read_address(address: Any) -> str:
-    """A folder, a run's id or an address, given in Python, also one that is a `Path`."""
+    """Return a folder, a run's id or an address that was given in Python, perhaps as a `Path`."""
     url = address_in(address)
     return url if url is not None else str(expand(address))

@@ -13,7 +13,7 @@ HEARTBEAT_SECONDS = 0.5
 
 
 class HeartbeatPipe:
-    """The worker's end. May be used by many threads; never blocks and never fails.
+    """The worker's end of the pipe. Many threads may use it; it never blocks and never fails.
 
     A line is a JSON object with facts for the supervisor. An empty line is a heartbeat: bytes were
     read, computed, written or downloaded since the last one.
@@ -25,7 +25,7 @@ class HeartbeatPipe:
         self._sent = self._printed = float("-inf")
 
     def heartbeat(self) -> None:
-        """Report progress. Cheap enough to be called for every block."""
+        """Report progress. This is cheap enough to be called for every block."""
         if time.monotonic() - self._sent >= HEARTBEAT_SECONDS:
             self._sent = time.monotonic()
             self._write(b"\n")
@@ -46,10 +46,10 @@ class HeartbeatPipe:
 
 
 class Listener:
-    """The supervisor's end.
+    """The supervisor's end of the pipe.
 
     Args:
-        facts: everything that the worker sent; of each name the last.
+        facts: the last value of each fact that the worker sent, by name.
         is_open: whether the worker may send more.
     """
 
@@ -61,7 +61,7 @@ class Listener:
         self._rest = b""
 
     def receive(self) -> bool:
-        """Read what arrived; whether any of it is progress."""
+        """Read what arrived, and return whether any of it is progress."""
         data = b""
         with suppress(BlockingIOError):
             while piece := os.read(self.fd, 65536):

@@ -13,7 +13,9 @@ def record(ledger: Path, death: WorkerExit, peak_rss: int) -> None:
     """Close the attempt of a dead worker, and note why it died.
 
     Args:
-        peak_rss: bytes; the largest that was measured.
+        ledger: the path of the run's ledger.
+        death: how the worker died.
+        peak_rss: largest RSS that was measured, in bytes.
     """
     _write(ledger, death.pid, OUTCOMES[death.cause], peak_rss, death)
 
@@ -24,7 +26,7 @@ def record_interrupted(ledger: Path, pid: int, peak_rss: int) -> None:
 
 
 def committed_blocks(ledger: Path) -> int:
-    """The number of blocks that a run has committed; 0 where the ledger cannot be read."""
+    """Return the number of blocks that a run has committed; 0 if the ledger cannot be read."""
     from resumerge.ledger import Ledger
 
     with suppress(OSError, sqlite3.Error), closing(Ledger(ledger, read_only=True)) as opened:
@@ -33,7 +35,10 @@ def committed_blocks(ledger: Path) -> int:
 
 
 def _write(ledger: Path, pid: int, outcome: str, peak_rss: int, death: WorkerExit | None) -> None:
-    """Errors are ignored: a damaged ledger or a full disk must not keep the run from resuming."""
+    """Write the end of an attempt, if the ledger can be written.
+
+    Errors are ignored: a damaged ledger or a full disk must not keep the run from resuming.
+    """
     from resumerge.ledger import Ledger
 
     with suppress(OSError, sqlite3.Error), closing(Ledger(ledger)) as opened:

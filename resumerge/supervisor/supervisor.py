@@ -24,26 +24,27 @@ from resumerge.supervisor.worker_exit import WorkerExit, cause_of
 _log = logging.getLogger(__name__)
 
 MOST_FAILURES = 5
-"""Restarts of the worker without a newly committed block in between."""
+"""The restarts of the worker without a newly committed block in between."""
 
 LOOK_SECONDS = 0.5
-"""Time between two looks at a silent worker."""
+"""The time between two looks at a silent worker."""
 
 LEAVE_SECONDS = 1.0
-"""A worker that got two signals has this long to exit by itself."""
+"""The time that a worker has to exit by itself after two signals."""
 
 KILL_SECONDS = 30.0
-"""A worker that is not dead this long after SIGKILL hangs in the kernel."""
+"""The time after SIGKILL after which a worker that is not dead hangs in the kernel."""
 
 SAME_SECONDS = 0.1
-"""The same signal twice within this time counts once: `timeout` signals a process and its group."""
+"""The time within which a repeated signal counts once: `timeout` signals a process and its group.
+"""
 
 RESUMABLE = 75
 
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a worker is to do.
+    """The orders of a worker.
 
     Args:
         run: the id of the run to resume; None for what the command line says.
@@ -55,33 +56,34 @@ class WorkerSpec:
 
 
 class SupervisorOutput(Protocol):
-    """Shows the user what the supervisor does."""
+    """An output that shows the user what the supervisor does."""
 
     def alive(self, pid: int, quiet: float, printed_at: float) -> None:
-        """The worker is alive; called at every look.
+        """Show that the worker is alive. This is called at every look.
 
         Args:
+            pid: the worker's process id.
             quiet: seconds without progress.
             printed_at: when the worker last printed, on the monotonic clock; 0 if it did not.
         """
 
     def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
-        """A worker died; another is about to start."""
+        """Show that a worker died, and that another is about to start."""
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
-        """A worker died, and no other is started."""
+        """Show that a worker died, and that no other is started."""
 
     def hangs(self, death: WorkerExit, run: str | None) -> None:
-        """A stalled worker could not be killed."""
+        """Show that a stalled worker could not be killed."""
 
     def stopping(self, signum: int) -> None:
-        """A signal asks the worker to stop, which commits first."""
+        """Show that a signal asks the worker to stop. The worker commits first."""
 
     def stopped(self, signum: int, run: str | None) -> None:
-        """The worker died while a signal was stopping it, and could not print how to resume."""
+        """Show how to resume after a worker that died while a signal was stopping it."""
 
     def refused(self, run: str, why: str) -> None:
-        """A restarted worker refused to resume its run, and printed why on stderr."""
+        """Show how to resume after a restarted worker refused its run, and printed why."""
 
 
 def supervise(
@@ -96,11 +98,12 @@ def supervise(
 
     Args:
         work: run in the worker, with its end of the heartbeat pipe; returns the exit code.
-        ledger_of: the path of a run's ledger, by the run's id.
-        stall_seconds: a worker without progress for longer is killed and restarted; 0: never.
+        output: shows the user what happens.
+        ledger_of: returns the path of a run's ledger, by the run's id.
+        stall_seconds: a worker without progress for longer is killed and restarted; 0 means never.
 
     Returns:
-        The exit code of the command.
+        the exit code of the command.
     """
     try:
         return Supervisor(work, output, ledger_of, stall_seconds).run()
@@ -110,7 +113,7 @@ def supervise(
 
 
 class Supervisor:
-    """See `supervise`."""
+    """The loop of `supervise`: starts workers and watches them until one exits by itself."""
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ class Supervisor:
                 return 128 + self._signals[0][0]
 
     def _watch(self, worker: Worker) -> WorkerExit | None:
-        """Wait until the worker is dead or cannot be killed; how it died if it stalled."""
+        """Wait until the worker is dead or cannot be killed; return how it died if it stalled."""
         quiet, looked = 0.0, time.monotonic()
         stalled: WorkerExit | None = None
         while worker.exit_code() is None:
@@ -201,7 +204,7 @@ class Supervisor:
         return stalled
 
     def _ended(self, code: int, worker: Worker, orders: WorkerSpec, run: str | None) -> int:
-        """The worker exited by itself, and printed why."""
+        """Return the exit code after a worker that exited by itself and printed why."""
         if run is not None and len(self._signals) > 1:
             journal.record_interrupted(self._ledger_of(run), worker.pid, worker.peak_rss)
         if code == 2 and orders.run is not None:
@@ -210,7 +213,7 @@ class Supervisor:
         return code
 
     def _hangs(self, stalled: WorkerExit | None, run: str | None) -> int:
-        """SIGKILL does not end the worker: it waits for a device inside the kernel."""
+        """Return the exit code after SIGKILL did not end the worker, which waits in the kernel."""
         if self._signals:
             self._output.stopped(self._signals[0][0], run)
             return 128 + self._signals[0][0]
@@ -221,13 +224,13 @@ class Supervisor:
     def _next(
         self, orders: WorkerSpec, death: WorkerExit, run: str | None, floor: int
     ) -> WorkerSpec:
-        """What the next worker is to do: after an OOM kill, with half of the budget."""
+        """Return the orders of the next worker: half of the budget after an OOM kill."""
         if death.cause != "oom" or death.budget is None:
             return WorkerSpec(run, orders.memory)
         return WorkerSpec(run, min(death.budget, max(floor, death.budget // 2)))
 
     def _pause(self, failures: int) -> bool:
-        """Give other processes time to free memory; False if a signal arrived meanwhile."""
+        """Give other processes time to free memory. Return False if a signal arrived meanwhile."""
         until = time.monotonic() + (2 ** (failures - 2) if failures > 1 else 0)
         while not self._signals:
             left = until - time.monotonic()
@@ -247,7 +250,7 @@ class Supervisor:
                 signal.signal(signum, _ignore)
 
     def _take_signals(self) -> list[int]:
-        """The signals that arrived; those that ask to stop are remembered."""
+        """Return the signals that arrived, and remember those that ask to stop."""
         try:
             came = list(os.read(self._wake, 256))
         except BlockingIOError:
@@ -278,7 +281,7 @@ class Supervisor:
                     self._kill_at = min(self._kill_at, time.monotonic() + LEAVE_SECONDS)
 
     def _suspend(self, worker: Worker) -> None:
-        """Ctrl-Z: stop the worker and this process, until the shell continues this process."""
+        """Stop the worker and this process at Ctrl-Z, until the shell continues this process."""
         worker.send(signal.SIGSTOP)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
@@ -287,7 +290,7 @@ class Supervisor:
 
 
 def _wait(descriptors: list[int], seconds: float) -> None:
-    """Until one of them can be read, or the time is over."""
+    """Wait until one of the descriptors can be read, or the time is over."""
     with selectors.DefaultSelector() as selector:
         for descriptor in descriptors:
             selector.register(descriptor, selectors.EVENT_READ)
@@ -295,4 +298,4 @@ def _wait(descriptors: list[int], seconds: float) -> None:
 
 
 def _ignore(signum: int, frame: FrameType | None) -> None:
-    """Nothing: the wake-up pipe has the signal."""
+    """Do nothing at a signal: the wake-up pipe has it."""

@@ -61,7 +61,7 @@ class Worker:
         return cls(pid, Listener(receive), lifeline)
 
     def exit_code(self) -> int | None:
-        """As in `subprocess`: negative for the signal that killed it; None while it is alive."""
+        """Return the exit code, negative for a signal; None while the worker is alive."""
         if self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -72,7 +72,7 @@ class Worker:
         return self._code
 
     def measure(self) -> None:
-        """Measure its memory: the kernel does not report that of a dead process."""
+        """Measure the worker's memory: the kernel does not report that of a dead process."""
         self.peak_rss = max(self.peak_rss, peak_rss_of(self.pid))
 
     def send(self, signum: int) -> None:
@@ -84,7 +84,7 @@ class Worker:
 def _be_worker(
     work: Callable[[HeartbeatPipe], int], link: HeartbeatPipe, supervisor: int, lifeline: int
 ) -> None:
-    """Run the work in the child, and exit; nothing of the parent's runs at that exit."""
+    """Run the work in the child, and exit without running the parent's exit functions."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)

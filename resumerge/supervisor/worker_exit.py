@@ -48,7 +48,7 @@ class WorkerExit:
 
     @property
     def signal(self) -> str:
-        """Like ``SIGKILL``."""
+        """The signal's name, like ``SIGKILL``."""
         try:
             return signal.Signals(self.signum).name
         except ValueError:
@@ -60,7 +60,7 @@ class WorkerExit:
         return _EVENTS[self.cause]
 
     def facts(self) -> dict[str, Any]:
-        """The data of the event."""
+        """Return the data of the event."""
         facts: dict[str, Any] = {"pid": self.pid, "cause": self.cause, "signal": self.signal}
         if self.budget is not None:
             facts["budget"] = self.budget
@@ -82,7 +82,12 @@ class WorkerExit:
 
 
 def cause_of(signum: int, kernel_killed: bool) -> str:
-    """``oom``, ``killed`` or ``crash``, by the signal and whether the count of OOM kills rose."""
+    """Return ``oom``, ``killed`` or ``crash``.
+
+    Args:
+        signum: the signal that ended the worker.
+        kernel_killed: whether the count of OOM kills rose.
+    """
     if signum in _CRASHES:
         return "crash"
     return "oom" if signum == signal.SIGKILL and kernel_killed else "killed"

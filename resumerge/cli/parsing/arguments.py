@@ -34,7 +34,7 @@ Decorator = Callable[[Function], Function]
 
 
 def _read_by(type: OptionType) -> Callable[[str], object]:
-    """Reads the text of an option whose type says what is wrong with it."""
+    """Return a function that reads an option's text, for a type that says what is wrong with it."""
 
     def read(text: str) -> object:
         try:
@@ -46,7 +46,10 @@ def _read_by(type: OptionType) -> Callable[[str], object]:
 
 
 def options_of(command: str) -> Decorator[Any]:
-    """The declared options of a command; its function gets them as one argument, ``options``."""
+    """Return a decorator that adds the declared options of a command.
+
+    The command's function gets them as one argument, ``options``.
+    """
 
     def decorate(function: Function) -> Any:
         declarations = declared(command)
@@ -100,7 +103,7 @@ def _click_type(type: OptionType) -> Any:
 
 
 def _or_word(word: str | None, number: click.IntRange) -> Callable[[str], object]:
-    """Reads a number, or a word that stands for one."""
+    """Return a function that reads a number, or a word that stands for one."""
     return lambda text: text if text == word else number(text)
 
 
@@ -108,7 +111,7 @@ class LocalPath(click.Path):
     """A path on this machine.
 
     Args:
-        what: it is for, in messages.
+        what: the purpose of the path, in messages.
     """
 
     def __init__(self, what: str) -> None:
@@ -132,7 +135,7 @@ class OutputPlace(LocalPath):
 
 
 def argument(name: str, metavar: str, help: str, **more: Any) -> Decorator[Any]:
-    """An argument with a help text."""
+    """Return a decorator that adds an argument with a help text."""
     return click.argument(name, metavar=metavar, description=help, cls=Argument, **more)
 
 
@@ -142,7 +145,7 @@ recipe_argument = argument(
 
 
 def run_argument(default: str) -> Decorator[Any]:
-    """``RUN``, with what help says of its default."""
+    """Return a decorator that adds ``RUN``; `default` is what help says of its default."""
     text = f"A run's id, output or mirror (hf://org/name). Default: {default}."
     return argument("run", "[RUN]", text, required=False)
 
@@ -159,7 +162,7 @@ def _enter(context: click.Context, parameter: click.Parameter, folder: Path | No
 
 
 def process_options(function: Function) -> Function:
-    """How the process of a merge runs: ``--detach``, ``--no-supervise``, and so on."""
+    """Add the options about the process of a merge: ``--detach``, ``--no-supervise``, and so on."""
     for decorate in (
         click.option(
             "--chdir",
@@ -185,7 +188,7 @@ def process_options(function: Function) -> Function:
 
 
 def progress_option(function: Function) -> Function:
-    """``--progress``, and ``--quiet`` for one of its values."""
+    """Add ``--progress``, and ``--quiet`` for one of its values."""
     for decorate in (
         click.option(
             "-q",
@@ -210,7 +213,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 
 def json_style(progress: Style, as_json: bool) -> Style:
-    """The style that ``--progress`` and ``--json`` ask for together."""
+    """Return the style that ``--progress`` and ``--json`` ask for together."""
     if as_json and progress not in (Style.AUTO, Style.JSON):
         raise click.BadParameter(f"--json cannot be combined with --progress {progress.value}")
     return Style.JSON if as_json else progress

@@ -12,7 +12,7 @@ from resumerge.logs import log_verbosely
 
 
 class Argument(click.Argument):
-    """An argument with a help text; click has that since 8.5, which is newer than Colab's."""
+    """An argument with a help text. click has that since 8.5, which is newer than Colab's."""
 
     def __init__(self, *words: Any, description: str = "", **more: Any) -> None:
         super().__init__(*words, **more)
@@ -20,7 +20,7 @@ class Argument(click.Argument):
 
 
 class _Formatter(click.HelpFormatter):
-    """Leaves a narrow terminal room for what options mean."""
+    """A formatter of help that leaves room for the options' meaning on a narrow terminal."""
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
@@ -62,12 +62,12 @@ def _described(argument: Argument) -> str:
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is needed, and lists them in the given order.
+    """A group that imports a command when it is needed, and lists commands in the given order.
 
     Args:
-        package: it imports ``command`` of the package's module that has the command's name,
-            with ``_`` for ``-``.
-        names: of the commands.
+        package: the package of the commands' modules. A module has the command's name, with ``_``
+            for ``-``, and the command is its ``command``.
+        names: names of the commands.
     """
 
     def __init__(self, *words: Any, package: str = "", names: Iterable[str] = (), **more: Any):

@@ -50,10 +50,13 @@ _REFUSED = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
 
 
 def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A command line without mergekit's options that have no effect here, and a note about each.
+    """Remove mergekit's options that have no effect here, and return a note about each.
 
     Options of ``run`` and ``plan`` that stand before the command are moved behind it. Options of
     mergekit that would change the output are left in place: the command refuses them.
+
+    Returns:
+        the words of the command line, and the notes.
     """
     if not any(command in words for command in COMMANDS):
         return list(words), []

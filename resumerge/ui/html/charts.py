@@ -12,13 +12,13 @@ from resumerge.documents.timings import Timing, by_kind, by_layer
 from resumerge.sizes import counted, show_seconds, show_size, show_tick
 
 HEIGHT = 100
-"""The height of every drawing, in its own unit; its width is one unit per column."""
+"""The height of every drawing in its own unit; its width is one unit per column."""
 
 GAP = 3
-"""Width of the break that is drawn before every attempt but the first."""
+"""The width of the break that is drawn before every attempt but the first."""
 
 MOST_NAMES = 11
-"""Of columns, written below them."""
+"""The most names of columns that are written below them."""
 
 Points = list[tuple[float, float]]
 
@@ -40,7 +40,7 @@ class AttemptPaths:
 
 @dataclass(frozen=True)
 class Outlier:
-    """A value that is cut off at the top of a chart, and how far right it is, in percent."""
+    """A value that is cut off at the top of a chart, and its distance from the left, in percent."""
 
     left: float
     label: str
@@ -79,7 +79,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Timings:
-    """What layers and kinds of tensors took.
+    """The seconds and rates of layers and kinds of tensors.
 
     Args:
         layers: names of the layers, which are the columns of the charts.
@@ -97,7 +97,7 @@ class Timings:
 
 
 def history_chart(panel: Panel, timeline: Timeline) -> Chart:
-    """One quantity over time."""
+    """Return the chart of one quantity over time."""
     top = panel.top(timeline)
     note = f"{panel.summary}; {panel.meaning}" if panel.summary else panel.meaning
     if panel.limit:
@@ -125,10 +125,10 @@ def history_chart(panel: Panel, timeline: Timeline) -> Chart:
 
 
 def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
-    """Seconds and rates of each layer as columns, and of each kind of tensor.
+    """Return seconds and rates of each layer as columns, and of each kind of tensor.
 
     Args:
-        units: rows of the ledger's table, each with some seconds; None is returned for no rows.
+        units: rows of the ledger's table, each with some seconds; for no rows None is returned.
     """
     units = list(units)
     layers, kinds = by_layer(units), by_kind(units)
@@ -192,7 +192,7 @@ def _outlier(
     columns: int,
     format_value: Callable[[float], str],
 ) -> Outlier | None:
-    """The largest value, if it is above the top; where it is among the columns."""
+    """Return the largest value, if it is above the top, and its place among the columns."""
     known = [(value, column) for column, value in values if value is not None]
     value, column = max(known, default=(0.0, 0))
     if value <= top:
@@ -226,7 +226,7 @@ def _paths(panel: Panel, span: Span, timeline: Timeline, top: float) -> Iterator
 
 
 def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
-    """The line through the values of an attempt, in pieces where values are missing between."""
+    """Return the line through the values of an attempt, broken where values are missing."""
     pieces: list[Points] = []
     level = None
     for column, cell in enumerate(span.cells, span.start):
@@ -242,7 +242,7 @@ def _pieces(span: Span, value: Value, top: float, steps: bool) -> list[Points]:
 
 
 def _line(points: Points) -> str:
-    """A path through points, without those in the middle of a level line."""
+    """Return a path through points, without those in the middle of a level line."""
     corners = [
         point
         for i, point in enumerate(points)

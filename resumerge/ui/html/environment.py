@@ -19,7 +19,7 @@ def render(template: str, **context: Any) -> str:
 
 
 def _spell_out(value: object) -> object:
-    """Control characters as ``\\x1b``, so that a page may be printed on a terminal."""
+    """Return text with control characters escaped, so that a page may be printed on a terminal."""
     if isinstance(value, Markup):
         return value
     return "\n".join(map(printable, str(value).split("\n")))

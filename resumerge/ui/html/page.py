@@ -20,10 +20,10 @@ from resumerge.ui.text.format import format_mirror
 from resumerge.ui.text.narrative import narrative_of, state_sentence
 
 COLUMNS = 480
-"""Of the plots over time: more than most screens can tell apart, and still a small page."""
+"""The columns of the plots over time: more than most screens show, and still a small page."""
 
 MOST_ROWS = 200
-"""Of a table; the newest rows are shown."""
+"""The most rows of a table; the newest are shown."""
 
 START = "<!doctype html><!-- resumerge status -->"
 """The first line of a page. It tells whether a file may be replaced by a new page."""
@@ -32,19 +32,19 @@ Run = Mapping[str, Any]
 
 
 def page(run: Run) -> str:
-    """The whole document for one of the runs of ``resumerge status --json``."""
+    """Return the whole page of one of the runs of ``resumerge status --json``."""
     return f"{START}\n{render('page.html.j2', **_context(run))}\n"
 
 
 def fragment(runs: Sequence[Run]) -> str:
-    """The only run as on its page, or a table of all runs."""
+    """Return the only run as on its page, or a table of all runs."""
     if len(runs) == 1:
         return render("status.html.j2", **_context(runs[0]))
     return render("status.html.j2", run=None, runs=runs)
 
 
 def _context(run: Run) -> dict[str, Any]:
-    """The values of ``run.html.j2``."""
+    """Return the values of ``run.html.j2``."""
     history = history_of(run)
     timeline = lay_out(history, COLUMNS)
     return {
@@ -65,7 +65,7 @@ def _context(run: Run) -> dict[str, Any]:
 
 
 def _tables(path: str | None) -> dict[str, Any]:
-    """What a page shows of a ledger beyond the status; nothing where the ledger cannot be read."""
+    """Return what a page shows of a ledger beyond the status; nothing if it cannot be read."""
     try:
         with closing(Ledger(Path(path or ""), read_only=True)) as ledger:
             return {

@@ -15,6 +15,7 @@ def write_report(run: Run, file: Path) -> None:
 
     Args:
         run: one of the runs of ``resumerge status --json``.
+        file: the path to write to.
 
     Raises:
         InputError: the file cannot be written, or is not such a page.
@@ -39,7 +40,7 @@ def write_report(run: Run, file: Path) -> None:
 
 
 def _may_replace(file: Path) -> bool:
-    """Whether nothing would be lost: there is no file, an empty one, or a page of a run."""
+    """Return whether nothing would be lost: there is no file, an empty one, or a page of a run."""
     try:
         kind = file.lstat().st_mode
     except FileNotFoundError:

@@ -17,7 +17,7 @@ MOST_COLUMNS = 64
 
 
 def fragment(document: Document) -> str:
-    """The plan, to stand within another page."""
+    """Return the plan as HTML that stands within another page."""
     return render(
         "plan.html.j2",
         plan={"notes": [], "layer_maps": [], **document},
@@ -36,6 +36,6 @@ def fragment(document: Document) -> str:
 
 
 def _python_argument(option: str) -> str:
-    """``--memory SIZE`` as the argument of a function; a value in lower case is quoted."""
+    """Return ``--memory SIZE`` as the argument of a function; a value in lower case is quoted."""
     name, _, value = option.lstrip("-").partition(" ")
     return f"{name.replace('-', '_')}={'…' if value.isupper() else repr(value)}"

@@ -26,20 +26,20 @@ from resumerge.ui.progress.keepalive import Ticker
 from resumerge.ui.progress.progress_state import ProgressState
 
 LEAST_SECONDS = 0.5
-"""Between two updates: a notebook stores and sends every one of them."""
+"""The time between two updates: a notebook stores and sends every one of them."""
 
 MIRROR_SECONDS = 2.0
-"""Between two reads of the mirror's state in the ledger."""
+"""The time between two reads of the mirror's state in the ledger."""
 
 Tile = tuple[str, str, str]
 """A fact: its name, its value, and what the value is compared with."""
 
 MOST_NOTES = 5
-"""The newest notes are shown."""
+"""The most notes that are shown, the newest of all."""
 
 
 class CellReporter(ProgressState):
-    """Shows a run in the cell that is executed.
+    """A reporter that shows a run in the cell that is executed.
 
     Args:
         state_dir: the folder of the ledgers.
@@ -89,7 +89,7 @@ class CellReporter(ProgressState):
         self._ended = ("done", [f"{how}: {result.places}"])
 
     def stopped(self, stopped: Interrupted | Resumable) -> None:
-        """The run stopped before its end; the output says how to resume it."""
+        """Show that the run stopped before its end, and how to resume it."""
         again = f"To resume, run this cell again, or: {stopped.how_to_resume}"
         self._ended = ("interrupted", [stopped.text, again])
 
@@ -162,7 +162,7 @@ class CellReporter(ProgressState):
         ]
 
     def _last_tiles(self) -> list[Tile]:
-        """Of an attempt that has ended: what `resumerge.status` says of it."""
+        """Return the facts of an attempt that has ended, as `resumerge.status` has them."""
         if not self._budget:
             return []  # no attempt began
         run = describe_run(self._state_dir / self._run)
@@ -177,7 +177,7 @@ class CellReporter(ProgressState):
         ]
 
     def _read_mirror(self) -> None:
-        """Read from the ledger how many shards the mirror has; nothing where there is no mirror."""
+        """Read from the ledger how many shards the mirror has, if there is a mirror."""
         path = self._state_dir / self._run / LEDGER_FILE
         if not self._run or time.monotonic() - self._mirror_at < MIRROR_SECONDS:
             return

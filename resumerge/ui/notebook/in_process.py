@@ -36,7 +36,9 @@ def merge_in_process(
     first interrupt commits within two seconds.
 
     Raises:
-        InputError, Resumable, Interrupted: see `resumerge.api.run`.
+        InputError: nothing was written.
+        Resumable: the run stopped and can be resumed.
+        Interrupted: a signal stopped the run, which can be resumed.
     """
     if not isinstance(reporter, Reporter | None):
         raise refuse(
@@ -62,7 +64,7 @@ def merge_in_process(
 
 
 def in_kernel() -> bool:
-    """Whether this process is a notebook's kernel, which shows HTML."""
+    """Return whether this process is a notebook's kernel, which shows HTML."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
@@ -90,7 +92,7 @@ def _style(progress: str) -> Style:
 def _reporters(
     progress: str, options: Options
 ) -> tuple[CellReporter | None, PrintedReporter | None]:
-    """The reporter of a cell, or the one that a command would use; at most one of them."""
+    """Return the reporter of a cell, or the one that a command would use; at most one of them."""
     style = _style(progress)
     if style is Style.AUTO:
         if not in_kernel():
@@ -102,7 +104,7 @@ def _reporters(
 
 
 def _resume_call(session: Session, options: Options) -> str:
-    """The call that resumes, in Python."""
+    """Return the call in Python that resumes the run."""
     run = session.run_id
     if run is None:
         return "run the same call again"

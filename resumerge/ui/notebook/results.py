@@ -55,7 +55,7 @@ class DisplayedResult(Result):
 
     @property
     def status(self) -> DisplayedStatus:
-        """The status of the run, as `resumerge.status` gives it, read now."""
+        """Return the status of the run as `resumerge.status` gives it, read now."""
         if self.ledger is None:
             assert self.mirror is not None
             return DisplayedStatus(runs=[status_of_mirror(self.mirror)])
@@ -85,7 +85,7 @@ class DisplayedVerification(Verification):
         )
 
     def _repair(self) -> dict[str, str]:
-        """The call that repairs what is damaged, and its effect."""
+        """Return the call that repairs what is damaged, and its effect."""
         effect = "This computes the damaged tensors again, and nothing else:"
         call = f"resumerge.resume({self.run!r})"
         if self.mirror is not None and self.remake:

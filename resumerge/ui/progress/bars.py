@@ -14,31 +14,32 @@ from rich.text import Text
 from resumerge.sizes import show_range, show_size
 
 LEAST_FOR_BAR, LEAST_FOR_SIZES, LEAST_FOR_NAMES = 80, 60, 100
-"""Columns of a terminal from which bars, sizes and names are shown."""
+"""The columns of a terminal from which bars, sizes and names are shown."""
 
 RECENT_SECONDS = 15.0
 """The time over which the recent speed is measured."""
 
 SWING = 1.5
-"""Between the time left at the speed of late and at the mean speed, above which both are said."""
+"""The ratio of the time left at the recent speed and at the mean speed above which both are said.
+"""
 
 KNOWN_SECONDS = 3.0
-"""Of progress, before a speed is said."""
+"""The time of progress before a speed is said."""
 
 
 _ECHO = 3
-"""Columns left free for the ``^C`` that a terminal echoes, or it would go to the next line."""
+"""The columns left free for the ``^C`` that a terminal echoes, or it would go to the next line."""
 
 
 class Pace:
-    """How fast bytes come: since the first figures, and of late."""
+    """The speed at which bytes come: since the first figures, and recently."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
         """(time, bytes): the first figures, and those of late."""
 
     def add(self, done: int) -> None:
-        """So many bytes are done now, of what there is to do."""
+        """Note that so many bytes are done now, in total."""
         now = time.monotonic()
         self._seen.append((now, done))
         while len(self._seen) > 2 and now - self._seen[1][0] > RECENT_SECONDS:
@@ -46,11 +47,11 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Bytes a second since the first figures; None until it is known."""
+        """The bytes a second since the first figures; None until it is known."""
         return self._rate_since(0)
 
     def left(self, nbytes: int) -> str:
-        """The time for so many more bytes, ``2 to 5 min``; empty until it is known."""
+        """Return the time for so many more bytes, ``2 to 5 min``; empty until it is known."""
         if not self.rate or not nbytes:
             return ""
         mean, late = nbytes / self.rate, nbytes / (self._rate_since(1) or self.rate)
@@ -67,12 +68,12 @@ class Pace:
 
 @dataclass(frozen=True)
 class Bar:
-    """What a bar shows.
+    """The content of a bar.
 
     Args:
-        what: is done to the bytes: ``merged``.
+        what: what is done to the bytes: ``merged``.
         now: what is worked on.
-        idle: instead of speed and time left, where there is no progress.
+        idle: a text in place of speed and time left, if there is no progress.
     """
 
     what: str
@@ -84,7 +85,7 @@ class Bar:
 
 
 def show_bars(bars: Iterable[Bar], width: int) -> RenderableType:
-    """Bars below each other, one line each, of so many columns."""
+    """Return bars below each other, one line each, of so many columns."""
     grid = Table.grid(padding=(0, 1))
     grid.width = width - _ECHO
     for _ in range(3 + (width >= LEAST_FOR_BAR)):

@@ -23,12 +23,12 @@ REPEATED_SECONDS = 60.0
 
 
 class ConsoleReporter(ProgressState):
-    """Prints a bar, or a phase, that is drawn again and again; or lines.
+    """A reporter that prints a bar, or a phase, that is drawn again and again; or lines.
 
     Args:
-        bar: a bar, which needs a terminal; else lines. By default a bar where there is a terminal.
-        clock: is reset whenever something is printed.
-        announced: a worker before this one has said what the run is, and has its notes printed.
+        bar: whether to draw a bar, which needs a terminal. By default a bar is drawn on a terminal.
+        clock: reset whenever something is printed.
+        announced: whether a worker before this one has said what the run is, and printed its notes.
     """
 
     def __init__(
@@ -113,14 +113,14 @@ class ConsoleReporter(ProgressState):
             self._live.stop()
 
     def _tick(self) -> None:
-        """Called by the ticker's thread. What is drawn needs no lines."""
+        """Print what is due; called by the ticker's thread. What is drawn needs no lines."""
         if self._live is not None:
             self._clock.reset()
         elif self._clock.is_due(LINE_SECONDS):
             self._print(self.line())
 
     def _frame(self) -> RenderableType:
-        """What is drawn: how far downloading and merging are, or what is being done."""
+        """Return what is drawn: how far downloading and merging are, or what is being done."""
         fetched, update = self.fetched, self.update
         stalled = time.monotonic() - self.moved
         idle = f"no progress for {show_seconds(int(stalled))}" if stalled > STALL_SECONDS else ""
@@ -136,7 +136,7 @@ class ConsoleReporter(ProgressState):
         return show_bars(rows, self._console.width)
 
     def _offer(self, what: str, command: str) -> None:
-        """A command that may be typed next; it is never broken."""
+        """Print a command that may be typed next, without breaking it."""
         self._print(command, what, "dim", whole=True)
 
     def _print(self, text: str, label: str = "", style: str = "", *, whole: bool = False) -> None:
@@ -145,14 +145,14 @@ class ConsoleReporter(ProgressState):
 
 
 class QuietReporter(Reporter):
-    """Prints notes, and nothing else."""
+    """A reporter that prints notes, and nothing else."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_time = Seldom()
 
     def close(self) -> None:
-        """Nothing is left on the terminal."""
+        """Leave the terminal as it is: nothing is drawn on it."""
 
     def note(self, text: str) -> None:
         say(self._console, text, "note:")

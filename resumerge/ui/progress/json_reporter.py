@@ -14,7 +14,7 @@ from resumerge.ui.terminal.console import print_json_line
 
 
 class JsonReporter(ProgressState):
-    """Writes JSON Lines, and a line of kind ``alive`` where nothing else was written for long."""
+    """A reporter that writes JSON Lines, and a line of kind ``alive`` after a long silence."""
 
     def __init__(self, stream: TextIO, clock: PrintClock | None = None) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class JsonReporter(ProgressState):
         self._ticker.stop()
 
     def _tick(self) -> None:
-        """Called by the ticker's thread."""
+        """Write a sign of life if one is due; called by the ticker's thread."""
         if self._clock.silence >= LINE_SECONDS:
             self._write("alive", doing=self.phase, text=self.line().strip())
 

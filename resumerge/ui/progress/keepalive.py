@@ -21,27 +21,27 @@ from resumerge.sizes import show_seconds
 from resumerge.ui.terminal.prose import say
 
 LINE_SECONDS = 5.0
-"""Between two lines of progress."""
+"""The time between two lines of progress."""
 
 SILENCE_SECONDS = 8.0
-"""After so long without a line from the worker, its supervisor prints one."""
+"""The time without a line from the worker after which its supervisor prints one."""
 
 RARER_AFTER = 100.0
-"""Seconds; from then on, lines of a log are a twentieth of the time so far apart."""
+"""The seconds from which on lines of a log are a twentieth of the time so far apart."""
 
 RAREST_SECONDS = 60.0
-"""Between two lines of a log at most, and between two that say that the run still waits."""
+"""The most time between two lines of a log, and between two that say that the run still waits."""
 
 DRAWN_PER_SECOND = 4
 
 _TICK_SECONDS = 0.5
 
 _JOIN_SECONDS = 2.0
-"""Longest wait for the thread: a reader that does not read blocks it, and the run must end."""
+"""The longest wait for the thread: a reader that does not read blocks it, and the run must end."""
 
 
 class PrintClock:
-    """The time since something was last printed.
+    """A clock of the time since something was last printed.
 
     Attributes:
         on_print: called whenever something is printed.
@@ -52,24 +52,27 @@ class PrintClock:
         self._began = self._printed_at = time.monotonic()
 
     def reset(self, printed_at: float | None = None) -> None:
-        """Something was printed, now or at a time of the monotonic clock; the latest counts."""
+        """Note that something was printed, now or at a time of the monotonic clock.
+
+        The latest time counts.
+        """
         now = time.monotonic() if printed_at is None else printed_at
         self._printed_at = max(self._printed_at, now)
         self.on_print()
 
     @property
     def silence(self) -> float:
-        """Seconds since something was printed."""
+        """Return the seconds since something was printed."""
         return time.monotonic() - self._printed_at
 
     def is_due(self, seconds: float) -> bool:
-        """Whether a log gets another line, where it gets one after so many seconds at first."""
+        """Return whether a log gets another line, if it gets one every so many seconds at first."""
         rarer = 1.0 if in_notebook() else (time.monotonic() - self._began) / RARER_AFTER
         return self.silence >= seconds * min(max(1.0, rarer), RAREST_SECONDS / LINE_SECONDS)
 
 
 class Seldom:
-    """Says yes to the first question, and then once in a minute."""
+    """A question that is answered with yes at first, and then once in a minute."""
 
     def __init__(self) -> None:
         self._yes_at = float("-inf")
@@ -99,7 +102,7 @@ class Ticker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Make no further call. A call that is under way is waited for, for two seconds."""
+        """Make no further call. Wait two seconds for a call that is under way."""
         self._over.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_SECONDS)
@@ -146,7 +149,7 @@ def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], No
 
 
 def drawn(console: Console, frame: Callable[[], RenderableType]) -> Live:
-    """A part of the terminal that is drawn again and again, below what is printed meanwhile."""
+    """Return a part of the terminal that is drawn again below what is printed meanwhile."""
     return Live(
         get_renderable=frame,
         console=console,

@@ -24,9 +24,10 @@ class ProgressState(Reporter):
 
     Attributes:
         phase: what is being done, like ``opening the models``.
-        phase_started, moved: on the monotonic clock; `moved` is when bytes were last read,
-            computed or written.
-        update, fetched: the last figures of merging and of downloading; None before the first.
+        phase_started: when the phase started, on the monotonic clock.
+        moved: when bytes were last read, computed or written, on the monotonic clock.
+        update: the last figures of merging; None before the first.
+        fetched: the last figures of downloading; None before the first.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class ProgressState(Reporter):
 
     @property
     def share(self) -> float:
-        """Of the output that is computed, from 0 to 1."""
+        """The share of the output that is computed, from 0 to 1."""
         return self.update.bytes_done / max(1, self.update.bytes_total) if self.update else 0.0
 
     def waiting(self, text: str) -> None:
@@ -73,13 +74,13 @@ class ProgressState(Reporter):
 
     @property
     def waits(self) -> str:
-        """What the run waits for now; empty if it does not."""
+        """What the run waits for now; empty if it does not wait."""
         told, text = self._waits or (float("-inf"), "")
         return text if time.monotonic() - told < WAITING_SECONDS else ""
 
     @property
     def rate(self) -> float | None:
-        """Bytes of output per second since the first batch; None until it is known."""
+        """The bytes of output per second since the first batch; None until it is known."""
         return self._merged.rate
 
     @property
@@ -89,7 +90,7 @@ class ProgressState(Reporter):
         return self._merged.left(update.bytes_total - update.bytes_done) if update else ""
 
     def line(self) -> str:
-        """The state as a line of text; control characters in names are not spelled out."""
+        """Return the state as a line of text; control characters in names are not escaped."""
         now = time.monotonic()
         parts = [self._merging(), self._downloading()] if self._has_figures else []
         text = "; ".join(part for part in parts if part)

@@ -28,7 +28,10 @@ class Style(StrEnum):
 
 
 def console_of(style: Style) -> SafeConsole:
-    """A console on stderr, for messages; in colour on a terminal, but not in a notebook's cell."""
+    """Return a console on stderr, for messages.
+
+    It has colours on a terminal, but not in a notebook's cell.
+    """
     terminal = {Style.BAR: True, Style.LINES: False}.get(style)
     return SafeConsole(stderr=True, terminal=terminal)
 
@@ -36,12 +39,13 @@ def console_of(style: Style) -> SafeConsole:
 def reporter_of(
     style: Style, err: SafeConsole, clock: PrintClock, *, announced: bool = False
 ) -> PrintedReporter:
-    """A reporter that shows progress in a style until it is closed.
+    """Return a reporter that shows progress in a style until it is closed.
 
     Args:
-        err: see `console_of`.
-        clock: is reset whenever something is printed.
-        announced: people were told what the run is.
+        style: the way to show progress.
+        err: the console for messages, see `console_of`.
+        clock: reset whenever something is printed.
+        announced: whether people were told what the run is.
     """
     # Reporters import the planner, which takes 0.3 s: a worker listens for signals before that.
     from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter

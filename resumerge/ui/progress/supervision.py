@@ -44,10 +44,10 @@ _SLOW_ADVICE = "If the worker just waited for something slow, allow more time wi
 
 
 class Supervision:
-    """Prints what the supervisor does. The last line on stderr is the command that resumes.
+    """An output of the supervisor. The last line on stderr is the command that resumes.
 
     Args:
-        command: the command that resumes a run, or repeats this one where there is no run yet.
+        command: the command that resumes a run, or repeats this one if there is no run yet.
         clock: when worker or supervisor last printed; None to print nothing about slow workers.
     """
 
@@ -124,7 +124,7 @@ class Supervision:
         self._stopped("refused", why, run)
 
     def _stopped(self, reason: str, message: str, run: str | None) -> None:
-        """The last lines: for programs, and the command that resumes."""
+        """Print the last lines: for programs, and the command that resumes."""
         command = self._command(run)
         stopped = Resumable(reason, message).as_json()
         self._event(**stopped, run=run, resume=command)
@@ -149,7 +149,7 @@ class Supervision:
 
 
 def _advice(death: WorkerExit) -> str:
-    """What to do before resuming."""
+    """Return what a user should do before resuming."""
     if death.cause != "stall":
         return _ADVICE[death.cause]
     return _STALL_ADVICE.get(death.waited_for.state, _SLOW_ADVICE)

@@ -39,14 +39,14 @@ class UploadProgress:
             self._live.stop()
 
     def begins(self, name: str, nbytes: int, total: int) -> None:
-        """The next file begins; those before it are there, sent or not."""
+        """Show that the next file begins. The files before it are there, sent or not."""
         self._name, self._total, self._done = name, total, self._before
         self._before += nbytes
         if self._live is None:
             say(self._console, f"uploading {name}, {show_size(nbytes)}")
 
     def moved(self, nbytes: int) -> None:
-        """So many more bytes of the file were sent."""
+        """Note that so many more bytes of the file were sent."""
         self._done += nbytes
         self._pace.add(self._done)
 

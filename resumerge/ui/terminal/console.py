@@ -24,8 +24,8 @@ class SafeConsole(Console):
     silent.
 
     Args:
-        stderr: print messages: one that cannot be written is dropped, because that is no reason to
-            stop a merge.
+        stderr: whether to print messages. A message that cannot be written is dropped, because that
+            is no reason to stop a merge.
         terminal: whether to treat the output as a terminal. By default a notebook's cell is not
             one, although it has a pseudo-terminal. Colours are not used there either: the kernel
             sets FORCE_COLOR, not the user.

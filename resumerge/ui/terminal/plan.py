@@ -18,17 +18,17 @@ from resumerge.ui.text.layer_map import LayerMap, layer_map
 PLANNING = "opening the models and planning"
 
 WIDTH = 50
-"""Most columns of a layer map; of a deeper model, a column stands for several layers."""
+"""The most columns of a layer map; of a deeper model, a column stands for several layers."""
 
 _LABELS = 16
-"""Columns of the labels."""
+"""The columns of the labels."""
 
 _COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
-"""Of the models in a layer map."""
+"""The colours of the models in a layer map."""
 
 
 def show_plan(document: dict[str, Any]) -> RenderableType:
-    """The figures of a plan. The caller prints its problems."""
+    """Return the figures of a plan. The caller prints its problems."""
     if not document["units"]:
         return Group(
             *_host(document),
@@ -88,7 +88,7 @@ def _sources(document: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def _host(document: dict[str, Any]) -> Iterator[RenderableType]:
-    """The machine, and the choices that a run makes because of it."""
+    """Yield the machine, and the choices that a run makes because of it."""
     for name, value in host_rows(document["host"]):
         yield _row(name, value)
     yield ""
@@ -102,9 +102,10 @@ def _row(label: str, text: str) -> RenderableType:
 
 
 def show_layer_map(drawing: LayerMap, models: Sequence[str]) -> RenderableType:
-    """A bar for each model over the layers of the output, and the same ranges as numbers.
+    """Return a bar for each model over the layers of the output, and the same ranges as numbers.
 
     Args:
+        drawing: the layer map.
         models: the sources' names, by number.
     """
     columns = -(-drawing.count // drawing.each)

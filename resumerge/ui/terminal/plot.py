@@ -20,13 +20,13 @@ from resumerge.sizes import show_seconds, show_size
 from resumerge.ui.terminal.prose import Prose
 
 LABELS = 9
-"""Columns of the labels at the left axis."""
+"""The columns of the labels at the left axis."""
 
 WIDEST = 160
-"""Columns. A wider plot is no easier to read."""
+"""The most columns. A wider plot is no easier to read."""
 
 STYLES = {"memory": "cyan", "batch": "magenta", "throughput": "green"}
-"""Of the panels, by kind."""
+"""The styles of the panels, by kind."""
 
 OUTCOME_STYLES = {
     "done": "green",
@@ -42,8 +42,8 @@ class Glyphs:
     """The characters of a plot.
 
     Args:
-        levels: of an area within one character, from empty to full.
-        outlier: at the top of an area that is cut off there.
+        levels: the levels of an area within one character, from empty to full.
+        outlier: the mark at the top of an area that is cut off there.
     """
 
     levels: str
@@ -61,13 +61,14 @@ ASCII = Glyphs(" .:#", "|", "|", "+", "-", "-", ":", "^")
 
 
 class Plot:
-    """The history of a run as rows of characters, as wide as the console."""
+    """The history of a run as rows of characters, as wide as the console.
+
+    Args:
+        history: the samples and attempts to draw.
+        heights: rows of the memory, batch size and throughput panels.
+    """
 
     def __init__(self, history: History, heights: tuple[int, int, int] = (6, 3, 3)) -> None:
-        """
-        Args:
-            heights: rows of the memory, batch size and throughput panels.
-        """
         self._history, self._heights = history, heights
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -115,7 +116,7 @@ def _append_gap(line: Text, width: int, glyphs: Glyphs) -> None:
 def _character(
     panel: Panel, cell: Cell, row: int, height: int, top: float, glyphs: Glyphs
 ) -> tuple[str, str]:
-    """The character of one column in a row (1 is the bottom), and its style."""
+    """Return the character of one column in a row (1 is the bottom), and its style."""
     value, limit = panel.value(cell), panel.limit(cell) if panel.limit else None
     if value is None:
         return " ", ""
@@ -143,7 +144,7 @@ def _floor(timeline: Timeline, glyphs: Glyphs) -> Text:
 
 
 def _names(timeline: Timeline) -> Text:
-    """Below each attempt its number, its outcome and its length, as far as they fit."""
+    """Return a line with each attempt's number, outcome and length below it, as far as they fit."""
     lead = f"+{timeline.left_out}" if timeline.left_out else "attempt"
     line = Text(f"{lead:>{LABELS}}  ", "dim", no_wrap=True, overflow="crop")
     ends = LABELS + 2

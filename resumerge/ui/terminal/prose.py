@@ -17,10 +17,10 @@ class Prose:
 
     Args:
         label: stands before the text.
-        style: of the label; of the text, where there is no label.
-        indent: columns before the lines into which a line is folded; by default, two more than it
-            begins with itself.
-        whole: the text is one word, although it has spaces: a command.
+        style: the style of the label; the style of the text if there is no label.
+        indent: columns before the lines into which a line is folded; by default, two more than the
+            line begins with.
+        whole: whether the text is one word, although it has spaces: a command.
     """
 
     def __init__(
@@ -47,13 +47,16 @@ class Prose:
 def say(
     console: Console, text: str, label: str = "", style: str = "", *, whole: bool = False
 ) -> None:
-    """Print a message: `Prose` on a terminal; in a log, which is searched, each line is whole."""
+    """Print a message.
+
+    On a terminal it is `Prose`; in a log, which is searched, each line is whole.
+    """
     soft_wrap = not console.is_terminal
     console.print(Prose(text, label, style, whole=whole), crop=False, soft_wrap=soft_wrap)
 
 
 def _fold(words: Sequence[str], width: int | None, indent: int | None) -> list[str]:
-    """The words in lines. A word that the indent leaves no room for gets a smaller indent."""
+    """Return the words in lines; a word without room beside the indent gets a smaller indent."""
     if indent is None:
         first = " ".join(words)
         indent = len(first) - len(first.lstrip()) + 2

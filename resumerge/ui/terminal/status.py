@@ -37,12 +37,12 @@ Run = Mapping[str, Any]
 
 
 def show_status(runs: Sequence[Run]) -> RenderableType:
-    """The only run in full, or all runs at a glance."""
+    """Return the only run in full, or all runs at a glance."""
     return show_run(runs[0]) if len(runs) == 1 else show_runs(runs)
 
 
 def show_run(run: Run) -> RenderableType:
-    """One run: progress, plots, what happened, attempts, events, and how to resume it."""
+    """Return one run: progress, plots, what happened, attempts, events, and how to resume it."""
     history = history_of(run)
     parts = [*_head(run), "", Plot(history)]
     if lines := narrative_of(run, history):
@@ -64,7 +64,7 @@ def show_run(run: Run) -> RenderableType:
 
 
 def show_live(run: Run, rows: int) -> RenderableType:
-    """One run for ``--watch``, with plots as high as fit into the rows of the terminal."""
+    """Return one run for ``--watch``, with plots as high as fit into the rows of the terminal."""
     history = history_of(run)
     heights = next(h for least, h in _HEIGHTS if rows >= least)
     lines = narrative_of(run, history)[-3:] if rows >= 24 else []
@@ -72,11 +72,11 @@ def show_live(run: Run, rows: int) -> RenderableType:
 
 
 _HEIGHTS = [(44, (12, 6, 6)), (34, (8, 5, 5)), (28, (6, 3, 3)), (22, (4, 2, 2)), (0, (2, 1, 1))]
-"""(least rows of a terminal, heights of the panels)."""
+"""The (least rows of a terminal, heights of the panels)."""
 
 
 def show_runs(runs: Sequence[Run]) -> RenderableType:
-    """All runs, newest first, three lines each."""
+    """Return all runs, newest first, three lines each."""
     parts: list[RenderableType] = []
     for run in runs:
         total, done = run["bytes"]["total"], run["bytes"]["committed"]
@@ -164,7 +164,7 @@ class _Attempts:
 
 
 def _attempt(a: Run) -> RenderableType:
-    """An attempt where a table has no room."""
+    """Return an attempt as lines, for a console without room for a table."""
     facts = [
         f"{format_time(a['started'])[5:16]} UTC",
         _took(a),

@@ -44,8 +44,8 @@ class LossyFile(io.FileIO):
 def occupy_closed_streams() -> None:
     """Open /dev/null where a standard stream was closed (``>&-``) before this process began.
 
-    The next file that is opened, like a shard, would get its number, and what is printed. Call it
-    before anything is opened.
+    Otherwise the next file that is opened, like a shard, would get the stream's number, and what is
+    printed. Call it before anything is opened.
     """
     for name, number in _STANDARD.items():
         try:
@@ -57,10 +57,10 @@ def occupy_closed_streams() -> None:
 
 
 def lossy(stream: TextIO) -> TextIO:
-    """A stream to the same descriptor that drops what cannot be written, at exit too.
+    """Return a stream to the same descriptor that drops what cannot be written, at exit too.
 
     Args:
-        stream: of text; returned as it is if it has no descriptor of its own.
+        stream: a stream of text; returned as it is if it has no descriptor of its own.
     """
     if not isinstance(stream, io.TextIOWrapper) or isinstance(_raw(stream), LossyFile):
         return stream
@@ -78,7 +78,10 @@ def lossy(stream: TextIO) -> TextIO:
 
 
 class LossyStream:
-    """Any stream of text, likewise, without a descriptor: for consoles in a process of others."""
+    """A stream of text without a descriptor that drops what cannot be written.
+
+    Consoles use it in a process of others.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

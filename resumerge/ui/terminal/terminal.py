@@ -29,7 +29,10 @@ def print_command(command: str, console: SafeConsole = err) -> None:
 def print_command_to_resume(
     command: str, console: SafeConsole = err, heading: str = TO_RESUME
 ) -> None:
-    """Print the last lines of what stopped early. The last one is read by programs, and copied."""
+    """Print the last lines of a command that stopped early.
+
+    Programs read the last one, and people copy it.
+    """
     say(console, heading)
     print_command(command, console)
 

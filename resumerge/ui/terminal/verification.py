@@ -17,9 +17,10 @@ from resumerge.ui.text.commands import mirror_command, remake_command, resume_co
 def show_verification(
     found: Verification, damaged: Iterable[tuple[str, str]] | None = None
 ) -> RenderableType:
-    """The verdict, and a line for each damaged tensor or file.
+    """Return the verdict, and a line for each damaged tensor or file.
 
     Args:
+        found: the verification.
         damaged: (name, what was found); by default everything that is damaged.
     """
     pending = f", {found.pending} not computed yet" if found.pending else ""
@@ -33,10 +34,10 @@ def show_verification(
 
 
 def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str], str]:
-    """How to repair what is damaged.
+    """Return how to repair what is damaged.
 
     Returns:
-        Lines for a person, and the command, to be printed last.
+        lines for a person, and the command, to be printed last.
     """
     if found.mirror is not None and found.remake:
         text = (

@@ -14,10 +14,10 @@ from resumerge.ledger.run_store import RunStore
 
 REFRESH_SECONDS = 0.5
 LARGEST_SHARE = 0.05
-"""Of a core's time: watching must not slow down the run."""
+"""The largest share of a core's time: watching must not slow down the run."""
 
 RESTART_SECONDS = 5.0
-"""How long a run may have no process between a killed attempt and the next one."""
+"""The time that a run may have no process between a killed attempt and the next one."""
 
 
 def watch(store: RunStore, wanted: str | None, console: Console) -> None:
@@ -52,7 +52,7 @@ def watch_json(store: RunStore, wanted: str | None, stream: TextIO) -> None:
 
 
 def _documents(store: RunStore, wanted: str | None) -> Iterator[dict[str, Any]]:
-    """The status of one run again and again; the last one is of its end."""
+    """Yield the status of one run again and again; the last one is of its end."""
     name = store.find(wanted).name
     last_alive = None
     while True:

@@ -22,10 +22,13 @@ TO_RESUME = "To resume:"
 
 
 def resume_command(run: str, state_dir: Path | None, options: Options | None = None) -> str:
-    """``resumerge resume RUN --state-dir DIR``, for any working folder and any shell.
+    """Return ``resumerge resume RUN --state-dir DIR``, for any working folder and any shell.
 
     Args:
-        options: of the command that stopped; those that have to be given again are in the result.
+        run: the run's id, output or mirror.
+        state_dir: the folder of the ledgers.
+        options: the options of the command that stopped; those that have to be given again are in
+            the result.
     """
     again = {} if options is None else given_again(run, options)
     words = [
@@ -38,14 +41,14 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
 
 
 def resume_call(run: str, state_dir: Path | None, options: Options) -> str:
-    """The call in Python that does what `resume_command` says."""
+    """Return the call in Python that does what `resume_command` says."""
     again = {"state_dir": str(RunStore(state_dir).folder), **given_again(run, options)}
     given = ", ".join(f"{name}={value!r}" for name, value in again.items())
     return f"resumerge.resume({run!r}, {given})"
 
 
 def given_again(run: str, options: Options) -> dict[str, Any]:
-    """The options of a command that stopped that its run's ledger does not keep, by name."""
+    """Return the options of a stopped command that its run's ledger does not keep, by name."""
     try:
         kept = json.loads(_recorded(run, options, "options"))
     except (sqlite3.Error, ValueError):
@@ -57,18 +60,18 @@ def given_again(run: str, options: Options) -> dict[str, Any]:
 
 
 def watch_command(run: str, state_dir: Path | None) -> str:
-    """``resumerge status RUN --watch``, for any working folder."""
+    """Return ``resumerge status RUN --watch``, for any working folder."""
     return shell_line(["resumerge", "status", run, *_in_state(state_dir), "--watch"])
 
 
 def next_command(state_dir: Path, *words: str) -> str:
-    """A command to type next, in this folder: the usual state folder is not named."""
+    """Return a command to type next, in this folder: the usual state folder is not named."""
     more = [] if state_dir == RunStore().folder else _in_state(state_dir)
     return shell_line(["resumerge", *words, *more])
 
 
 def loading_call(model: Path) -> str | None:
-    """The call that loads a finished model, in Python; None if no config.json says which."""
+    """Return the call that loads a finished model, in Python; None if no config.json says which."""
     if not (model / "config.json").exists():
         return None
     if (model / "modules.json").exists():
@@ -85,18 +88,18 @@ GONE = (
 
 
 def is_gone(run: str, state_dir: Path | None) -> bool:
-    """Whether a run that existed has no folder any more."""
+    """Return whether a run that existed has no folder any more."""
     return not (RunStore(state_dir).folder / run).is_dir()
 
 
 def start_over_command() -> str:
-    """The command that makes again what a run whose ledger is gone has made."""
+    """Return the command that merges again from the start, for a run whose ledger is gone."""
     is_run = sys.argv[1:2] == ["run"]
     return repeat_command() if is_run else shell_line(["resumerge", "run", "RECIPE", "OUT"])
 
 
 def has_mirror(run: str, options: Options) -> bool:
-    """Whether the run's ledger records the mirror that these options name."""
+    """Return whether the run's ledger records the mirror that these options name."""
     try:
         recorded = _recorded(run, options, "mirror")
     except sqlite3.Error:
@@ -109,17 +112,17 @@ def _recorded(run: str, options: Options, column: str) -> Any:
 
 
 def mirror_command(url: str) -> str:
-    """``resumerge resume DEST``, for any machine."""
+    """Return ``resumerge resume DEST``, for any machine."""
     return shell_line(["resumerge", "resume", url])
 
 
 def remake_command(url: str) -> str:
-    """The command that makes a mirror's finished model again, where no run of it is known."""
+    """Return the command that makes a mirror's model again, if no run of it is known."""
     return shell_line(["resumerge", "run", "RECIPE", "OUT", "--mirror", url, "--restart"])
 
 
 def command_of(run: Mapping[str, Any]) -> str:
-    """The command that resumes a run, given as in ``resumerge status --json``."""
+    """Return the command that resumes a run, given as in ``resumerge status --json``."""
     mirror = run.get("mirror")
     if mirror and not mirror["here"]:
         return mirror_command(mirror["url"])
@@ -127,12 +130,12 @@ def command_of(run: Mapping[str, Any]) -> str:
 
 
 def repair_command(target: str, state_dir: Path | None) -> str:
-    """``resumerge cache repair TARGET``, with the state folder that records the damage."""
+    """Return ``resumerge cache repair TARGET``, with the state folder that records the damage."""
     return shell_line(["resumerge", "cache", "repair", target, *_in_state(state_dir)])
 
 
 def repeat_command() -> str:
-    """The command that this process was started with. It resumes where no run was created yet.
+    """Return the command that this process was started with; it resumes if no run was created yet.
 
     Paths in it and in the recipe may be relative: ``--chdir`` makes it work from any folder.
     """
@@ -144,5 +147,5 @@ def repeat_command() -> str:
 
 
 def _in_state(state_dir: Path | None) -> list[str]:
-    """The words that name the state folder, for any working folder."""
+    """Return the words that name the state folder, for any working folder."""
     return ["--state-dir", str(RunStore(state_dir).folder)]

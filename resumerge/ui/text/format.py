@@ -12,12 +12,12 @@ _BYTES = {"before", "after", "rss", "available", "budget", "limit", "taken", "us
 
 
 def format_time(at: str | None) -> str:
-    """A time of the ledger (ISO 8601) as ``2026-11-21 15:29:04``, in UTC; empty for None."""
+    """Return a time of the ledger (ISO 8601) as ``2026-11-21 15:29:04``, in UTC; empty for None."""
     return printable((at or "")[:19].replace("T", " "))
 
 
 def format_event(event: Mapping[str, Any]) -> str:
-    """The data of an event of any kind, in one line."""
+    """Return the data of an event of any kind, in one line."""
     data = dict(event["data"])
     parts = [str(data.pop("reason").split("\n")[0])] if isinstance(data.get("reason"), str) else []
     data.pop("reason", None)
@@ -36,7 +36,7 @@ def _format(key: str, value: object) -> str:
 
 
 def format_mirror(run: Mapping[str, Any]) -> str:
-    """One line about the mirror of a run; empty for a run without a mirror."""
+    """Return one line about the mirror of a run; empty for a run without a mirror."""
     mirror = run.get("mirror")
     if not mirror:
         return ""
@@ -50,7 +50,7 @@ def format_mirror(run: Mapping[str, Any]) -> str:
 
 
 def format_cluster(run: Mapping[str, Any]) -> list[str]:
-    """A line for each machine that did tasks of a run, after one for all of them."""
+    """Return a line for each machine that did tasks of a run, after one for all of them."""
     cluster = run.get("cluster")
     if not cluster:
         return []
@@ -77,6 +77,6 @@ def _speed(node: Mapping[str, Any]) -> str:
 
 
 def committed_share(run: Mapping[str, Any]) -> float:
-    """The share of a run's output that is committed, from 0 to 1."""
+    """Return the share of a run's output that is committed, from 0 to 1."""
     total = run["bytes"]["total"]
     return run["bytes"]["committed"] / total if total else 0.0

@@ -25,7 +25,7 @@ _DURABLE = {
 
 
 def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
-    """(property, value) of a machine."""
+    """Yield (property, value) of a machine."""
     cores = [counted(host["cores"], "core"), *([] if host["gpus"] else ["no GPU"])]
     yield "machine", f"{_KINDS[host['platform']]}: {', '.join(cores)}"
     memory, disk = host["memory"], host["disk"]
@@ -49,7 +49,7 @@ def host_rows(host: Facts) -> Iterator[tuple[str, str]]:
 
 
 def choice_rows(choices: list[Facts]) -> Iterator[tuple[str, str, str, str]]:
-    """(what, chosen value, reason, the option that overrides it)."""
+    """Yield (what, chosen value, reason, the option that overrides it)."""
     for choice in choices:
         chosen = choice["chosen"]
         if choice["what"] == "memory":

@@ -16,7 +16,7 @@ class LayerMap:
     Args:
         stack: the list of layers, as its tensors are named.
         count: layers of the output.
-        each: layers for which one character of a bar stands.
+        each: number of layers for which one character of a bar stands.
         bars: (source number, one character for every `each` layers) of every source that is used.
         ranges: (layers of the output, what they come from) as numbers.
     """
@@ -32,6 +32,7 @@ def layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerMap:
     """Return the drawing of a list of layers.
 
     Args:
+        stack: the list of layers, as its tensors are named.
         layers: one entry for each layer of the output.
         columns: most characters of a bar.
     """

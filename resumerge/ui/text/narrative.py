@@ -11,10 +11,10 @@ from resumerge.documents.history import History, Lifetime
 from resumerge.sizes import counted, show_range, show_seconds, show_size
 
 LAST_ATTEMPTS = 4
-"""Attempts with a sentence each. Those before are counted by how they ended."""
+"""The most attempts with a sentence each. Those before are counted by how they ended."""
 
 NOTABLE_SHARE = 0.05
-"""Of the memory that was available: the least that other processes take to be mentioned."""
+"""The least share of the available memory that other processes take to be mentioned."""
 
 _ENDS = {
     "oom": "The kernel killed attempt {n} because memory ran out",
@@ -29,13 +29,13 @@ _SUMMED_ENDS = {
     "error": "stopped",
 }
 _DEATHS = {"worker_killed", "worker_crashed", "worker_stalled"}
-"""Kinds of events about how the process of an attempt died."""
+"""The kinds of events about how the process of an attempt died."""
 
 _TASKS = {"task_started", "task_finished"}
-"""Kinds of events of a cluster's tasks: each shard has them."""
+"""The kinds of events of a cluster's tasks: each shard has them."""
 
 _COVERED = {"went_on", "batch_lowered", "batch_raised", "stopped", "streamed", *_DEATHS, *_TASKS}
-"""Kinds of events that other sentences cover."""
+"""The kinds of events that other sentences cover."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
 """A number with its unit: reasons that differ in nothing else count as one."""
@@ -81,11 +81,11 @@ _SENTENCES = {
 
 
 def narrative_of(run: Mapping[str, Any], history: History) -> list[str]:
-    """Sentences about a run, the most important ones first.
+    """Return sentences about a run, the most important ones first.
 
     Args:
         run: one of the runs of ``resumerge status --json``.
-        history: of the same run.
+        history: the history of the same run.
     """
     return [
         *_ends(run),
@@ -124,7 +124,7 @@ def _end(
 
 
 def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str:
-    """How the process of an attempt died, or the first line of the error that stopped it."""
+    """Return how the process of an attempt died, or the first line of the error that stopped it."""
     mine = [e for e in events if e.get("attempt") == attempt["n"]]
     for data in (e["data"] for e in reversed(mine) if e["kind"] in _DEATHS):
         if data.get("cause") == "stall":
@@ -159,7 +159,7 @@ def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _others(history: History) -> list[str]:
-    """What other processes took while attempts ran: see `taken_by_others`."""
+    """Return sentences about what other processes took while attempts ran."""
     found = []
     for lifetime in history.lifetimes:
         taken, given_back = taken_by_others(lifetime)
@@ -175,7 +175,7 @@ def _others(history: History) -> list[str]:
 
 
 def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
-    """Bytes: the deepest fall of the memory that others left, and how much of it came back."""
+    """Return the deepest fall of the memory that others left, and how much came back: bytes."""
     highest = taken = floor = back = 0
     for point in lifetime.points:
         highest = max(highest, point.left_high)
@@ -191,7 +191,7 @@ def _over_budget(history: History) -> list[str]:
 
 
 def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What all attempts fetched together."""
+    """Return a sentence about what all attempts fetched together."""
     found = [event["data"] for event in events if event["kind"] == "streamed"]
     if not found:
         return []
@@ -204,7 +204,7 @@ def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _other_events(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for every other kind of event, also for kinds that have no text above."""
+    """Return a sentence for every other kind of event, also for kinds that have no text above."""
     counts = Counter(e["kind"] for e in events if e["kind"] not in _COVERED)
     return [
         _SENTENCES.get(kind, kind.replace("_", " ").capitalize())
@@ -219,7 +219,7 @@ def _times(count: int) -> str:
 
 
 def state_sentence(run: Mapping[str, Any]) -> str:
-    """One sentence about the state of a run."""
+    """Return one sentence about the state of a run."""
     attempts, units = run["attempts"], run["units"]
     tries = counted(len(attempts), "attempt")
     if run["state"] == "done":
