@@ -42,6 +42,11 @@ def shard_name(number: int, count: int, stem: str = STEM) -> str:
     return f"{stem}-{number + 1:05d}-of-{count:05d}{SUFFIX}"
 
 
+def is_weights(name: str) -> bool:
+    """Return whether a file of a model that a merge wrote holds weights, by its suffix."""
+    return name.endswith(SUFFIX)
+
+
 def is_shard_name(text: str) -> bool:
     """Return whether a shard can have this name where the output is a folder.
 

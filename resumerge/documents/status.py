@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from resumerge.documents.run import describe, describe_attempts, describe_run, empty_run
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
+from resumerge.output_path import is_weights
 
 if TYPE_CHECKING:
     from resumerge.mirror.lease_record import LeaseRecord
@@ -94,7 +95,7 @@ def _folder(url: str) -> Path:
 def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
     """A finished run, from the manifest of its mirror, which keeps no ledger."""
     sizes = {name: size for name, (size, _) in manifest.files.items()}
-    shards = [size for name, size in sizes.items() if name.endswith(".safetensors")]
+    shards = [size for name, size in sizes.items() if is_weights(name)]
     count, nbytes = len(shards), sum(shards)
     run = empty_run(manifest.run, "done")
     attempts = describe_attempts(manifest.attempts)

@@ -172,7 +172,8 @@ def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
     return recipe.problem(
         f"{counted(len(found), 'tensor')} of {source.ref} would be lost",
         "extract_expert",
-        expected="gates, ups and downs of its experts, all of a layer packed, or all apart",
+        expected="experts' gate, up and down projections, all packed or all separate within a "
+        "layer",
         found=", ".join(found[:5]),
         fix="Name another model, or delete the line 'extract_expert'",
     )

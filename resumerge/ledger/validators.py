@@ -10,7 +10,7 @@ from typing import Any
 
 from resumerge.ledger.file_names import is_output_name
 from resumerge.options import are_kept_options
-from resumerge.output_path import SUFFIX, is_shard_name
+from resumerge.output_path import is_shard_name, is_weights
 
 LARGEST = 1 << 60
 """An exabyte: what is added up of a few such numbers is still an integer of SQLite."""
@@ -48,7 +48,7 @@ def shard_name(value: Any) -> bool:
     """The name of a shard; where the output is one file, the name that the user gave it."""
     if not isinstance(value, str):
         return False
-    return is_shard_name(value) or (is_output_name(value) and value.endswith(SUFFIX))
+    return is_shard_name(value) or (is_output_name(value) and is_weights(value))
 
 
 def integer(least: int = 0) -> Validator:

@@ -14,6 +14,7 @@ from resumerge.backup_names import CARD, backup_name
 from resumerge.digests import sha256_of
 from resumerge.errors import Resumable
 from resumerge.mirror.stores.base import Moved, Store
+from resumerge.output_path import is_weights
 
 OnConflict = Callable[[str, str], None]
 """Gets the name of a conflicting file, and the name that it has now."""
@@ -60,7 +61,7 @@ class ConflictResolver:
     def _is_of_the_run(self, name: str, content: bytes | Path, size: int) -> bool:
         """Return whether the file in the mirror is the content, its beginning, or a placeholder."""
         nbytes = len(content) if isinstance(content, bytes) else content.stat().st_size
-        if isinstance(content, Path) and size == nbytes and name.endswith(".safetensors"):
+        if isinstance(content, Path) and size == nbytes and is_weights(name):
             return True  # a shard, intact or damaged: the upload compares all of it
         found = self._store.sha256(name, self._moved)
         if found is None:

@@ -31,14 +31,12 @@ from resumerge.mirror.names import (
     task_names,
 )
 from resumerge.mirror.stores.base import Store
+from resumerge.output_path import is_weights
 
 LARGEST_MANIFEST = 1 << 24
 """Bytes."""
 
 _IDENTIFIER = re.compile("[A-Za-z0-9_-]{1,100}")
-
-SHARD = ".safetensors"
-"""The suffix of a shard's name, and of no other file of a model."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
     return sorted(
         name
         for name, (nbytes, _) in manifest.files.items()
-        if name not in listed or (name.endswith(SHARD) and listed[name] != nbytes)
+        if name not in listed or (is_weights(name) and listed[name] != nbytes)
     )
 
 

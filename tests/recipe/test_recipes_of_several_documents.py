@@ -59,7 +59,7 @@ FAULTS = {
     ),
     "a name of a list": (
         recipe(document("[1]", "org/a"), document(None, "first")),
-        [(1, "name", "This is no name of a stage")],
+        [(1, "name", "[1] is not a valid stage name")],
     ),
     "each document's own mistakes": (
         recipe(document("first", "org/a", dtype="f12"), document(None, "first", dtype="f13")),

@@ -23,7 +23,6 @@ from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import is_output_in, named_output
 from resumerge.mirror.manifest import (
-    SHARD,
     Manifest,
     missing_files,
     read_manifest,
@@ -32,7 +31,7 @@ from resumerge.mirror.manifest import (
 from resumerge.mirror.names import MANIFEST_FILE
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.state import FINISHED, MirrorState
-from resumerge.output_path import OutputPath
+from resumerge.output_path import OutputPath, is_weights
 from resumerge.planning import Plan
 
 
@@ -95,7 +94,7 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
         if manifest is not None:
             with output_lock(run.out):
                 for name in fetch_model(mirror, manifest, run.out, context.storage):
-                    if not name.endswith(SHARD):
+                    if not is_weights(name):
                         path = run.out.folder / name
                         checksum = file_checksum(path)
                         run.ledger.companions.note(name, path.stat().st_size, checksum)

@@ -14,7 +14,7 @@ from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import refuse
 from resumerge.ledger import Ledger
-from resumerge.mirror.manifest import SHARD, read_manifest
+from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.names import (
     MANIFEST_FILE,
     fencing_tokens,
@@ -25,6 +25,7 @@ from resumerge.mirror.names import (
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.mirror.stores.folder import PART
+from resumerge.output_path import is_weights
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def find_written(
 
     def is_unedited(name: str, nbytes: int, sha256: str) -> bool:
         return listed.get(name) == nbytes and (
-            name.endswith(SHARD) or retry(store, lambda: store.sha256(name, mirror.moved)) == sha256
+            is_weights(name) or retry(store, lambda: store.sha256(name, mirror.moved)) == sha256
         )
 
     written = {name for name, file in files.items() if is_unedited(name, *file)}

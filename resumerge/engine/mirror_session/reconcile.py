@@ -17,12 +17,13 @@ from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.mirror.manifest import SHARD, Manifest, missing_files
+from resumerge.mirror.manifest import Manifest, missing_files
 from resumerge.mirror.names import MANIFEST_FILE, snapshot_names
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, MirrorState
 from resumerge.mirror.stores.folder import PART
+from resumerge.output_path import is_weights
 from resumerge.storage import Storage
 
 
@@ -110,7 +111,7 @@ class Reconciler:
         """
         if missing_files(manifest, files):
             return False
-        shards = {name for name in manifest.files if name.endswith(SHARD)}
+        shards = {name for name in manifest.files if is_weights(name)}
         return all(
             name in manifest.files and self._sha256(name) == manifest.files[name][1]
             for name in sorted((shards - self._mirrored) | set(open_shards))
@@ -131,7 +132,7 @@ class Reconciler:
         edited = [
             name
             for name, (_, sha256) in manifest.files.items()
-            if name in files and not name.endswith(SHARD) and self._sha256(name) != sha256
+            if name in files and not is_weights(name) and self._sha256(name) != sha256
         ]
         for name, (nbytes, _) in self._ledger.mirrored.files().items():
             if files.get(name) != nbytes:

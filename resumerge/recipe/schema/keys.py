@@ -52,7 +52,7 @@ def read_name(value: object) -> str:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise InvalidValue(
-        "This is no name of a stage",
+        f"{describe(value)} is not a valid stage name",
         expected="letters, digits, '-', '_', '.' and '/'",
         found=describe(value),
         fix="Write a name like 'first', and the same where the other documents name the model",

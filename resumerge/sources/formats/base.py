@@ -30,7 +30,7 @@ class Header(NamedTuple):
 
 
 class WeightFormat(ABC):
-    """A format of weight files. `registry.register_format` adds one; nothing else has to know it.
+    """A format of weight files. To be read, it is in the list `FORMATS` of `registry`.
 
     Attributes:
         name: for messages, like "safetensors file".

@@ -17,11 +17,6 @@ UNREADABLE = (".gguf", ".h5")
 """Suffixes of weight files that no format here reads, for messages."""
 
 
-def register_format(added: WeightFormat) -> None:
-    """Add a format, which is read where none of the others is found."""
-    FORMATS.append(added)
-
-
 def format_of(file: str) -> WeightFormat:
     """The format of a weight file by its name.
 

@@ -47,10 +47,9 @@ class Raw(WeightFormat):
 
 @pytest.fixture(autouse=True)
 def raw() -> Iterator[None]:
-    before = list(registry.FORMATS)
-    registry.register_format(Raw())
+    registry.FORMATS.append(added := Raw())
     yield
-    registry.FORMATS[:] = before
+    registry.FORMATS.remove(added)
 
 
 def files(seed: int) -> tuple[dict[str, torch.Tensor], dict[str, bytes]]:

@@ -148,7 +148,7 @@ class HiddenStates(Step):
             decoder = Decoder(self.config, "cpu")
         except Exception as error:
             yield Problem(
-                "transformers cannot compute the base's layers, which gates are made of",
+                "transformers cannot compute the base's layers, which the gates need",
                 where=self.base,
                 expected="a config.json that transformers opens",
                 found=f"{type(error).__name__}: {' '.join(str(error).split())}"[:200],
