@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from resumerge.kernels.blocks import Run
 from resumerge.planning.plan import Plan, Unit
 from resumerge.tensors import Merged, Spilled, Stored, Tensor, spilled_in, steps_of
-from resumerge.tensors.base import RUN_BYTES
+from resumerge.tensors.tensor import RUN_BYTES
 
 Read = tuple[Stored, int, int]
 """Elements ``first:last`` of a stored tensor."""

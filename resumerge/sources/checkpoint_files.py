@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import InputError, refuse
-from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import FORMATS, is_readable
+from resumerge.sources.formats.weight_format import Header
 from resumerge.tensors import Stored
 
 MODULE = "module."

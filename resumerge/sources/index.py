@@ -9,9 +9,9 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
-from resumerge.sources.formats.base import Header, WeightFormat
 from resumerge.sources.formats.registry import FORMATS
 from resumerge.sources.formats.safetensors import Safetensors
+from resumerge.sources.formats.weight_format import Header, WeightFormat
 from resumerge.sources.json_object import json_object, read_json_object
 from resumerge.tensors import Stored
 

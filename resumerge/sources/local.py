@@ -13,8 +13,8 @@ from resumerge.sources.checkpoint_files import (
     checkpoint_tensors,
     no_such_file,
 )
-from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import is_readable, read_header
+from resumerge.sources.formats.weight_format import Header
 from resumerge.sources.index import (
     MODEL,
     Contents,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from resumerge.sources.formats.base import Header
+from resumerge.sources.formats.weight_format import Header
 from resumerge.sources.index import INDEX_SUFFIX, Contents
 from resumerge.tensors import Stored
 

@@ -7,7 +7,6 @@ are computed with. Imports methods, kernels and native, and nothing that knows o
 """
 
 from resumerge.tensors.adapters.adapted import Adapted
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
@@ -16,6 +15,7 @@ from resumerge.tensors.sliced import Sliced
 from resumerge.tensors.spilled import ScratchFile, Spilled, spilled_in
 from resumerge.tensors.stacked import Stacked
 from resumerge.tensors.stored import Stored, stored_in, with_stored
+from resumerge.tensors.tensor import Tensor
 
 __all__ = [
     "Adapted",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from resumerge.errors import Problem
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.tensor import Tensor
 
 State = Mapping[str, np.ndarray]
 """The result of the pieces of a step that are done: arrays by name."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from resumerge.kernels import round_to
 from resumerge.native import Vector
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, as_vector, code_of
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_axis
+from resumerge.tensors.tensor import Tensor
 
 MEAN_ELEMENTS = 1 << 18
 """Elements of one addition to the mean of all rows; it decides the order of the sum."""

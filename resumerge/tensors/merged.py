@@ -12,10 +12,10 @@ from resumerge.kernels import Run, round_to
 from resumerge.kernels.hashes import hash_blocks
 from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
 from resumerge.native import Vector, read_ranges
-from resumerge.tensors.base import RUN_BYTES, Tensor
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
 from resumerge.tensors.stored import Stored
+from resumerge.tensors.tensor import RUN_BYTES, Tensor
 
 FLOAT32 = 4
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels import round_to
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
 from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
+from resumerge.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)

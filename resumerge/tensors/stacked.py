@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)

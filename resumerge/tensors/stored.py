@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from resumerge.native import read_ranges
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.strided import read_strided
+from resumerge.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)

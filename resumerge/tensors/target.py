@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.tensor import Tensor
 
 BLOCK = 1 << 18
 """Elements of a block: the grain of computing and of checksums, part of the format.

@@ -16,7 +16,7 @@ from resumerge.foreign_files import read_foreign
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.companions import LARGEST, is_tokenizer_file, oversized_tokenizer_files
-from resumerge.sources.formats.base import damaged
+from resumerge.sources.formats.weight_format import damaged
 from resumerge.sources.json_object import read_json_object
 from resumerge.sources.remote.files import fetch, list_companions
 from resumerge.sources.types import Source

@@ -24,8 +24,8 @@ from resumerge.planning.estimates.memory import held_at_once, held_bytes
 from resumerge.planning.plan import Unit
 from resumerge.planning.stage_results.spilled import spilled_bytes
 from resumerge.tensors import Merged, Spilled
-from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.target import BLOCK
+from resumerge.tensors.tensor import RUN_BYTES
 
 StartedUnit = tuple[Unit, "Future[Statistics] | None"]
 """A unit, and the future of its statistics if they are computed ahead of its blocks."""

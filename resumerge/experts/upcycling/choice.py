@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from resumerge.errors import InputError
 from resumerge.experts.upcycling.architectures import ARCHITECTURES
-from resumerge.experts.upcycling.architectures.base import OutputArchitecture
+from resumerge.experts.upcycling.architectures.output_architecture import OutputArchitecture
 from resumerge.experts.upcycling.dense_models import MATRICES, OUTSIDE
 from resumerge.layout import is_computed, listed
 from resumerge.layout.model_views import ModelViews

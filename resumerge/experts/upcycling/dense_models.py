@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resumerge.experts.upcycling.architectures.base import Config
+from resumerge.experts.upcycling.architectures.output_architecture import Config
 from resumerge.tensors import Tensor
 
 STACK = "model.layers"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from resumerge.errors import InputError, Problem
-from resumerge.experts.upcycling.architectures.base import OutputArchitecture
 from resumerge.experts.upcycling.architectures.dense_defaults import complete
+from resumerge.experts.upcycling.architectures.output_architecture import OutputArchitecture
 from resumerge.experts.upcycling.choice import Choice
 from resumerge.experts.upcycling.dense_models import MATRICES, OUTSIDE, STACK, wrong_fields
 from resumerge.experts.upcycling.gates.layer_gates import Gates, GatesOfPrompts, drawn_gates

@@ -13,10 +13,10 @@ from resumerge.remote.range_reader import AHEAD_BYTES
 from resumerge.sizes import show_size
 from resumerge.tensors import Adapted, Gathered, Merged, Rounded, Step, steps_of, stored_in
 from resumerge.tensors.adapters.adapted import MATMUL_BYTES
-from resumerge.tensors.base import RUN_BYTES
 from resumerge.tensors.buffers import REUSED
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.generated import Drawn
+from resumerge.tensors.tensor import RUN_BYTES
 
 BASE_RSS = 261_000_000
 """Bytes that the process takes besides its plan and its blocks with torch loaded (measured; another

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resumerge.sources.formats.base import Header, WeightFormat
 from resumerge.sources.formats.safetensors import Safetensors
 from resumerge.sources.formats.torch_checkpoint import TorchCheckpoint
+from resumerge.sources.formats.weight_format import Header, WeightFormat
 
 _TORCH = TorchCheckpoint()
 

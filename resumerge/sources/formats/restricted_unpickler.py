@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 from resumerge.errors import InputError, refuse
-from resumerge.sources.formats.base import damaged
+from resumerge.sources.formats.weight_format import damaged
 
 STORAGES: dict[str, str | None] = {
     "DoubleStorage": "F64",

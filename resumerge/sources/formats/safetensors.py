@@ -12,7 +12,7 @@ from typing import Any
 
 import xxhash
 
-from resumerge.sources.formats.base import Header, ReadRange, WeightFormat, damaged
+from resumerge.sources.formats.weight_format import Header, ReadRange, WeightFormat, damaged
 from resumerge.sources.json_object import check_values
 from resumerge.tensors import Stored
 from resumerge.tensors.dtypes import BITS

@@ -18,8 +18,8 @@ from typing import Any
 import xxhash
 
 from resumerge.errors import InputError, refuse
-from resumerge.sources.formats.base import Header, ReadRange, WeightFormat, damaged
 from resumerge.sources.formats.restricted_unpickler import Opaque, View, read_pickle
+from resumerge.sources.formats.weight_format import Header, ReadRange, WeightFormat, damaged
 from resumerge.tensors import Stored
 from resumerge.tensors.dtypes import BITS
 

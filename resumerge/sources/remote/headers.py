@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from resumerge.remote.file import RemoteFile
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import format_of
+from resumerge.sources.formats.weight_format import Header
 
 FIRST_REQUEST = 32 * 1024
 """Bytes requested at first: the whole header of most safetensors files, in one round trip."""

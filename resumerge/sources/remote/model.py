@@ -13,8 +13,8 @@ from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.snapshot import Snapshot
 from resumerge.sources.checkpoint_files import checkpoint_files, checkpoint_tensors, no_such_file
 from resumerge.sources.companions import companion_files
-from resumerge.sources.formats.base import Header
 from resumerge.sources.formats.registry import UNREADABLE, looks_like_weights, read_header
+from resumerge.sources.formats.weight_format import Header
 from resumerge.sources.index import (
     Contents,
     check_index,

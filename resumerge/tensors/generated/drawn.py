@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels.draws import WORKING_BYTES, normals, uniforms
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)

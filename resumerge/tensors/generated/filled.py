@@ -9,8 +9,8 @@ import numpy as np
 
 from resumerge.kernels import round_to
 from resumerge.native import Vector
-from resumerge.tensors.base import Tensor
 from resumerge.tensors.evaluation import Evaluation, as_vector
+from resumerge.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from resumerge.errors import InputError
 from resumerge.recipe.types import ModelRef
 from resumerge.sources import open_source
 from resumerge.sources.formats import registry
-from resumerge.sources.formats.base import Header, ReadRange, WeightFormat
+from resumerge.sources.formats.weight_format import Header, ReadRange, WeightFormat
 from resumerge.tensors import Stored
 
 NAMES = [f"model.layers.{layer}.mlp.down_proj.weight" for layer in range(2)]

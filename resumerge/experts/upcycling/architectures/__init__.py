@@ -1,7 +1,7 @@
 """Output architectures: which models each takes, its names of tensors, fields of its config.json.
 
-`base.py` says what an architecture has. A new one is one file, named in `ARCHITECTURES`.
-`dense_defaults.py` is what a dense model's config.json leaves out.
+`output_architecture.py` says what an architecture has. A new one is one file, named in
+`ARCHITECTURES`. `dense_defaults.py` is what a dense model's config.json leaves out.
 """
 
 from resumerge.experts.upcycling.architectures.deepseek import DEEPSEEK

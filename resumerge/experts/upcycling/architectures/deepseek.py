@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resumerge.experts.upcycling.architectures.base import (
+from resumerge.experts.upcycling.architectures.output_architecture import (
     BIASES,
     Config,
     OutputArchitecture,

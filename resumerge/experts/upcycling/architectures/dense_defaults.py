@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resumerge.experts.upcycling.architectures.base import Config
+from resumerge.experts.upcycling.architectures.output_architecture import Config
 
 _ALL: dict[str, Any] = {
     "hidden_act": "silu",
