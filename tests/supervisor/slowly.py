@@ -44,7 +44,8 @@ else:
 
 
 def suffer(blocks):
-    """Be slow, and let the accident happen that the test wants."""
+    """Be slow, and let the accident happen that the test wants; a file says that it began."""
+    (Path(os.environ["SLOWLY_ACCIDENTS"]) / "begun").touch()
     if not happens("hurry", once=False):
         time.sleep(float(os.environ.get("SLOWLY_SECONDS", "0.08")) * blocks)
     if happens("segfault", once=True) or happens("segfaults", once=False):

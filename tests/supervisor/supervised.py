@@ -129,7 +129,7 @@ def is_alive(pid: int) -> bool:
 
 def wait_until_dead(pid: int) -> None:
     """Wait for the end of a process: it closes its output a moment before it is gone."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while is_alive(pid):
         assert time.monotonic() < deadline, f"process {pid} lives on"
         time.sleep(0.01)

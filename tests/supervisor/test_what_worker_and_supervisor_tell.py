@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from inspect import signature
-from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -83,37 +82,47 @@ def test_the_end_of_the_pipe_is_seen(ends: Ends) -> None:
     assert not listener.is_open
 
 
+class Clock:
+    """The time of the pipe, in whole seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000
+        monkeypatch.setattr(heartbeat_pipe, "HEARTBEAT_SECONDS", HEARTBEAT_SECONDS)
+        monkeypatch.setattr(heartbeat_pipe, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+HEARTBEAT_SECONDS = 4
+
+
 def test_heartbeats_are_few(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat_pipe, "HEARTBEAT_SECONDS", 0.2)
+    clock = Clock(monkeypatch)
     pipe, listener, _ = ends
-    until, times = time.monotonic() + 0.5, []
-    while time.monotonic() < until:
+    times = []
+    for clock.now in range(1000, 1000 + 5 * HEARTBEAT_SECONDS // 2 + 1):
         pipe.heartbeat()
         if listener.receive():
-            times.append(time.monotonic())
-        time.sleep(0.005)
-    assert len(times) == 3
-    assert all(later - earlier > 0.15 for earlier, later in pairwise(times))
+            times.append(clock.now)
+    assert times == [1000, 1000 + HEARTBEAT_SECONDS, 1000 + 2 * HEARTBEAT_SECONDS]
 
 
 def test_what_was_printed_is_told_rarely_and_is_no_progress(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat_pipe, "HEARTBEAT_SECONDS", 0.2)
+    clock = Clock(monkeypatch)
     pipe, listener, _ = ends
-    began = time.monotonic()
     pipe.printed()
+    clock.now += 1
     pipe.printed()
     assert not listener.receive()
-    first = listener.facts["printed_at"]
-    assert began <= first <= time.monotonic()
+    assert listener.facts["printed_at"] == 1000
+    clock.now += HEARTBEAT_SECONDS - 2
     pipe.printed()
-    time.sleep(0.25)
-    assert not listener.receive() and listener.facts["printed_at"] == first
+    clock.now += 1
+    assert not listener.receive() and listener.facts["printed_at"] == 1000
     pipe.printed()
     pipe.heartbeat()
     assert listener.receive()
-    assert listener.facts["printed_at"] >= first + 0.2
+    assert listener.facts["printed_at"] == 1000 + HEARTBEAT_SECONDS
 
 
 def test_nobody_who_listens_is_no_hindrance(ends: Ends) -> None:

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HANGS_SECONDS = 60
+HANGS_SECONDS = 250
+"""Longer than any job takes on a busy machine, and less than a test may take."""
 
 WARM = (
     "torch",

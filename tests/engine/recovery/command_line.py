@@ -77,7 +77,7 @@ def state_of(run: str, state_dir: Path, cwd: Path) -> str:
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Wait for something that a live process does."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 250
     while not condition():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline

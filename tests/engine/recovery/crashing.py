@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fork_server import Server
+from fork_server import HANGS_SECONDS, Server
 from ledger_rows import query
 
 from resumerge.ledger import LEDGER_FILE, Ledger
@@ -88,7 +88,7 @@ class Driver(Server):
 
     def logged(self) -> dict[str, Any]:
         """What the job wrote down; waits for it."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + HANGS_SECONDS
         while not self.log.exists():
             assert time.monotonic() < deadline
             time.sleep(0.002)
