@@ -76,13 +76,15 @@ class Process:
 class Task:
     """A thread of a process."""
 
-    def __init__(self, world: World, process: Process, do: Callable[[], None]) -> None:
+    def __init__(
+        self, world: World, process: Process, do: Callable[[], None], name: str | None = None
+    ) -> None:
         self.process, self.ended = process, False
         self.ready: Callable[[], bool] = lambda: True
         self.due: float | None = None
         self._world, self._do = world, do
         self._turn = threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         process.tasks.append(self)
         self._thread.start()
 
@@ -301,8 +303,8 @@ class Threading:
     def Condition(self) -> Condition:
         return Condition(self._world)
 
-    def Thread(self, target: Callable[[], None], **facts: Any) -> Thread:
-        return Thread(self._world, target)
+    def Thread(self, target: Callable[[], None], name: str | None = None, **facts: Any) -> Thread:
+        return Thread(self._world, target, name)
 
 
 class Lock:
@@ -348,8 +350,8 @@ class Event:
 
 
 class Thread:
-    def __init__(self, world: World, target: Callable[[], None]) -> None:
-        self._world, self._target = world, target
+    def __init__(self, world: World, target: Callable[[], None], name: str | None = None) -> None:
+        self._world, self._target, self._name = world, target, name
         self._task: Task | None = None
 
     @property
@@ -357,7 +359,7 @@ class Thread:
         return None if self._task is None else id(self._task)
 
     def start(self) -> None:
-        self._task = Task(self._world, self._world.here, self._target)
+        self._task = Task(self._world, self._world.here, self._target, self._name)
 
     def is_alive(self) -> bool:
         return self._task is not None and not self._task.ended

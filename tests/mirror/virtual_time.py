@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 from virtual_machines import Machine, Process, Threading, Time, World, clock_of
 
+from resumerge.mirror.transfer import RateLimit
+
+PATIENCE = 2_000
+"""Turns of other threads in which what a test waits for has to happen, however long it takes."""
+
 
 class VirtualTime(World):
     """The world of one process. Its other threads run while the test waits, one at a time."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.turns = 0
         self.process = Process(Machine("here", Path()), os.getpid(), boot=0)
         self.processes.append(self.process)
 
@@ -32,6 +38,8 @@ class VirtualTime(World):
         due = math.inf if seconds is None else self.now + seconds
         while not ready() and self.now < due:
             if tasks := self.tasks():
+                self.turns += 1
+                assert self.turns < PATIENCE, "what the test waits for does not happen"
                 tasks[0].go_on()
                 continue
             waiting = [task.due for task in self.process.tasks if not task.ended]
@@ -65,6 +73,7 @@ def virtual_time(*modules: object) -> Iterator[VirtualTime]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in seen.items():
             patch.setattr(name, value)
+        patch.setattr(RateLimit.__init__, "__defaults__", (world.clock,))
         for module in modules:
             patch.setattr(module, "time", time, raising=False)
         yield world

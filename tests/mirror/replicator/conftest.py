@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import replication as replications
 from made_up_leases import SECONDS
 from replication import Replication, Watched
+from virtual_time import virtual_time
 
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
@@ -18,9 +20,9 @@ from resumerge.retry import Backoff
 
 @pytest.fixture
 def replication(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Replication]:
-    """One that has not begun, and does not wait for long."""
+    """One that has not begun; its time is virtual, and so is that of the test."""
     monkeypatch.setenv("RESUMERGE_LEASE_SECONDS", str(SECONDS))
     monkeypatch.setattr("resumerge.mirror.replicator.BACKOFF", Backoff(first=0.01, longest=0.05))
     monkeypatch.setattr("resumerge.mirror.replicator.CHECK_SECONDS", 0.02)
@@ -30,9 +32,10 @@ def replication(
     ledger = Ledger(tmp_path / "run" / "ledger.db")
     store = Watched(tmp_path / "mirror")
     ledger.set_mirror(store.url)
-    replication = Replication(ledger, tmp_path / "merged", store, Lease.acquire(store, "run"))
-    yield replication
-    store.fails = lambda operation: None
-    replication.replicator.close()
-    replication.lease.stop()
+    with virtual_time(request.module, replications):
+        replication = Replication(ledger, tmp_path / "merged", store, Lease.acquire(store, "run"))
+        yield replication
+        store.fails = lambda operation: None
+        replication.replicator.close()
+        replication.lease.stop()
     ledger.close()

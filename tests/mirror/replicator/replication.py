@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_leases import ELSEWHERE, wait_for, write
+from made_up_leases import ELSEWHERE, SECONDS, wait_for, write
 from plain_folder import PlainFolder
 
 from resumerge.errors import Resumable
@@ -92,11 +92,12 @@ class Replication:
         self.store.fails = happens
 
     def wait_until_over(self) -> None:
-        """Until the thread has ended with the loss of the lease."""
+        """Wait until the lease is lost, and for all that the thread might still do."""
         with pytest.raises(Resumable, match="Another machine has taken over"):
             while True:
                 self.replicator.check()
                 time.sleep(0.01)
+        time.sleep(SECONDS)
 
     def model(self) -> dict[str, int]:
         """The files in the mirror that are not metadata."""

@@ -3,7 +3,6 @@ when."""
 
 from __future__ import annotations
 
-import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -52,7 +51,7 @@ def test_a_store_that_asks_for_time_is_given_it(replication: Replication) -> Non
     time.sleep(0.05)
     replicator.sealed(0)
     wait_for(lambda: len(asked) > 1)
-    assert asked[1] - asked[0] >= 0.4
+    assert asked[1] - asked[0] == pytest.approx(0.4)
 
 
 def test_a_new_shard_ends_one_pause(
@@ -112,7 +111,7 @@ def test_waiting_ends_where_nothing_moves_for_too_long(
     assert replicator.frees(5.0) is then_delete, "just begun"
     with pytest.raises(Resumable, match=r"made no progress for .* out of order") as stopped:
         replication.finish()
-    assert 0.5 <= time.monotonic() - began < 5
+    assert 0.6 <= time.monotonic() - began < 0.7
     missing = len(replication.shards())
     assert f"It lacks {missing} of {missing} shards" in str(stopped.value)
     assert stopped.value.reason == "mirror"
@@ -209,7 +208,7 @@ def test_the_rate_is_kept(replication: Replication) -> None:
     replication.begin(rate=nbytes, stall_seconds=0.2)
     began = time.monotonic()
     replication.finish()
-    assert 0.9 < time.monotonic() - began < 3
+    assert 0.9 < time.monotonic() - began < 1.1
 
 
 def test_the_companions_are_made_again_after_a_failure(replication: Replication) -> None:
@@ -248,14 +247,12 @@ def test_who_waits_for_the_mirror_can_be_stopped(replication: Replication) -> No
 
 
 def test_an_upload_that_hangs_does_not_keep_the_process(replication: Replication) -> None:
-    awake = threading.Event()
-    replication.store.fails = lambda name: name.startswith("upload ") and awake.wait(10)
+    replication.store.fails = lambda name: name.startswith("upload ") and time.sleep(3600)
     replicator = replication.begin()
     time.sleep(0.2)
     began = time.monotonic()
     replicator.close()
     assert time.monotonic() - began < 2
-    awake.set()
 
 
 def test_one_that_never_began_can_be_closed(replication: Replication) -> None:
