@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from in_memory import tmp_path
 from zoo import ARCHITECTURES
+
+__all__ = ["tmp_path"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,9 +26,9 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def family(workplace: Path) -> Callable[[str], Path]:
     """Gives an architecture's folder of `base` and two variants of it, `math` and `code`."""
-    root = tmp_path_factory.mktemp("architectures")
+    root = workplace / "architectures"
 
     def made(name: str) -> Path:
         folder = root / name
