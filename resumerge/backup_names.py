@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 CARD = "README.md"
-"""The model card. A user may edit it, so an edited one stays as it is."""
+"""The name of the model card. A user may edit the card, so an edited one stays as it is."""
 
 _SUFFIX = ".kept"
-"""Suffix of backup names."""
+"""The suffix of backup names."""
 
 _NAME = re.compile(rf".+{re.escape(_SUFFIX)}[0-9]*", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Digests of contents, which are computed as bytes arrive, or from a file."""
+"""Digests of contents, computed as bytes arrive, or from a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 CHUNK = 1 << 20
-"""Bytes hashed at once; hashlib releases the interpreter's lock meanwhile."""
+"""The number of bytes hashed at once; hashlib releases the interpreter's lock meanwhile."""
 
 
 class Digest(Protocol):
@@ -22,7 +22,7 @@ class Digest(Protocol):
 
 
 class ExpectedContent(ABC):
-    """Compares the bytes of a file, which it gets in order, with what the file should hold."""
+    """A comparison of a file's bytes, which arrive in order, with what the file should hold."""
 
     @abstractmethod
     def update(self, data: bytes | memoryview, /) -> None:
@@ -44,11 +44,13 @@ def hash_file(
     """Update a digest with the bytes of a file.
 
     Args:
+        path: the file.
+        digest: gets the bytes in order.
         check: called after each chunk; an exception that it raises ends the reading.
-        most: bytes that are read, the first ones.
+        most: the largest number of bytes to read, from the beginning.
 
     Returns:
-        The number of bytes.
+        the number of bytes read.
     """
     buffer = memoryview(bytearray(CHUNK))
     total = 0
@@ -67,8 +69,9 @@ def sha256_of(
     """Return the SHA-256 of a file in hex digits.
 
     Args:
+        path: the file.
         check: called after each chunk; an exception that it raises ends the reading.
-        most: bytes that are read, the first ones.
+        most: the largest number of bytes to read, from the beginning.
     """
     digest = hashlib.sha256()
     hash_file(path, digest, check, most=most)

@@ -12,14 +12,15 @@ from resumerge.printable import printable, without_secrets
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of the input, described so that the user can solve it. Secrets in an address that
-    it repeats are left out.
+    """One problem of the input, described so that the user can solve it.
+
+    Secrets in an address that its texts repeat are left out.
 
     Args:
         what: one sentence that says what is wrong.
         where: the file or model that has the problem.
         path: the path inside a YAML file, like ``slices[0].sources[1].layer_range``.
-        line: line in that file, counted from 1.
+        line: the line in that file, counted from 1.
         expected: what would be right.
         found: what is there instead.
         fix: what to do, or what to write instead.
@@ -57,10 +58,10 @@ class Problem:
 
 
 class ResumergeError(Exception):
-    """Base of every error that the program raises on purpose.
+    """The base of every error that the program raises on purpose.
 
     Attributes:
-        exit_code: of the command line.
+        exit_code: the exit code of the command line.
         how_to_resume: the Python call that resumes the run; empty if there is none.
     """
 
@@ -73,20 +74,20 @@ class ResumergeError(Exception):
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the command line prints of it for programs."""
+        """Return what the command line prints of the error for programs."""
         return {"kind": "error", "exit_code": self.exit_code, "message": self.text}
 
     def __str__(self) -> str:
         return f"{self.text}\nTo resume: {self.how_to_resume}" if self.how_to_resume else self.text
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows instead of a traceback, which would not help the user."""
+        """Return the lines that IPython shows in place of a traceback, which would not help."""
         return str(self).split("\n")
 
 
 @dataclass
 class InputError(ResumergeError):
-    """The recipe, a source, the output or the usage is invalid. Nothing was written."""
+    """An invalid recipe, source, output or usage. Nothing was written."""
 
     problems: list[Problem] = field(default_factory=list)
     exit_code = 2
@@ -116,7 +117,9 @@ def refuse(
 
 @dataclass
 class Resumable(ResumergeError):
-    """The run stopped before its end and can be resumed; what is committed is kept (exit 75).
+    """A stop of the run before its end, after which it can be resumed (exit 75).
+
+    What is committed is kept.
 
     Args:
         reason: ``disk_full``, ``memory``, ``network``, ``source_changed`` …
@@ -139,7 +142,11 @@ class Resumable(ResumergeError):
 
 
 def unavailable(error: InputError) -> Resumable:
-    """Return what a run that exists is told of a model that cannot be read: once it could."""
+    """Return the error for a run that exists and a model that could be read when it was created.
+
+    Args:
+        error: why the model cannot be read now.
+    """
     return Resumable(
         "source_unavailable",
         "A model that could be read when the run was created cannot be read now. If it, or a part "
@@ -149,7 +156,7 @@ def unavailable(error: InputError) -> Resumable:
 
 @dataclass
 class Interrupted(ResumergeError):
-    """A signal asked to stop; every computed block is committed (exit 128 + signal)."""
+    """A stop by a signal; every computed block is committed (exit 128 + signal)."""
 
     signum: int
 
@@ -172,14 +179,14 @@ class Interrupted(ResumergeError):
 
 
 class StoreError(OSError):
-    """A request to a server or to a mirror failed. The message is for a person, without secrets.
+    """A failed request to a server or to a mirror. The message is for a person, without secrets.
 
     Args:
         message: what failed.
         fix: what the user can do about it, if anything.
-        retry_after: seconds that the server asks clients to wait; 0 if it does not say.
-        denied: the error is permanent: waiting does not help without a change of permissions or
-            names. `errno` is then EACCES. Other errors are temporary.
+        retry_after: the seconds that the server asks clients to wait; 0 if it does not say.
+        denied: whether the error is permanent: waiting does not help without a change of
+            permissions or names. `errno` is then EACCES. Other errors are temporary.
     """
 
     def __init__(

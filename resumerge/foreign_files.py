@@ -1,4 +1,4 @@
-"""Files that anybody may have written: read with a limit, never waited for; and their names."""
+"""Reading files that anybody may have written, with a limit and without waiting; their names."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
 
 class UnfitFile(ValueError):
-    """A file is too large, or something else than a regular file. The message is for a person."""
+    """An error: a file is too large, or is no regular file. The message is for a person."""
 
 
 def read_foreign(path: Path, most: int) -> bytes:
-    """Return the bytes of a file. One that would fill the memory, sparse or not, is refused.
+    """Return the bytes of a file. A file that would fill the memory, sparse or not, is refused.
 
     Args:
-        most: bytes.
+        path: the file.
+        most: the largest size allowed, in bytes.
 
     Raises:
-        UnfitFile: it is larger, or no regular file.
-        OSError: it cannot be read.
+        UnfitFile: the file is larger, or is no regular file.
+        OSError: the file cannot be read.
     """
     check_regular(path)
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
@@ -41,11 +42,11 @@ def read_foreign(path: Path, most: int) -> bytes:
 
 
 def check_regular(path: Path) -> None:
-    """Check that this is a file: opening a pipe waits for a writer, and a device may never end.
+    """Check that a path is a regular file: a pipe waits for a writer, and a device may never end.
 
     Raises:
-        UnfitFile: it is something else.
-        OSError: there is nothing, or it cannot be reached.
+        UnfitFile: the path is something else.
+        OSError: nothing is there, or it cannot be reached.
     """
     kind = stat.S_IFMT(path.stat().st_mode)
     if kind != stat.S_IFREG:

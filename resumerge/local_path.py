@@ -1,7 +1,7 @@
 """Paths on this machine, as a user writes them.
 
-`Path` makes ``s3:/bucket`` of ``s3://bucket``, a folder that nobody asked for. So a path is looked
-at here, as text, where it enters the program.
+`Path` makes ``s3:/bucket`` of ``s3://bucket``, a folder that nobody asked for. A path is therefore
+checked here, as text, when it enters the program.
 """
 
 from __future__ import annotations
@@ -18,17 +18,21 @@ from resumerge.printable import without_secrets
 OUTPUT = "output"
 
 _URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(.*)", re.DOTALL)
-"""One slash is left of two in a `Path`. A folder ``s3:`` can be written ``./s3:/…``."""
+"""The pattern of an address.
+
+One slash is left of two in a `Path`. A folder ``s3:`` can be written ``./s3:/…``.
+"""
 
 
 def local_path(path: object, what: str) -> Path:
     """Return a path that a user gave; ``~`` is the home folder, as it is in a shell.
 
     Args:
-        what: it is for, in the message: ``output``.
+        path: the path as given.
+        what: the purpose of the path, for the message: ``output``.
 
     Raises:
-        InputError: this cannot be a path, or it is an address of something elsewhere.
+        InputError: the value cannot be a path, or is an address of something elsewhere.
     """
     if not is_path(path):
         raise refuse(f"The {what} is not a path", expected="text, or a Path", found=repr(path))
@@ -56,7 +60,7 @@ def address_in(value: object) -> str | None:
 
 
 def is_path(value: object) -> bool:
-    """Return whether this can be a path, or an address."""
+    """Return whether a value can be a path, or an address."""
     return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
 
 

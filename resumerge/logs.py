@@ -16,13 +16,17 @@ from typing import TextIO
 from resumerge.errors import refuse
 
 VARIABLE = "RESUMERGE_LOG"
-"""``debug`` or ``info`` logs to stderr; ``debug:FILE`` appends to a file."""
+"""The environment variable: ``debug`` or ``info`` logs to stderr; ``debug:FILE`` appends to a file.
+"""
 
 _FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Logs to stderr as it is now: a progress bar replaces it, and draws itself below the lines."""
+    """A handler that logs to stderr as it is now.
+
+    A progress bar replaces stderr, and draws itself below the lines.
+    """
 
     @property
     def stream(self) -> TextIO:
@@ -30,7 +34,7 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
     @stream.setter
     def stream(self, stream: TextIO) -> None:
-        """Not used."""
+        """Ignore a stream: the handler always takes `sys.stderr`."""
 
 
 def log_verbosely(times: int) -> None:
@@ -43,7 +47,7 @@ def log_as_environment_says(environment: Mapping[str, str] = os.environ) -> None
     """Log as RESUMERGE_LOG says, if it is set.
 
     Raises:
-        InputError: it names no level, or a file that cannot be written.
+        InputError: the variable names no level, or a file that cannot be written.
     """
     text = environment.get(VARIABLE, "")
     if not text:

@@ -1,4 +1,4 @@
-"""Where a run writes its model: into a folder of its own, or to one file in a folder of the user's.
+"""The place of a run's model: a folder of its own, or one file in a folder of the user's.
 
 The name alone decides, so that a run has the same form on every machine. In a folder the weight
 files have names that loaders look for.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUFFIX = ".safetensors"
-"""An output with this suffix is one file."""
+"""The suffix of an output that is one file."""
 
 STEM = "model"
 """The beginning of the names of files that transformers looks for."""
@@ -20,7 +20,7 @@ STAGES = "stages"
 """The folder in the output that has a folder for each stage that is kept."""
 
 _STAGE = r"\w[\w.-]{0,99}"
-"""A folder's name that every system takes."""
+"""The pattern of a folder's name that every system takes."""
 
 _SHARD = re.compile(
     rf"({STAGES}/{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5}})?"
@@ -33,8 +33,8 @@ def shard_name(number: int, count: int, stem: str = STEM) -> str:
     """Return the name of a shard that transformers and diffusers look for.
 
     Args:
-        number: of the shard, counted from 0.
-        count: how many shards the model has.
+        number: the shard's number, counted from 0.
+        count: the number of shards that the model has.
         stem: the beginning of the name.
     """
     if count == 1:
@@ -65,7 +65,7 @@ class OutputPath:
     """The output as the user names it.
 
     Args:
-        path: of a folder; with the suffix `SUFFIX`, of a file.
+        path: the path of a folder or, with the suffix `SUFFIX`, of a file.
     """
 
     path: Path
@@ -75,12 +75,12 @@ class OutputPath:
 
     @property
     def is_file(self) -> bool:
-        """Whether the weights are all that is written, as one file."""
+        """Whether one file with the weights is all that is written."""
         return self.path.suffix == SUFFIX
 
     @property
     def folder(self) -> Path:
-        """The folder in which the run's files have their names. That of one file is the user's."""
+        """The folder of the run's files. For an output of one file, it is the user's."""
         return self.path.parent if self.is_file else self.path
 
     @property

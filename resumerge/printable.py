@@ -1,5 +1,7 @@
-"""Names, paths and messages from other people, for people to read: escaped for a terminal, and
-without the secrets of addresses."""
+"""Names, paths and messages of other people, as text that people read.
+
+They are escaped for a terminal, and addresses are without their secrets.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,22 @@ _USER = re.compile(
     r"|(\b(?!https?:|ftp:)[a-z][a-z0-9+.-]*:/+)(?:[^/+\s]*@|[^/@+\s]*:\S.*@)",
     re.IGNORECASE,
 )
-"""User and password in an address. Keys of S3 are pasted as they are, with a ``/`` or a ``+`` in
-them. The ``@`` of a revision is none; one slash is left of two in a `Path`."""
+"""The user and password in an address.
+
+Keys of S3 are pasted as they are, with a ``/`` or a ``+`` in them. The ``@`` of a revision is no
+user's; one slash is left of two in a `Path`.
+"""
 
 _QUERY = re.compile(
     r"\?\S*?\b[\w-]*(?:sig|signature|token|password|secret|credential)=\S*", re.IGNORECASE
 )
-"""What follows the path of an address that was signed, like a SAS of Azure, or has a token."""
+"""The query of an address that was signed, like a SAS of Azure, or that has a token."""
 
 
 def without_secrets(text: str) -> str:
     """Return a text in which ``…`` stands for what may be a secret in an address.
 
-    That is a user with a password before the host or bucket, or the query of a signed address.
+    A secret is a user with a password before the host or bucket, or the query of a signed address.
     """
     shown = _USER.sub(lambda found: f"{found[1] or found[2]}…@", text) if "@" in text else text
     return _QUERY.sub("?…", shown) if "?" in shown else shown

@@ -18,13 +18,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Backoff:
-    """How often and how long to retry.
+    """The pauses between retries, and their limits.
 
     Args:
-        first: seconds of the first pause; each further one is twice as long.
-        longest: seconds of the longest pause.
+        first: the first pause in seconds; each further one is twice as long.
+        longest: the longest pause in seconds.
         seconds: no call is made later than so many seconds after the first one.
-        retries: calls after the first one.
+        retries: the number of calls after the first one.
         longest_asked: a server that asks for a longer pause, in seconds, is not called again.
     """
 
@@ -48,13 +48,18 @@ def retry(
     """Call a function until it succeeds, or the backoff allows no further call.
 
     Args:
-        call: safe to repeat.
-        is_temporary: whether an error may go away by itself; called once for each error.
-        retry_after: seconds that the server asks to wait, from the error.
-        progress: a number that grows when a failed call achieved something; then the pauses begin
-            again with the first one.
-        sleep: waits for so many seconds, `time.sleep` by default; what it raises ends the retries.
-        clock: seconds, monotonic.
+        call: the function; it must be safe to repeat.
+        backoff: the pauses, and their limits.
+        is_temporary: returns whether an error may go away by itself; called once for each error.
+        retry_after: returns the seconds that the server asks to wait, from the error.
+        progress: returns a number that grows when a failed call achieved something; then the pauses
+            begin again with the first one.
+        sleep: waits for so many seconds, `time.sleep` by default; an exception that it raises ends
+            the retries.
+        clock: returns seconds, monotonic.
+
+    Returns:
+        the result of the call.
 
     Raises:
         Exception: the last error of the call.
@@ -92,15 +97,22 @@ def retry_explained(
     """Call a function until it succeeds, where its errors are explained to the user.
 
     Args:
-        call: safe to repeat.
-        explain: the error to raise for an exception, which is retried where it is a `Resumable` for
-            ``network`` or ``mirror``; None if the exception is raised as it is.
-        retry_after, progress, sleep, clock: as `retry`; the first gets the exception of the call.
+        call: the function; it must be safe to repeat.
+        explain: returns the error to raise for an exception, which is retried where it is a
+            `Resumable` for ``network`` or ``mirror``; None if the exception is raised as it is.
+        backoff: the pauses, and their limits.
+        retry_after: returns the seconds that the server asks to wait, from the exception of the
+            call.
+        progress: as for `retry`.
+        sleep: as for `retry`.
+        clock: as for `retry`.
+
+    Returns:
+        the result of the call.
 
     Raises:
         ResumergeError: the explanation of the last exception.
     """
-
     failure: ResumergeError | None = None
 
     def explained() -> T:

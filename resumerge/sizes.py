@@ -23,7 +23,7 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_range(low: float, high: float) -> str:
-    """Return a time between these, no more exact than they are known: ``40 s``, ``2 to 5 min``."""
+    """Return a range of times, no more exact than they are known: ``40 s``, ``2 to 5 min``."""
     (least, unit), (most, last) = _coarse(low), _coarse(high)
     if (least, unit) == (most, last):
         return f"{most} {last}"

@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 
 SCRATCH = ".resumerge-scratch-"
-"""Begins the name that a scratch file has for a moment, where a file cannot begin without one."""
+"""The beginning of a scratch file's short-lived name, where a file cannot begin without a name."""
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Numbers of the errors that say that a disk, or a user's part of it, is full."""
+"""The numbers of the errors that say that a disk, or a user's part of it, is full."""
 
 _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
@@ -25,13 +25,16 @@ _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 class Storage:
-    """Files on this machine."""
+    """The operations on files of this machine."""
 
     def create(self, path: Path, nbytes: int, head: bytes, *, sparse: bool = False) -> None:
         """Create a file of its full size that begins with `head`; durable afterwards.
 
         Args:
-            sparse: allocate its space as it is written, not now.
+            path: the file; one that exists is replaced.
+            nbytes: the size of the file in bytes.
+            head: the first bytes.
+            sparse: whether its space is allocated as it is written, not now.
 
         Raises:
             OSError: ENOSPC if the filesystem knows already that the space is missing.
@@ -57,10 +60,11 @@ class Storage:
         """Return a descriptor of a new, empty file; nothing is durable yet.
 
         Args:
-            exclusive: the file must not exist.
+            path: the file.
+            exclusive: whether the file must not exist; else one that exists is emptied.
 
         Raises:
-            FileExistsError: it exists.
+            FileExistsError: the file exists, with `exclusive`.
         """
         how = os.O_EXCL if exclusive else os.O_TRUNC
         return os.open(path, os.O_RDWR | os.O_CREAT | how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -125,7 +129,7 @@ class Storage:
         path.mkdir(exist_ok=True)
 
     def link(self, target: Path, path: Path) -> None:
-        """Create a symbolic link; durable afterwards.
+        """Create a symbolic link `path` to `target`; durable afterwards.
 
         Raises:
             OSError: the name is taken, or the filesystem has no links.

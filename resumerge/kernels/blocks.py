@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Block:
-    """Elements ``start:stop`` of a flattened tensor, the `index`-th of its blocks."""
+    """The elements ``start:stop`` of a flattened tensor, the `index`-th of its blocks."""
 
     index: int
     start: int
@@ -25,11 +25,11 @@ class Run:
     What a kernel computes does not depend on how a tensor is split into runs, only on its blocks.
 
     Args:
-        first: number of the first block.
-        size: elements of a block; the last one of a tensor may be shorter.
-        length: elements of the run.
-        step: distance in the tensor from one block to the next, in elements: `size`, unless only
-            the first elements of each block are read.
+        first: the number of the first block.
+        size: the number of elements of a block; the last one of a tensor may be shorter.
+        length: the number of elements of the run.
+        step: the distance in the tensor from one block to the next, in elements: `size`, unless
+            only the first elements of each block are read.
     """
 
     first: int
@@ -39,12 +39,13 @@ class Run:
 
     @classmethod
     def of(cls, numel: int, size: int, indices: range, *, sample: bool = False) -> Run:
-        """Consecutive blocks of a tensor.
+        """Return consecutive blocks of a tensor.
 
         Args:
-            numel: elements of the tensor.
-            size: of a block.
-            sample: only the first elements of each, a sixteenth of them.
+            numel: the number of elements of the tensor.
+            size: the number of elements of a block.
+            indices: the numbers of the blocks.
+            sample: whether only the first elements of each block are read, a sixteenth of them.
         """
         length = min(indices.stop * size, numel) - indices.start * size
         if not sample:
@@ -61,12 +62,12 @@ class Run:
         return -(-self.length // self.size)
 
     def blocks(self) -> Iterator[slice]:
-        """Yield the elements of each block, counted in the run."""
+        """Yield the elements of each block as a slice of the run."""
         for start in range(0, self.length, self.size):
             yield slice(start, min(start + self.size, self.length))
 
     def in_tensor(self) -> list[Block]:
-        """Return the elements of each block, counted in the tensor."""
+        """Return each block, with its elements counted in the tensor."""
         begin = self.first * self.step
         return [
             Block(
@@ -78,7 +79,7 @@ class Run:
         ]
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return what is read of the tensor: first elements, and those past the last ones."""
+        """Return the ranges that are read of the tensor: first elements, and those past the end."""
         if self.step == self.size:
             begin = self.first * self.size
             return [(begin, begin + self.length)]
@@ -92,11 +93,11 @@ def sampled(elements: int) -> int:
 
 Partial = TypeVar("Partial")
 MapFunction = Callable[[Any, Any], Partial]
-"""A function of the inputs of a run (or block) and the run (or block): its partial result."""
+"""A function of the inputs of a run (or block) and the run (or block) to its partial result."""
 
 
 class Scan(Protocol[Partial]):
-    """Applies a map function to every run of a tensor, on several threads.
+    """A function that applies a map function to every run of a tensor, on several threads.
 
     A method that computes with torch gets runs of one block, as `Block`.
     """
@@ -105,8 +106,9 @@ class Scan(Protocol[Partial]):
         """Yield the partial results in order.
 
         Args:
-            sample: read only the first sixteenth of each block: for a guess that another scan
-                verifies.
+            function: the map function.
+            sample: whether only the first sixteenth of each block is read: for a guess that another
+                scan verifies.
         """
 
 
@@ -123,7 +125,7 @@ def sum_blocks(parts: Iterable[np.ndarray]) -> np.ndarray:
     """Return the sum of partial results over all blocks, added in their order.
 
     Args:
-        parts: of each run an array whose first axis is the block.
+        parts: an array for each run; its first axis is the block.
     """
     total: np.ndarray | None = None
     for part in parts:

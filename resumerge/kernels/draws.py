@@ -14,11 +14,13 @@ import numpy as np
 from resumerge.kernels.masks.random import philox_key
 
 CHUNK = 1 << 14
-"""Elements that have a counter of their own; part of the format. Its float64 arrays stay in the
-second-level cache."""
+"""The number of elements that share a counter; part of the format.
+
+The float64 arrays of a chunk stay in the second-level cache.
+"""
 
 WORKING_BYTES = 8 * 8 * CHUNK
-"""Of arrays while a chunk is drawn."""
+"""The bytes of the arrays while a chunk is drawn."""
 
 _LOG_2 = 0.6931471805599453
 _CENTRE = (
@@ -32,21 +34,24 @@ _TAIL = (
 
 
 def uniforms(key: str, start: int, stop: int) -> np.ndarray:
-    """Elements ``start:stop`` of an endless row of numbers in (0, 1), as float64.
+    """Return elements ``start:stop`` of an endless row of numbers in (0, 1), as float64.
 
-    Each is an odd multiple of 2**-33.
+    Each number is an odd multiple of 2**-33.
 
     Args:
         key: text that identifies the row.
+        start: the index of the first element.
+        stop: the index after the last element.
     """
     return _drawn(key, start, stop, lambda uniform: uniform)
 
 
 def normals(key: str, start: int, stop: int) -> np.ndarray:
-    """Elements ``start:stop`` of an endless row of standard normal numbers, as float64.
+    """Return elements ``start:stop`` of an endless row of standard normal numbers, as float64.
 
-    The inverse of the normal distribution at `uniforms`, by Wichura's approximation with a relative
-    error of 2e-7 (algorithm AS 241, PPND7, Applied Statistics 37, 1988). None is beyond 6.4.
+    They are the inverse of the normal distribution at `uniforms`, by Wichura's approximation with a
+    relative error of 2e-7 (algorithm AS 241, PPND7, Applied Statistics 37, 1988). None is beyond
+    6.4.
     """
     return _drawn(key, start, stop, _normal)
 

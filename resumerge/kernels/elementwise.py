@@ -18,12 +18,12 @@ def new_vector(length: int) -> Vector:
 
 
 def round_to(vector: Vector, out: Vector) -> None:
-    """Write a vector into another, rounded to its type: to nearest, ties to even."""
+    """Write a vector into another, rounded to the other's type: to nearest, ties to even."""
     _kernels.round_to(vector, out)
 
 
 def weighted_sum(terms: Sequence[Vector], weights: Sequence[float], out: Vector) -> None:
-    """Write ``sum(w_i * x_i)``."""
+    """Write ``sum(w_i * x_i)`` of the terms x_i."""
     _kernels.weighted_sum(terms, weights, out)
 
 
@@ -33,9 +33,12 @@ def weighted_sum_along(
     """Write ``sum(w_i * x_i)``, where each vector has a weight for each of its rows (or columns).
 
     Args:
-        weights: rounded to float32; shape ``(len(terms), rows)`` or, `by_column`,
+        terms: the x_i.
+        weights: the w_i, rounded to float32; shape ``(len(terms), rows)`` or, with `by_column`,
             ``(len(terms), row)``.
-        row: elements of a row.
+        row: the number of elements of a row.
+        by_column: whether each column has a weight, not each row.
+        out: the result, rounded to its type.
     """
     rounded = np.ascontiguousarray(weights, np.float32)
     _kernels.weighted_sum_along(terms, rounded, row, by_column, out)
@@ -52,7 +55,10 @@ def clamp_to_distance(values: Vector, center: Vector, distance: float, out: Vect
     """Write ``min(max(x, c - distance), c + distance)``: NaN where x or c is NaN, and never -0.
 
     Args:
-        distance: above 0.
+        values: x.
+        center: c.
+        distance: the largest distance, above 0.
+        out: the result, rounded to its type.
     """
     _kernels.clamp_to_distance(values, center, distance, out)
 
@@ -60,7 +66,7 @@ def clamp_to_distance(values: Vector, center: Vector, distance: float, out: Vect
 def trimmed_mean(vectors: Sequence[Vector], cut: int, out: Vector) -> None:
     """Write the mean of each element's values without the `cut` lowest and the `cut` highest.
 
-    It is NaN where one vector has NaN, and never -0.
+    The mean is NaN where one vector has NaN, and never -0.
     """
     _kernels.trimmed_mean(vectors, cut, out)
 
@@ -68,8 +74,9 @@ def trimmed_mean(vectors: Sequence[Vector], cut: int, out: Vector) -> None:
 def variance(vectors: Sequence[Vector]) -> Vector:
     """Return the population variance of each element over vectors that have one base, or none.
 
-    It is exactly 0 where all are equal. Welford's recurrence, which needs no sum of squares
-    (https://doi.org/10.2307/1266577), each operation rounded to float32.
+    The variance is exactly 0 where all are equal. It is computed by Welford's recurrence, which
+    needs no sum of squares (https://doi.org/10.2307/1266577), with each operation rounded to
+    float32.
 
     Returns:
         float32.

@@ -10,12 +10,15 @@ HASH_BYTES = 16
 
 
 def hash_block(data: bytes | memoryview) -> bytes:
-    """16 bytes."""
+    """Return the hash of one block: 16 bytes."""
     return xxhash.xxh3_128_digest(data)
 
 
 def hash_blocks(data: bytes | memoryview, size: int) -> bytes:
-    """16 bytes for each block of `size` bytes; the last one may be shorter, or empty if alone."""
+    """Return the hash of each block of `size` bytes, one after the other: 16 bytes for each.
+
+    The last block may be shorter. Empty data are one empty block.
+    """
     if not len(data):
         return hash_block(data)
     starts = range(0, len(data), size)

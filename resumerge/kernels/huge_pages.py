@@ -7,16 +7,17 @@ import mmap
 import numpy as np
 
 HUGE_PAGE = 2 << 20
-"""Bytes: of x86-64, and of aarch64 with pages of 4 KiB."""
+"""The bytes of a huge page of x86-64, and of aarch64 with pages of 4 KiB."""
 
 
 def mapped(size: int, *, whole: bool = True) -> np.ndarray:
-    """`size` bytes (uint8) with undefined content.
+    """Return `size` bytes (uint8) with undefined content.
 
-    What is large has a mapping of its own, which the system gets back with the array: in the memory
+    A large array has a mapping of its own, which the system gets back with the array: in the memory
     of the allocator it would leave holes. Large arrays of NumPy are in huge pages in any case.
 
     Args:
+        size: the number of bytes.
         whole: whether all of it will be used. Then it is in huge pages, where the system has them:
             a run takes thousands of small ones, more than the processor keeps the addresses of, and
             looking them up is up to a third of the time. Otherwise what is not used takes nothing.

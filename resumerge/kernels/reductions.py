@@ -26,7 +26,7 @@ def gram(vectors: Sequence[Vector], run: Run) -> np.ndarray:
 
 
 def row_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
-    """Return the dot products of every two vectors' rows, of `row` elements.
+    """Return the dot products of every two vectors' rows, each row of `row` elements.
 
     Returns:
         float64, shape ``(len(vectors), len(vectors), rows)``.
@@ -39,7 +39,7 @@ def row_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
 def column_gram(vectors: Sequence[Vector], row: int, run: Run) -> np.ndarray:
     """Return the dot products of every two vectors' columns, for each block.
 
-    Rows are added in their order.
+    The rows are added in their order.
 
     Returns:
         float64, shape ``(len(run), len(vectors), len(vectors), row)``.
@@ -53,7 +53,9 @@ def l1_norms(vector: Vector, mask: np.ndarray | None, run: Run) -> np.ndarray:
     """Return ``sum(|x|)`` of all elements of each block, and of those that a mask keeps.
 
     Args:
+        vector: the elements of the run.
         mask: uint8 of 0 and 1; None keeps all.
+        run: the blocks.
 
     Returns:
         float64, shape ``(len(run), 2)``.
@@ -69,7 +71,9 @@ def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Run)
     """Return ``sum(d**2)`` of each block and vector, over the elements that a mask keeps.
 
     Args:
+        deltas: the vectors, each of the run's length.
         mask: uint8 of 0 and 1; None keeps all.
+        run: the blocks.
 
     Returns:
         float64, shape ``(len(run), len(deltas))``.
@@ -81,12 +85,14 @@ def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Run)
 
 
 def count_changes(deltas: Sequence[Vector], epsilon: float, run: Run) -> np.ndarray:
-    """Count, for each block and model, the elements that it changed, and those it alone did.
+    """Count, for each block and model, the elements that it changed, and that it alone changed.
 
     A model changed an element where the magnitude of its task vector is above `epsilon`.
 
     Args:
-        deltas: differences from one base.
+        deltas: the models' differences from one base.
+        epsilon: the largest magnitude that counts as no change.
+        run: the blocks.
 
     Returns:
         int64, shape ``(len(run), len(deltas), 2)``.

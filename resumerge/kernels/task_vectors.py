@@ -17,7 +17,7 @@ def subtract_base(inputs: list[Vector], base: int | None) -> list[Vector]:
 
     Args:
         inputs: vectors of one length.
-        base: the base's place among them; None for no base, then the inputs are returned.
+        base: the base's index among the inputs; None for no base, then the inputs are returned.
     """
     if base is None:
         return inputs
@@ -28,7 +28,10 @@ def add_sum(base: Vector, changes: Sequence[Vector], scale: float, out: Vector) 
     """Write ``base + scale * sum(x_i)``.
 
     Args:
-        changes: differences from the base, or plain vectors.
+        base: the vector to add to.
+        changes: the x_i: differences from the base, or plain vectors.
+        scale: the factor on the sum.
+        out: the result, rounded to its type.
     """
     every, ones = [None] * len(changes), [1.0] * len(changes)
     _kernels.add_task_vectors(base, changes, every, ones, ones, False, False, scale, out)
@@ -52,13 +55,18 @@ def add_task_vectors(
     terms that are zero have no sign.
 
     Args:
-        base: what the vectors `deltas` are differences from.
-        masks: for each vector uint8 of 0 and 1, what `Selection.mask_or_threshold` returns, or None
-            for all. Masked elements count as 0, NaN too.
+        base: the vector that the `deltas` are differences from.
+        deltas: d_i, the task vectors.
+        masks: m_i for each vector: uint8 of 0 and 1, what `Selection.mask_or_threshold` returns, or
+            None for all. Masked elements count as 0, NaN too.
         factors: f_i, one for each vector.
         weights: w_i, one for each vector, in the divisor.
-        consensus: a_i is 1 only where the sign is that of the sum of all terms.
-        normalize: under consensus, divide by ``sum(a_i * w_i)``, kept away from 0.
+        consensus: whether a_i is 1 only where the sign is that of the sum of all terms; else it is
+            1 everywhere.
+        normalize: whether, under consensus, the sum is divided by ``sum(a_i * w_i)``, kept away
+            from 0.
+        scale: the factor on the sum.
+        out: the result, rounded to its type.
     """
     _kernels.add_task_vectors(
         base, deltas, masks, factors, weights, consensus, normalize, scale, out
@@ -77,11 +85,16 @@ def add_voted_sum(
     """Write ``base + scale * sum(w_i * d_i)`` where enough models vote for an element.
 
     With ``y_i = w_i * d_i``, a model votes where ``|y_i| >= t_i * |sum(y_j) - y_i|``; elsewhere the
-    result is the base. From https://arxiv.org/abs/2405.07813.
+    result is the base. The method is from https://arxiv.org/abs/2405.07813.
 
     Args:
-        base: what the vectors `deltas` are differences from.
-        least: number of votes that is enough.
+        base: the vector that the `deltas` are differences from.
+        deltas: d_i, the task vectors.
+        weights: w_i, one for each vector.
+        thresholds: t_i, one for each vector.
+        least: the number of votes that is enough.
+        scale: the factor on the sum.
+        out: the result, rounded to its type.
     """
     _kernels.add_voted_sum(base, deltas, weights, thresholds, least, scale, out)
 
@@ -91,11 +104,15 @@ def add_mean_change(
 ) -> None:
     """Write ``base + sum(f_i * d_i) / c``, where c models changed an element.
 
-    A model changed an element where ``|d_i| > epsilon``. From https://arxiv.org/abs/2601.13572.
+    A model changed an element where ``|d_i| > epsilon``. The method is from
+    https://arxiv.org/abs/2601.13572.
 
     Args:
-        base: what the vectors `deltas` are differences from.
-        factors: one for each model, on the elements that it alone changed.
+        base: the vector that the `deltas` are differences from.
+        deltas: d_i, the task vectors.
+        epsilon: the largest magnitude that counts as no change.
+        factors: f_i, one for each model, on the elements that it alone changed; elsewhere f_i is 1.
+        out: the result, rounded to its type.
     """
     _kernels.add_mean_change(base, deltas, factors, epsilon, out)
 
@@ -109,12 +126,14 @@ def add_majority_mean(
 ) -> None:
     """Write ``base + sum(a_i * w_i * d_i) / sum(a_i * w_i)``.
 
-    a_i is 1 where d_i has the sign of ``sum(d_i)`` (plus, for a sum of zero), else 0. From
-    https://arxiv.org/abs/2408.07990.
+    a_i is 1 where d_i has the sign of ``sum(d_i)`` (plus, for a sum of zero), else 0. The method is
+    from https://arxiv.org/abs/2408.07990.
 
     Args:
-        base: what the vectors `deltas` are differences from.
+        base: the vector that the `deltas` are differences from.
+        deltas: d_i, the task vectors.
         mask: uint8 of 0 and 1; None keeps all. Masked elements count as 0, NaN too.
-        weights: one for each vector, at least 0.
+        weights: w_i, one for each vector, at least 0.
+        out: the result, rounded to its type.
     """
     _kernels.add_majority_mean(base, deltas, mask, weights, out)

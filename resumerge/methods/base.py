@@ -1,4 +1,4 @@
-"""What a merge method is: a declaration, and a computation that streams over blocks."""
+"""The types of a merge method: a declaration, and a computation that streams over blocks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 REQUIRED: Any = object()
-"""Default of a parameter that the recipe must give."""
+"""The default of a parameter that the recipe must give."""
 
 FLOAT32_MAX = 3.4028234663852886e38
 
 Value = float | bool
-"""A parameter, resolved for one tensor."""
+"""The value of a parameter, resolved for one tensor."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,14 @@ class Parameter:
     """A parameter of a method. Help, validation and the table in docs/methods.md come from it.
 
     Args:
+        name: the key in the recipe.
         meaning: one line for the user.
+        default: the value if the recipe gives none.
         kind: ``float``, ``int`` or ``bool``.
-        per_model: given for each model, rather than once for the merge.
-        low: smallest value allowed, inclusive.
-        high: largest value allowed, inclusive.
-        saturates: a larger value counts as `high`.
+        per_model: whether it is given for each model, rather than once for the merge.
+        low: the smallest value allowed, inclusive.
+        high: the largest value allowed, inclusive.
+        saturates: whether a larger value counts as `high`.
     """
 
     name: str
@@ -52,7 +54,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Paper:
-    """Where a method was published."""
+    """The publication of a method."""
 
     title: str
     url: str
@@ -60,16 +62,16 @@ class Paper:
 
 @dataclass(frozen=True)
 class BlockCost:
-    """CPU time and memory of one block, for the estimates of `resumerge plan`.
+    """The CPU time and memory of one block, for the estimates of `resumerge plan`.
 
     The built-in methods declare what was measured: docs/benchmarks.md says how. The memory is what
     the process grows by for each thread, so it includes what the allocator of the C library loses.
 
     Args:
-        milliseconds: of CPU for 2^20 elements of each input, all passes together.
-        scratch: memory beside the inputs and the result, as a number of float32 vectors of a run's
-            length; with torch, of a block's, and inputs are in float32.
-        per_input: such vectors in addition for each input.
+        milliseconds: the CPU time for 2^20 elements of each input, all passes together.
+        scratch: the memory beside the inputs and the result, as a number of float32 vectors of a
+            run's length; with torch, of a block's length, and inputs are in float32.
+        per_input: the number of such vectors in addition for each input.
     """
 
     milliseconds: float = 6.0
@@ -82,13 +84,13 @@ class TensorContext:
     """What a method knows of the tensor that it computes.
 
     Args:
-        shape: of the tensor.
+        shape: the shape of the tensor.
         params: the parameters of the merge, resolved for this tensor.
         per_model: the parameters of each input, in the order of the inputs.
-        base: which input is the base model; None where the recipe names none.
-        name: of the output tensor; part of the key of random masks.
-        seed: of the run; part of that key as well.
-        bits: width of an element of the widest input.
+        base: the index of the base model's input; None where the recipe names none.
+        name: the name of the output tensor; part of the key of random masks.
+        seed: the seed of the run; part of that key as well.
+        bits: the width of an element of the widest input.
     """
 
     shape: tuple[int, ...]
@@ -101,7 +103,7 @@ class TensorContext:
 
     @property
     def numel(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -118,7 +120,7 @@ class TensorContext:
 
 
 class MergeMethod(ABC):
-    """What every merge method declares; `Method` and `KernelMethod` compute.
+    """The declarations of every merge method; `Method` and `KernelMethod` compute.
 
     The engine calls `statistics` once for a tensor (any number of reductions over its blocks, none
     for elementwise methods), then computes every block. The same call must give the same bits
@@ -127,16 +129,19 @@ class MergeMethod(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    """One line: what the method does."""
+    """One line that says what the method does."""
     papers: ClassVar[tuple[Paper, ...]] = ()
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     base: ClassVar[Literal["none", "optional", "required"]] = "none"
     """Whether the method reads a base model."""
     fewest: ClassVar[int] = 1
     most: ClassVar[int | None] = None
-    """Number of inputs: a required base is counted among them, an optional one is not."""
+    """The largest number of inputs; None for no limit.
+
+    Here and for `fewest`, a required base is counted, an optional one is not.
+    """
     version: ClassVar[int] = 1
-    """Raised when the method's results change; part of a run's fingerprint."""
+    """The version of the results, raised when they change; part of a run's fingerprint."""
     whole_tensor: ClassVar[bool] = False
     """Whether a block is the whole tensor, however large it is."""
     cost: ClassVar[BlockCost] = BlockCost()
@@ -145,7 +150,7 @@ class MergeMethod(ABC):
         """Check the parameters of one tensor together.
 
         Returns:
-            What is expected where they do not go together, for the user; None where they do.
+            what is expected where they do not go together, for the user; None where they do.
         """
         return None
 
@@ -154,7 +159,7 @@ class MergeMethod(ABC):
         return 1
 
     def samples(self, tensor: TensorContext) -> int:
-        """Return how many of these times samples alone are read: `Scan`."""
+        """Return how many of the passes read samples alone: see `Scan`."""
         return 0
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
@@ -162,7 +167,7 @@ class MergeMethod(ABC):
         return 0
 
     def row_elements(self, tensor: TensorContext) -> int | None:
-        """Length of the rows that must not be split between blocks; None without such rows."""
+        """Return the length of rows that blocks must not split; None without such rows."""
         return tensor.numel if self.whole_tensor else None
 
     def is_copy(self, tensor: TensorContext) -> bool:
@@ -177,7 +182,7 @@ class MergeMethod(ABC):
 class Method(MergeMethod):
     """A merge method that computes with torch, block by block.
 
-    Inputs are scratch: a method may compute in them, in place.
+    The inputs are scratch: a method may compute in them, in place.
     """
 
     @abstractmethod
@@ -187,8 +192,10 @@ class Method(MergeMethod):
         """Compute one block.
 
         Args:
-            inputs: one for each model, float32, of ``block.stop - block.start`` elements, on the
-                device that the user chose.
+            tensor: the tensor that the block belongs to.
+            inputs: one tensor for each model, float32, of ``block.stop - block.start`` elements, on
+                the device that the user chose.
+            block: the elements to compute.
             statistics: what `statistics` returned.
 
         Returns:
@@ -199,7 +206,7 @@ class Method(MergeMethod):
 class KernelMethod(MergeMethod):
     """A merge method that computes with `resumerge.kernels`, run by run.
 
-    Its result must not depend on how a tensor is split into runs: reductions give a partial result
+    The result must not depend on how a tensor is split into runs: reductions give a partial result
     for each block of a run, and `kernels.sum_blocks` adds them in order.
     """
 
@@ -217,7 +224,9 @@ class KernelMethod(MergeMethod):
         """Compute one run of blocks into `out`.
 
         Args:
-            inputs: one for each model, of ``run.length`` elements, as they are stored.
+            tensor: the tensor that the run belongs to.
+            inputs: one vector for each model, of ``run.length`` elements, as they are stored.
+            run: the blocks to compute.
             statistics: what `statistics` returned.
-            out: of the type that is stored: the last operation writes here, and rounds.
+            out: the result, of the type that is stored: the last operation writes here, and rounds.
         """

@@ -1,4 +1,4 @@
-"""What a merge method must hold to, checked: methods of users are called, too.
+"""Checks of what merge methods answer, those of users too.
 
 A method that says that a row has -1 elements would get blocks that nothing is written to.
 """
@@ -22,10 +22,13 @@ MEND = "fix the method: see docs/extending.md"
 
 @dataclass(frozen=True)
 class Answers:
-    """What a method says of one tensor while a merge is planned; see `MergeMethod`.
+    """The answers of a method about one tensor while a merge is planned; see `MergeMethod`.
 
     Args:
-        contradiction: what is expected where its parameters do not go together, else None.
+        contradiction: what is expected where the parameters do not go together, else None.
+        row_elements: the length of rows that must not be split between blocks; None without such
+            rows.
+        is_copy: whether the result is the single input, unchanged.
     """
 
     contradiction: str | None = None
@@ -34,7 +37,7 @@ class Answers:
 
 
 def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
-    """Ask a method about a tensor; nothing is asked about an empty one.
+    """Ask a method about a tensor. Nothing is asked about an empty tensor.
 
     Raises:
         InputError: an answer is invalid, or a method of the user fails.

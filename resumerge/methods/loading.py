@@ -1,4 +1,4 @@
-"""Where merge methods come from: this package, installed packages, and files of the user."""
+"""The origins of merge methods: this package, installed packages, and files of the user."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from resumerge.methods.base import MergeMethod
 from resumerge.methods.user_code import refused
 
 GROUP = "resumerge.methods"
-"""Entry points of this group name subclasses of `MergeMethod`."""
+"""The group of the entry points that name subclasses of `MergeMethod`."""
 
 LARGEST = 1 << 24
-"""Bytes of a file of methods."""
+"""The largest size of a file of methods, in bytes."""
 
 VARIABLE = "RESUMERGE_METHODS"
-"""Environment variable: files of methods, separated as in PATH."""
+"""The environment variable with files of methods, separated as in PATH."""
 
 
 def built_in_methods() -> Iterator[MergeMethod]:
-    """Every method that a module in a folder beside this one defines, by folder and module."""
+    """Yield every method that a module in a folder beside this one defines.
+
+    The order is by folder and module.
+    """
     here = Path(__file__).parent
     for folder in pkgutil.iter_modules([str(here)]):
         if folder.ispkg:
@@ -42,7 +45,7 @@ def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
     """Yield the methods that installed packages declare as entry points, each with its origin.
 
     Raises:
-        InputError: one of them cannot be loaded.
+        InputError: a method cannot be loaded.
     """
     from importlib.metadata import entry_points  # 20 ms, which only methods of users need
 

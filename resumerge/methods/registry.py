@@ -27,8 +27,13 @@ KINDS = ("float", "int", "bool")
 
 
 class Registry(Mapping[str, MergeMethod]):
-    """Methods by name. Installed methods and those of ``RESUMERGE_METHODS`` are loaded when a name
-    is asked for that is not built in, or when all names are.
+    """The methods by name.
+
+    Installed methods and those of ``RESUMERGE_METHODS`` are loaded when a name is asked for that is
+    not built in, or when all names are.
+
+    Args:
+        built_in: the methods of this package.
     """
 
     def __init__(self, built_in: Iterable[MergeMethod] = ()) -> None:
@@ -61,10 +66,11 @@ class Registry(Mapping[str, MergeMethod]):
         """Register a method.
 
         Args:
+            method: the method.
             origin: where its code is from; part of its identity.
 
         Raises:
-            InputError: its declaration is incomplete, or its name is taken.
+            InputError: the declaration is incomplete, or the name is taken.
         """
         problem = _incomplete(method)
         if problem:
@@ -96,7 +102,7 @@ class Registry(Mapping[str, MergeMethod]):
             self._loaded.add(path)
 
     def identity(self, name: str) -> dict[str, Any]:
-        """Return what identifies a method in a run's fingerprint: what the result depends on."""
+        """Return what identifies a method in a run's fingerprint: what its result depends on."""
         return {"name": name, "version": self[name].version, "origin": self._origins[name]}
 
     def _search(self) -> None:

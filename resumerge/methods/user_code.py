@@ -1,4 +1,4 @@
-"""What goes wrong in the code of users: it is said where, and it is no bug of this package."""
+"""Errors in the code of users: they are told with their place, as no bug of this package."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ def refused(what: str, where: object, file: str | None = None) -> Iterator[None]
     """Refuse whatever code of the user raises inside: `sys.exit()` too ends no merge.
 
     Args:
-        file: of the code.
+        what: the problem, for the message.
+        where: the place of the problem, for the message.
+        file: the file of the code; None if it is unknown.
 
     Raises:
-        InputError: with the line that raised it.
+        InputError: the code raised something; the message has the line.
     """
     try:
         yield
@@ -46,7 +48,7 @@ def line_of(error: BaseException, file: str | None) -> str:
 
 
 def is_raised_in(file: str | None, error: BaseException) -> bool:
-    """Return whether a file raised it, or what it called outside of this package."""
+    """Return whether an error was raised by a file, or by what it called outside the package."""
     names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     theirs = max((i for i, name in enumerate(names) if name == file), default=-1)
     ours = max((i for i, name in enumerate(names) if name.startswith(PACKAGE)), default=-1)

@@ -37,7 +37,10 @@ __all__ = [
 ]
 
 INSTRUCTION_SET = "RESUMERGE_KERNELS"
-"""Environment variable: ``baseline``, ``avx2`` or ``avx512``; without it, the best one here."""
+"""The environment variable of the kernels: ``baseline``, ``avx2`` or ``avx512``.
+
+Without it, the best one that this processor has is used.
+"""
 
 CODES = {
     "float32": F32,
@@ -47,7 +50,7 @@ CODES = {
     "float8_e4m3fn": F8_E4M3,
     "float8_e5m2": F8_E5M2,
 }
-"""Element types that kernels read and write, by torch's names."""
+"""The element types that kernels read and write, by torch's names."""
 
 KINDS: dict[int, type[np.generic]] = {
     F32: np.float32,
@@ -57,11 +60,17 @@ KINDS: dict[int, type[np.generic]] = {
     F8_E4M3: np.uint8,
     F8_E5M2: np.uint8,
 }
-"""NumPy types of the arrays that hold them: of their bits where NumPy does not have them."""
+"""The NumPy types of arrays of each element type.
+
+Where NumPy lacks a type, its bits are unsigned integers.
+"""
 
 Kept = np.ndarray | tuple[int, int] | None
-"""What is kept of a vector: a mask (uint8 of 0 and 1), a threshold of the magnitudes' keys with the
-number of elements equal to it that are kept, or everything."""
+"""The elements kept of a vector.
+
+This is a mask (uint8 of 0 and 1); a threshold of the magnitudes' keys, with the number of elements
+equal to it that are kept; or None for all.
+"""
 
 if os.environ.get(INSTRUCTION_SET) in instruction_sets():
     use(os.environ[INSTRUCTION_SET])

@@ -1,1 +1,1 @@
-"""What torch computes: singular values, softmax rows. Imported only where a plan needs it."""
+"""Functions that torch computes (singular values, softmax), imported where a plan needs them."""

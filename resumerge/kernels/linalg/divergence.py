@@ -17,7 +17,7 @@ _SMALLEST_SHARE = 1e-8
 
 
 def row_divergences(values: Tensor, others: Tensor, row: int) -> Tensor:
-    """``KL(softmax(x) || softmax(y))`` of each row of flat float32 vectors."""
+    """Return ``KL(softmax(x) || softmax(y))`` of each row of flat float32 vectors x and y."""
     p = values.view(-1, row).softmax(dim=1).add_(_SMALLEST_SHARE)
     q = others.view(-1, row).softmax(dim=1).add_(_SMALLEST_SHARE)
     return (p / q).log_().mul_(p).sum(dim=1)
@@ -26,8 +26,8 @@ def row_divergences(values: Tensor, others: Tensor, row: int) -> Tensor:
 def concatenate(parts: Iterable[Tensor], length: int) -> Tensor:
     """Return the vectors of all blocks in one, `length` elements in total.
 
-    Each is copied as it arrives: many small allocations that live long would fragment the memory
-    of the large ones between them.
+    Each vector is copied as it arrives: many small allocations that live long would fragment the
+    memory of the large ones between them.
     """
     whole, start = None, 0
     for part in parts:
@@ -40,11 +40,14 @@ def concatenate(parts: Iterable[Tensor], length: int) -> Tensor:
 
 
 def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, start: int) -> Tensor:
-    """``|x - y|`` times the divergence of the element's row; the vectors are not changed.
+    """Return ``|x - y|`` times the divergence of the element's row; the vectors are not changed.
 
     Args:
-        divergences: of all rows of the tensor.
-        start: index of the vectors' first element in the tensor; a row begins there.
+        values: x, a flat float32 vector.
+        others: y, a flat float32 vector of the same length.
+        divergences: the divergences of all rows of the tensor.
+        row: the number of elements of a row.
+        start: the index of the vectors' first element in the tensor; a row begins there.
     """
     change = (values - others).abs_()
     whole = len(change) // row * row

@@ -12,8 +12,8 @@ def isotropic(matrix: Tensor) -> Tensor:
     """Return a float32 matrix with each of its singular values replaced by their mean.
 
     Singular vectors are left out whose singular value is zero within float32's precision, since
-    their direction is arbitrary. A matrix with NaN or infinity is returned unchanged. From Iso-C,
-    https://arxiv.org/abs/2502.04959.
+    their direction is arbitrary. A matrix with NaN or infinity is returned unchanged. The method is
+    Iso-C, https://arxiv.org/abs/2502.04959.
     """
     import torch
 

@@ -18,12 +18,13 @@ def random_mask(density: float, key: str, run: Run) -> np.ndarray:
     """Return a mask of a run in which each element is kept with probability `density`.
 
     8 random bits decide an element, except for one case in 256, where they equal the threshold and
-    64 more bits decide. So a mask costs about a random byte for each element, and the
-    probability is exact to 2**-53.
+    64 more bits decide. So a mask costs about a random byte for each element, and the probability
+    is exact to 2**-53.
 
     Args:
-        density: in [0, 1].
+        density: the probability, in [0, 1].
         key: text that identifies the mask; hashed to the generator's key.
+        run: the blocks.
 
     Returns:
         uint8, 1 where an element is kept, else 0.

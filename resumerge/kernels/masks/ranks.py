@@ -29,12 +29,16 @@ def rank_mask(
     need a rank, and only whether it is above a bound that the draw determines.
 
     Args:
-        row: elements of a row; each block has whole rows.
-        density, epsilon: ``0 < density - abs(epsilon)`` and ``density + abs(epsilon) < 1``; with a
-            negative epsilon, smaller elements are likelier kept.
+        values: the elements of the run.
+        row: the number of elements of a row; each block has whole rows.
+        density: the mean probability, with ``0 < density - abs(epsilon)`` and ``density +
+            abs(epsilon) < 1``.
+        epsilon: the reach of the probability to both sides of `density`; with a negative one,
+            smaller elements are likelier kept.
         key: text that identifies the mask.
-        stride: distance between the elements of a row; ``row * stride`` consecutive elements hold
-            `stride` rows.
+        run: the blocks.
+        stride: the distance between the elements of a row; ``row * stride`` consecutive elements
+            hold `stride` rows.
 
     Returns:
         uint8 of 0 and 1, as long as `values`.

@@ -13,15 +13,15 @@ from resumerge.kernels.selection.limits import MAX_COLLECTED
 from resumerge.native import _kernels
 
 _EXPECTED = 64
-"""One in this many elements is usually inside the bracket, at most."""
+"""A number n: usually at most one in n elements is inside the bracket."""
 
 
 class BracketKeys:
     """The different keys inside a bracket of each block, with how many elements have each.
 
     Args:
-        rank: of the threshold (from 1, the largest key).
-        numel: elements of the vector.
+        rank: the rank of the threshold (from 1, the largest key).
+        numel: the number of elements of the vector.
     """
 
     def __init__(self, rank: int, numel: int) -> None:
@@ -38,9 +38,10 @@ class BracketKeys:
         """Add the next blocks.
 
         Args:
-            above: number of their elements with keys above the bracket.
-            key_bytes: the distinct keys inside of each block, one block after the other: uint32.
-            count_bytes: number of elements of the block with each: uint32.
+            above: the number of their elements with keys above the bracket.
+            key_bytes: the distinct keys inside the bracket of each block, one block after the
+                other: uint32.
+            count_bytes: for each of these keys, how many elements of its block have it: uint32.
             ends: for each block, how many of the keys come before its end.
         """
         keys, counts = np.frombuffer(key_bytes, np.uint32), np.frombuffer(count_bytes, np.uint32)
@@ -55,7 +56,7 @@ class BracketKeys:
         self._ends += [before + end for end in ends]
 
     def selection(self) -> Selection | None:
-        """Return the selection; None if the rank is outside the bracket, or that is too full."""
+        """Return the selection; None if the rank is outside the bracket, or keys are too many."""
         keys, counts = self._keys.whole, self._counts.whole
         found = None if self._too_many else _kernels.key_of_rank(keys, counts, self._rank)
         if found is None:

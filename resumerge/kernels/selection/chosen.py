@@ -16,11 +16,11 @@ class Selection:
     """The k largest elements of one vector.
 
     Args:
-        threshold: key of the k-th largest; elements above it are kept.
-        equal: number of elements equal to it that are kept, those with the lowest indices; 0 keeps
-            no element at all.
-        before: for each block, the number of elements equal to it in the blocks before, and at the
-            end their total; empty where all of them are kept.
+        threshold: the key of the k-th largest; elements above it are kept.
+        equal: the number of elements equal to the threshold that are kept, those with the lowest
+            indices; 0 keeps no element at all.
+        before: for each block, the number of elements equal to the threshold in the blocks before,
+            and at the end their total; empty where all of them are kept.
     """
 
     threshold: int
@@ -28,7 +28,7 @@ class Selection:
     before: list[int] = field(default_factory=list)
 
     def mask(self, values: Vector, run: Run, key: Key = Key.MAGNITUDE) -> np.ndarray:
-        """1 where an element of the run is kept, else 0: uint8."""
+        """Return the mask of a run: uint8, 1 where an element is kept, else 0."""
         if self.equal == 0:
             return np.zeros(len(values), np.uint8)
         mask = np.empty(len(values), np.uint8)
@@ -54,6 +54,6 @@ class Band:
     inner: Selection
 
     def mask(self, values: Vector, run: Run) -> np.ndarray:
-        """1 where an element of the run is in the band, else 0: uint8."""
+        """Return the mask of a run: uint8, 1 where an element is in the band, else 0."""
         band: np.ndarray = self.outer.mask(values, run) & (self.inner.mask(values, run) ^ 1)
         return band

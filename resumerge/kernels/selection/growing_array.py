@@ -14,8 +14,8 @@ class GrowingArray:
     fragment the memory of the large ones between them.
 
     Args:
-        expected: approximate number of elements; more can be appended.
-        most: it is the most that is expected, and usually more than there are.
+        expected: the approximate number of elements; more can be appended.
+        most: whether `expected` is the most that is expected, and usually more than there are.
     """
 
     def __init__(self, expected: int, *, most: bool = False) -> None:

@@ -16,7 +16,7 @@ _LOW_BITS = 16
 _BINS = 1 << _LOW_BITS
 
 VectorRank = tuple[int, int]
-"""A vector's number, and a rank k (from 1, the largest) in it."""
+"""The number of a vector, and a rank k (from 1, the largest) in it."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,13 @@ class FoundKey:
 def find_by_histograms(
     wanted: Iterable[VectorRank], scan: Scan[Any], key: Key
 ) -> dict[VectorRank, FoundKey]:
+    """Find the keys of several ranks, by two scans over the vectors.
+
+    Args:
+        wanted: the vectors and ranks.
+        scan: a scan over dictionaries of the vectors' runs.
+        key: the order of the elements.
+    """
     vectors = sorted({i for i, _ in wanted})
     upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
     for part in scan(lambda v, run: {i: _histogram(keys_of(v[i], key)) for i in vectors}):

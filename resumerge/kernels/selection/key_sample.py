@@ -21,14 +21,14 @@ Bracket = tuple[np.uint32, np.uint32]
 _MAX_KEY = np.uint32(0xFFFFFFFF)
 _FEW_BLOCKS = 8
 _LEAST_REACH = 0.03
-"""Share of the elements to both sides, where there are too few blocks to estimate a variance."""
+"""The least share of the elements to both sides, if too few blocks let no variance be estimated."""
 
 
 class KeySample:
     """A sample of the keys of each block of a vector.
 
     Args:
-        numel: elements of the vector.
+        numel: the number of elements of the vector.
     """
 
     def __init__(self, numel: int) -> None:
@@ -37,7 +37,12 @@ class KeySample:
         self._starts: list[int] = []
 
     def add(self, keys: Bits, blocks: int) -> None:
-        """Add the sample of the next blocks: uint32, at least one key, about as many of each."""
+        """Add the sample of the next blocks.
+
+        Args:
+            keys: uint32, at least one key, about as many of each block.
+            blocks: the number of blocks.
+        """
         begin, blocks = len(self._keys), min(blocks, len(keys))
         self._starts += [begin + len(keys) * block // blocks for block in range(blocks)]
         self._keys.append(keys)
@@ -46,7 +51,7 @@ class KeySample:
         """Return the bracket (least, greatest key) in which each k-th largest is expected.
 
         Args:
-            ranks: numbers k. Those with too many keys in their bracket are left out.
+            ranks: the numbers k. Those with too many keys in their bracket are left out.
         """
         keys, numel = self._keys.whole, self._numel
         ordered = mapped(keys.nbytes).view(np.uint32)
@@ -67,13 +72,14 @@ class KeySample:
         return found
 
     def _place(self, share: float) -> int:
-        """Index, in ascending order, of the smallest key of the largest share; below 0 for none."""
+        """Return the ascending index of the smallest key of the largest share; below 0 for none."""
         return len(self._keys) - 1 - int(share * len(self._keys))
 
     def _reach(self, keys: Bits, middle: np.uint32) -> float:
-        """Half the width of a bracket, as a share of the elements.
+        """Return half the width of a bracket, as a share of the elements.
 
-        From the standard errors of the elements, as if independent, and of the blocks.
+        The reach follows from the standard errors of the elements, as if independent, and of the
+        blocks.
         """
         lengths = np.diff(self._starts, append=len(keys))
         shares = np.add.reduceat(keys > middle, self._starts, dtype=np.int64) / lengths

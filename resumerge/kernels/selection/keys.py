@@ -14,12 +14,12 @@ Bits = np.ndarray
 
 
 class Key(Enum):
-    """By what elements are ordered."""
+    """The order of elements."""
 
     MAGNITUDE = False
-    """The bits of ``abs(x)``; one key for all NaN."""
+    """The order of ``abs(x)``: the key is its bits, and all NaN have one key."""
     NUMBER = True
-    """-0 is below 0, and NaN above all."""
+    """The order of the numbers: -0 is below 0, and NaN above all."""
 
 
 def keys_of(vector: Vector, key: Key) -> Bits:
@@ -30,7 +30,7 @@ def keys_of(vector: Vector, key: Key) -> Bits:
 
 
 def equal_counts(vector: Vector, key: Key, wanted: int, block: int) -> list[int]:
-    """Return how many elements of each block have a key."""
+    """Return how many elements of each block have the key `wanted`."""
     return _kernels.equal_counts(vector, key.value, wanted, block)
 
 
@@ -40,6 +40,6 @@ def count_nonzero(vector: Vector) -> int:
 
 
 def float_of_key(key: int) -> float:
-    """Return the number whose key (`Key.NUMBER`) this is."""
+    """Return the number that has this key (`Key.NUMBER`)."""
     bits = np.uint32(key)
     return float((bits ^ _SIGN if bits & _SIGN else ~bits).view(np.float32))

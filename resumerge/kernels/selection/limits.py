@@ -6,20 +6,22 @@ import math
 from collections.abc import Sequence
 
 SAMPLED, THINNED = 16, 4
-"""A sampling scan reads one element in `SAMPLED`; at most one in `THINNED` of these is used."""
+"""The thinning of a sample: a scan reads one in `SAMPLED` elements, and uses one in `THINNED`."""
 MAX_SAMPLE = 1 << 21
-"""Elements of 4 bytes; a larger sample is thinned further."""
+"""The largest number of elements, of 4 bytes each, of a sample; a larger one is thinned further."""
 MAX_COLLECTED = 1 << 22
-"""Keys inside a bracket that are collected at most; 8 bytes each, with their counts."""
+"""The largest number of keys collected inside a bracket: 8 bytes each, with their counts."""
 STANDARD_ERRORS = 3.5
-"""Half the width of a bracket around the threshold that a sample suggests. Fewer than one bracket
-in a thousand misses; a miss costs two more scans."""
+"""Half the width of a bracket around the threshold that a sample suggests, in standard errors.
+
+Fewer than one bracket in a thousand misses; a miss costs two more scans.
+"""
 MIN_EQUAL = 8
-"""Differences of 16-bit numbers: inside a block's bracket, at least this many share a key."""
+"""The least number of differences of 16-bit numbers that share a key inside a block's bracket."""
 
 
 def sample_step(numel: int) -> int:
-    """One in this many of the elements that a sampling scan reads belongs to the sample."""
+    """Return n, where one in n of the elements that a sampling scan reads belongs to the sample."""
     step = THINNED
     while numel // (SAMPLED * step) > MAX_SAMPLE:
         step *= 2
@@ -30,9 +32,9 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
     """Return the bytes that a selection in several vectors at once takes: samples, then brackets.
 
     Args:
-        numel: elements of each vector, treated as independent of each other.
+        numel: the number of elements of each vector, treated as independent of each other.
         shares: for each vector, the ranks k, each as a share of the elements.
-        bits: width of the numbers that the vectors are differences of.
+        bits: the width of the numbers that the vectors are differences of.
     """
     if not shares:
         return 0

@@ -4,8 +4,8 @@ The bits of a float32, with the sign bit cleared or folded in, have the order of
 sample suggests two keys, a bracket, between which the k-th largest is expected; one scan counts the
 keys above and collects the few inside, which gives the k-th largest. If it is not inside, two
 histograms (of the upper 16 bits, then of the lower 16 in the k-th's bin) give it. Both ways are
-exact. Of elements equal to the k-th largest, those with the lowest indices are kept, until k are
-kept. NaN counts as larger than any number.
+exact. If elements are equal to the k-th largest, those with the lowest indices are kept, until k
+are kept. NaN counts as larger than any number.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def select_largest(kept: Mapping[int, int], numel: int, scan: ScanVectors) -> di
 
     Args:
         kept: for each vector, the number of elements to keep, at most `numel`.
-        numel: elements of each vector.
-        scan: over dictionaries of the vectors' runs.
+        numel: the number of elements of each vector.
+        scan: a scan over dictionaries of the vectors' runs.
     """
     found = select({i: (k,) for i, k in kept.items()}, numel, scan)
     return {i: selections[0] for i, selections in found.items()}
@@ -51,9 +51,9 @@ def select(
 
     Args:
         ranks: for each vector, the numbers k of elements to keep, at most `numel`.
-        numel: elements of each vector.
-        scan: over dictionaries of the vectors' runs.
-        key: by what elements are ordered.
+        numel: the number of elements of each vector.
+        scan: a scan over dictionaries of the vectors' runs.
+        key: the order of the elements.
     """
     wanted = sorted({(i, k) for i, ks in ranks.items() for k in ks if k > 0})
     found = _guess(wanted, numel, scan, key) if wanted else {}
@@ -89,8 +89,8 @@ def _guess(
     """Return the selections whose threshold lies in the bracket that a sample suggests.
 
     One scan reads the sample; another one reads every element, counts the keys above a bracket and
-    collects those inside. Where the k-th largest is not inside, or too many keys are, the result
-    has no entry for it: the entries do not depend on the sample.
+    collects those inside. The result has no entry for a k-th largest that is not inside, or if too
+    many keys are: the entries do not depend on the sample.
     """
     brackets = _brackets(wanted, numel, scan, key)
     inside = {which: BracketKeys(which[1], numel) for which in brackets}

@@ -1,4 +1,4 @@
-"""Weighted average."""
+"""The weighted average."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, Te
 from resumerge.native import Vector
 
 SMALLEST_SHARE = 1e-8
-"""Of ``|sum(w)| / sum(|w|)``; below it the weights cancel."""
+"""The largest ``|sum(w)| / sum(|w|)`` of weights that cancel."""
 
 
 class Linear(KernelMethod):

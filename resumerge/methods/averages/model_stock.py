@@ -69,10 +69,16 @@ class ModelStock(KernelMethod):
 
 @np.errstate(invalid="ignore")
 def share(products: np.ndarray) -> np.ndarray:
-    """t from the dot products of the task vectors, shape ``(n, n, ...)``.
+    """Return the share t of the models' mean from the dot products of the task vectors.
 
     t is 0 where the task vectors cancel, so that their mean is the base. t is 1 where there is NaN
     or infinity.
+
+    Args:
+        products: float64, shape ``(n, n, ...)`` for n models.
+
+    Returns:
+        float64, of the shape that follows ``(n, n)``.
     """
     count = len(products)
     pairs = list(combinations(range(count), 2))

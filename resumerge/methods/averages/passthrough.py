@@ -1,4 +1,4 @@
-"""One model's tensors as they are."""
+"""Passthrough: one model's tensors as they are."""
 
 from __future__ import annotations
 

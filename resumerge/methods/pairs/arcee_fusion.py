@@ -21,9 +21,10 @@ class ArceeFusion(Method):
     """``base + d`` where an element of ``d = x - base`` is important, else the base.
 
     The importance of an element is ``|d| * KL(softmax(x) || softmax(base))``, the softmax and the
-    divergence being those of its row (vector along the last dimension), in float32. It has to reach
-    ``median + 1.5 * (upper quartile - lower quartile)`` of the whole tensor's importances. The
-    quartiles are exact and lie on elements: of n, the ``floor(q * (n-1))``-th from below.
+    divergence being those of its row (vector along the last dimension), in float32. An important
+    element reaches ``median + 1.5 * (upper quartile - lower quartile)`` of the whole tensor's
+    importances. The quartiles are exact and lie on elements: of n, the ``floor(q * (n-1))``-th from
+    below.
     """
 
     name = "arcee_fusion"
@@ -63,7 +64,7 @@ class ArceeFusion(Method):
         ranks = [tensor.numel - share * last // 4 for share in (1, 2, 3)]
 
         def scan_importance(function: Any, sample: bool = False) -> Iterator[Any]:
-            """Each block is a run of its own, of vectors."""
+            """Scan with each block as a run of its own, of vectors."""
 
             def of_block(x: list[Tensor], block: Block) -> Any:
                 found = Vector(self._importance(tensor, x, block, divergences).cpu().numpy())

@@ -13,7 +13,7 @@ from resumerge.native import Vector
 class NearSwap(KernelMethod):
     """``base + w * (x - base)`` with ``w = clamp(t / |x - base|, 0, 1)``.
 
-    That is x limited to ``[base - t, base + t]``, and the base where t is negative.
+    The result is x limited to ``[base - t, base + t]``, and the base where t is negative.
     """
 
     name = "nearswap"

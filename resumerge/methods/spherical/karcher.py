@@ -13,7 +13,10 @@ from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, Te
 from resumerge.native import Vector
 
 OPPOSITE = 1e-7
-"""Sines below this, beyond a right angle, have no direction: the points are antipodal."""
+"""The least sine, beyond a right angle, of an angle that has a direction.
+
+Below it the points are antipodal.
+"""
 
 
 class Karcher(KernelMethod):

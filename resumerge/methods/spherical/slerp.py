@@ -11,7 +11,7 @@ from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, Te
 from resumerge.native import Vector
 
 NEARLY_PARALLEL = 0.9995
-"""Above this cosine the interpolation is linear: a division by the sine is not safe."""
+"""The cosine above which the interpolation is linear: a division by the sine is not safe."""
 
 SMALLEST_NORM = 1e-8
 

@@ -1,7 +1,7 @@
 """The base class of methods that add sparse, combined task vectors (``x - base``) to the base.
 
-They differ in how they make a task vector sparse, and in whether they keep elements only where
-their sign agrees with the majority.
+The methods differ in how they make a task vector sparse, and in whether they keep elements only
+where their sign agrees with the majority.
 """
 
 from __future__ import annotations
@@ -20,15 +20,22 @@ from resumerge.methods.base import KernelMethod, Parameter, TensorContext
 from resumerge.native import Vector
 
 MAX_MASKED = 1 << 28
-"""Elements of the largest tensor whose masks stay in memory: 32 MiB for each of its inputs."""
+"""The elements of the largest tensor whose masks stay in memory: 32 MiB for each of its inputs."""
 
 SMALLEST_NORM = 1e-7
-"""A sparsified task vector with a smaller L1 norm is not rescaled; nor is one with NaN or infinity,
-which would spread over the tensor."""
+"""The smallest L1 norm of a sparsified task vector that is rescaled.
+
+A vector with NaN or infinity is not rescaled either: they would spread over the tensor.
+"""
 
 
 def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...]:
-    """Return the family's parameters with a method's defaults; None: no density, no rescale."""
+    """Return the family's parameters with a method's defaults.
+
+    Args:
+        normalize: the default of `normalize`.
+        rescale: the default of `rescale`; None for no parameters `density` and `rescale`.
+    """
     shared = [
         Parameter("weight", "factor for this model's task vector", per_model=True),
         Parameter("lambda", "factor for the combined task vector", 1.0),
@@ -62,7 +69,7 @@ class TaskVectorStatistics:
     Args:
         selections: the elements that `mask` keeps, as `select` returned them.
         factors: the L1 norm before the mask, divided by the norm after it.
-        masks: of each block, one bit for each element; only with `reuse_masks`.
+        masks: the mask of each block, one bit for each element; only with `reuse_masks`.
     """
 
     selections: Mapping[int, Any]
@@ -88,7 +95,7 @@ class TaskVectors(KernelMethod):
     consensus: ClassVar[bool] = False
     sparse: ClassVar[bool] = True
     selection_passes: ClassVar[int] = 0
-    """How many times `select` reads the task vectors, the first time samples of them."""
+    """The number of times that `select` reads the task vectors, the first time samples of them."""
     reuse_masks: ClassVar[bool] = False
     """Whether masks that are needed twice stay in memory, rather than being computed again."""
 
@@ -98,15 +105,16 @@ class TaskVectors(KernelMethod):
         """Reduce over the whole task vectors what `mask` needs; the result is by input.
 
         Args:
-            densities: of the inputs that lose elements.
-            scan: over dictionaries of their task vectors, by input.
+            tensor: the tensor that is computed.
+            densities: the density of each input that loses elements.
+            scan: a scan over dictionaries of the task vectors, by input.
         """
         return {}
 
     def mask(
         self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
     ) -> np.ndarray:
-        """1 for the elements of input i's task vector that are kept, else 0: uint8."""
+        """Return the mask of input i's task vector: uint8, 1 for elements that are kept, else 0."""
         raise NotImplementedError(f"{self.name} declares no mask")
 
     def mask_or_threshold(
@@ -207,7 +215,7 @@ def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vect
 
 
 def packed_mask(mask: np.ndarray, run: Run) -> list[np.ndarray]:
-    """Return the bits of a run's mask, by block, each of which begins a byte."""
+    """Return the bits of a run's mask, one array for each block, so that a block begins a byte."""
     if run.size % 8:
         return [np.packbits(mask[part]) for part in run.blocks()]
     bits = np.packbits(mask)
@@ -215,7 +223,7 @@ def packed_mask(mask: np.ndarray, run: Run) -> list[np.ndarray]:
 
 
 def unpacked_mask(packed: Sequence[np.ndarray], run: Run) -> np.ndarray:
-    """Return the mask of a run, of which `packed` has the bits."""
+    """Return the mask of a run (uint8 of 0 and 1) from the bits of its blocks."""
     if run.size % 8 == 0:
         return np.unpackbits(np.concatenate(packed), count=run.length)
     lengths = [part.stop - part.start for part in run.blocks()]

@@ -21,9 +21,11 @@ BREADCRUMBS = Paper(
 
 
 class BreadcrumbsMask(TaskVectors):
-    """A task vector loses its ``int(gamma * n)`` largest elements by magnitude, and then keeps
-    ``int(density * n)`` of the largest of the rest; fewer are dropped where the rest would not be
-    enough. Of equal magnitudes, those with the lowest index count as larger.
+    """Task vectors without their smallest and largest elements.
+
+    A task vector of n elements loses its ``int(gamma * n)`` largest elements by magnitude, and then
+    keeps ``int(density * n)`` of the largest of the rest; fewer are dropped where the rest would
+    not be enough. If magnitudes are equal, those with the lowest index count as larger.
     """
 
     papers: ClassVar[tuple[Paper, ...]] = (BREADCRUMBS,)
@@ -66,12 +68,16 @@ class BreadcrumbsMask(TaskVectors):
 
 
 class Breadcrumbs(BreadcrumbsMask):
+    """Task vectors without their smallest and largest elements, added up."""
+
     name = "breadcrumbs"
     summary = "task vectors without their smallest and largest elements"
     cost = BlockCost(2.9, scratch=1.2, per_input=0.36)
 
 
 class BreadcrumbsTies(BreadcrumbsMask):
+    """Task vectors without smallest and largest elements, added up with TIES' sign consensus."""
+
     name = "breadcrumbs_ties"
     summary = "breadcrumbs' masks, then TIES' sign consensus"
     papers = (BREADCRUMBS, TIES)

@@ -1,4 +1,4 @@
-"""Consensus merging: what matters to several tasks."""
+"""Consensus merging: changes that matter to several tasks are kept."""
 
 from __future__ import annotations
 

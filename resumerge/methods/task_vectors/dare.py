@@ -1,4 +1,4 @@
-"""DARE: drop and rescale."""
+"""DARE: drop elements of task vectors at random, and rescale the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DARE = Paper(
 
 
 class RandomDrop(TaskVectors):
-    """Each element of a task vector is kept with probability `density`."""
+    """Task vectors of which each element is kept with probability `density`."""
 
     papers: ClassVar[tuple[Paper, ...]] = (DARE,)
     parameters = parameters(normalize=False, rescale=True)
@@ -34,12 +34,16 @@ class RandomDrop(TaskVectors):
 
 
 class DareLinear(RandomDrop):
+    """Task vectors with elements dropped at random, added up."""
+
     name = "dare_linear"
     summary = "task vectors with elements dropped at random, and the rest rescaled"
     cost = BlockCost(1.4, scratch=0.45, per_input=0.25)
 
 
 class DareTies(RandomDrop):
+    """Task vectors with elements dropped at random, added up with TIES' sign consensus."""
+
     name = "dare_ties"
     summary = "DARE's random dropping, then TIES' sign consensus"
     papers = (DARE, TIES)

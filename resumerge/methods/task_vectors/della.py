@@ -1,4 +1,4 @@
-"""DELLA: drop at random, small elements rather than large ones."""
+"""DELLA: drop elements of task vectors at random, small ones rather than large ones."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ EPSILON = Parameter(
 
 
 class RankDrop(TaskVectors):
-    """An element is kept with probability ``density - epsilon + 2 * epsilon * r / (L - 1)``.
+    """Task vectors of which an element is kept with a probability that grows with its rank.
 
-    r is its rank by magnitude, from 0, within its row; rows run along dimension 1 (a tensor of one
+    The probability is ``density - epsilon + 2 * epsilon * r / (L - 1)``. r is the rank by
+    magnitude, from 0, within the element's row; rows run along dimension 1 (a tensor of one
     dimension is one row), and L is their length. The one element of a row of length 1 is kept with
     probability `density`. Magnitudes that agree to 11 bits share the mean of their ranks: mergekit
     ranks what is equal in any order, and in bf16 agrees to 8 bits.
@@ -66,6 +67,8 @@ class RankDrop(TaskVectors):
 
 
 class Della(RankDrop):
+    """Task vectors sampled by rank, added up with TIES' sign consensus."""
+
     name = "della"
     summary = "task vectors sampled by magnitude, then TIES' sign consensus"
     parameters = (*parameters(normalize=True, rescale=True), EPSILON)
@@ -74,6 +77,8 @@ class Della(RankDrop):
 
 
 class DellaLinear(RankDrop):
+    """Task vectors sampled by rank, added up."""
+
     name = "della_linear"
     summary = "task vectors sampled by magnitude, and the rest rescaled"
     parameters = (*parameters(normalize=False, rescale=True), EPSILON)

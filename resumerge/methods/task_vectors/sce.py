@@ -1,4 +1,4 @@
-"""SCE: select, calculate, erase."""
+"""SCE: select varying elements, calculate weights, and erase elements of minority sign."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Sce(KernelMethod):
     Select: with `select_topk` below 1, only the elements whose d vary most between the models are
     kept, ``select_topk`` of those that vary at all. Calculate: ``W_i = mean(d_i**2)`` over the
     tensor, divided by its sum over the models; equal shares where that sum is nearly zero or not
-    finite. Erase:
-    a_i is 1 where d_i has the sign of ``sum(d_i)`` (plus, for a sum of zero), else 0.
+    finite. Erase: a_i is 1 where d_i has the sign of ``sum(d_i)`` (plus, for a sum of zero), else
+    0.
     """
 
     name = "sce"
@@ -99,7 +99,7 @@ class Sce(KernelMethod):
         )[0]
 
     def _mask(self, deltas: list[Vector], run: Run, selection: Any) -> np.ndarray | None:
-        """1 for the elements that are kept, else 0; None where all are."""
+        """Return the mask of the elements that are kept: uint8 of 0 and 1; None if all are."""
         if selection is None:
             return None
         mask: np.ndarray = selection.mask(kernels.variance(deltas), run)

@@ -1,4 +1,4 @@
-"""Task arithmetic: task vectors as they are."""
+"""Task arithmetic: task vectors are added as they are."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ TIES = Paper(
 
 
 class Ties(TaskVectors):
-    """Each task vector keeps its ``max(1, int(density * n))`` elements of largest magnitude.
+    """Task vectors that keep their ``max(1, int(density * n))`` elements of largest magnitude.
 
-    Of equal magnitudes at the threshold, those with the lowest index are kept.
+    If magnitudes are equal at the threshold, those with the lowest index are kept.
     """
 
     name = "ties"
