@@ -9,9 +9,15 @@ from loopback_hub.hub import Hub
 from notebook_kernels import Hands, tiny_llamas
 
 
+@pytest.fixture(scope="session")
+def llamas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """The files of the models, by the names of their repos."""
+    return tiny_llamas(tmp_path_factory.mktemp("llamas"))
+
+
 @pytest.fixture
-def hands(hub: Hub, tmp_path: Path) -> Hands:
+def hands(llamas: dict[str, dict[str, bytes]], hub: Hub, tmp_path: Path) -> Hands:
     """Execute the notebook in a folder of its own."""
-    for name, files in tiny_llamas(tmp_path / "made").items():
+    for name, files in llamas.items():
         hub.commit(f"org/{name}", files)
     return Hands(hub, tmp_path)

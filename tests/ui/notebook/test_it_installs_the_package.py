@@ -44,7 +44,7 @@ def index(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "index"
     folder.mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         (tmp_path / "address").write_text(f"http://127.0.0.1:{server.server_port}/")
         yield folder
         server.shutdown()
