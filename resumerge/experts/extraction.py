@@ -26,8 +26,8 @@ class Dense:
     """A dense architecture.
 
     Args:
-        model_type: in config.json.
-        architecture: the name of the class.
+        model_type: the model type in config.json.
+        architecture: the name of transformers' class.
         size: the mixture's key for the size of an expert.
     """
 
@@ -43,7 +43,7 @@ DENSE = {
     "granitemoe": Dense("granite", "GraniteForCausalLM", "intermediate_size"),
     "deepseek": Dense("llama", "LlamaForCausalLM"),
 }
-"""By the model type of the mixture."""
+"""The dense architectures, by the model type of the mixture."""
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "mixtral": {"rms_norm_eps": 1e-5, "sliding_window": None, "rope_theta": 1e6},
@@ -55,7 +55,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "qwen3_moe": {"hidden_size": 2048, "num_hidden_layers": 24, "num_key_value_heads": 4},
 }
-"""What a mixture's config.json means where it says nothing, and the dense one's something else."""
+"""Values that a mixture's config.json means where it lacks a key, and the dense one's does not."""
 
 _OF_MIXTURES = re.compile(
     r".*expert.*|.*router.*|moe_.*|norm_topk_prob|decoder_sparse_step|mlp_only_layers|auto_map"
@@ -72,7 +72,7 @@ _OF_NO_EXPERT = re.compile(r"mlp\.(gate\.|shared_expert|e_score_correction_bias)
 def extracted(
     recipe: Recipe, sources: Mapping[ModelRef, Source]
 ) -> tuple[dict[ModelRef, Source], list[str], list[Problem]]:
-    """The models of a recipe with ``extract_expert``, each as one expert's dense model.
+    """Return the models of a recipe with ``extract_expert``, each as one expert's dense model.
 
     Returns:
         the models, notes, and problems.
@@ -99,10 +99,10 @@ def extracted(
 
 
 def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config.json of the dense model that an expert of a mixture is.
+    """Return the config.json of the dense model that an expert of a mixture is.
 
     Args:
-        config: the mixture's, of a model type in `DENSE`.
+        config: the mixture's config.json, with a model type in `DENSE`.
     """
     kind = config["model_type"]
     dense, defaults = DENSE[kind], dict(_DEFAULTS.get(kind, {}))
@@ -116,7 +116,12 @@ def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
-    """A mixture, its experts apart, as one of them; and what of it no expert has."""
+    """Return one expert of a mixture as a dense model; and what of the mixture no expert has.
+
+    Args:
+        source: the mixture, with its experts as separate matrices.
+        number: the expert's number.
+    """
     tensors: dict[str, Tensor] = {}
     left_out: dict[str, None] = {}
     for name, tensor in source.tensors.items():
@@ -161,7 +166,7 @@ def _no_such_expert(recipe: Recipe, source: Source, number: int) -> Problem | No
 
 
 def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
-    """The problem of a file with more for its experts than their matrices."""
+    """Return the problem of a file with more for its experts than their matrices."""
     found = [
         name
         for name in source.tensors
@@ -180,8 +185,11 @@ def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
 
 
 def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
-    """The problem of layers that lack what a layer has: their MLP, what others have, or biases that
-    are optional in the mixture's architecture and not in the dense one's."""
+    """Return the problem of layers that lack tensors.
+
+    Each needs an MLP, every tensor that another layer has, and the biases that the dense
+    architecture needs and the mixture's may lack.
+    """
     layers: dict[str, set[str]] = defaultdict(set)
     for name in dense.tensors:
         template = Template.of(name)
@@ -203,7 +211,7 @@ def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
 
 
 def _unlike_layers(recipe: Recipe, dense: Source) -> Problem | None:
-    """The problem of a mixture with some dense layers, whose MLPs have another size."""
+    """Return the problem of a mixture with some dense layers, whose MLPs have another size."""
     size = dense.config["intermediate_size"]
     odd = [
         name

@@ -20,17 +20,17 @@ from resumerge.tensors import Stacked, Tensor
 _EXPERT = re.compile(r"^(.+)\.experts\.(\d+)\.(\w+)\.weight$")
 
 Names = dict[tuple[int, int], str]
-"""Names of matrices by number of the expert, and 0, or 1 for an up beside a gate."""
+"""The names of matrices, by the expert's number and 0, or 1 for an up beside a gate."""
 
 
 def with_packed_experts(source: Source) -> tuple[Source, dict[str, tuple[str, ...]]]:
-    """A source whose experts are packed, where the experts of a layer are alike.
+    """Return a source whose experts are packed, where the experts of a layer are alike.
 
-    A packed tensor takes the place of its first matrix: it is where tensors are ordered by place.
+    A packed tensor takes the place of its first matrix in the order of the tensors.
 
     Returns:
         the source; and for each packed tensor that is not one in its files, by the `rest` of its
-        `Template`, those of an expert's matrices.
+        `Template`, the names of an expert's matrices.
     """
     found: dict[str, Names] = defaultdict(dict)
     for name in source.tensors:
@@ -59,7 +59,7 @@ def with_packed_experts(source: Source) -> tuple[Source, dict[str, tuple[str, ..
 
 
 def _place(projection: str) -> tuple[str, int] | None:
-    """The packed tensor that a projection belongs to, and its place in an expert."""
+    """Return the packed tensor that a projection belongs to, and its place in an expert."""
     if projection in DOWNS:
         return "down_proj", 0
     if projection in (*GATES, *UPS):
@@ -68,7 +68,7 @@ def _place(projection: str) -> tuple[str, int] | None:
 
 
 def _packed(name: str, names: Names, members: tuple[Tensor, ...]) -> Stacked | None:
-    """The packed tensor; None where experts or matrices are missing, or not alike."""
+    """Return the packed tensor; None where experts or matrices are missing, or not alike."""
     if not any(place == 0 for _, place in names):  # ups without gates
         name = name.replace("gate_up_proj", "up_proj")
     experts, places = (sorted({key[k] for key in names}) for k in (0, 1))

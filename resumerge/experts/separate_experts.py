@@ -25,12 +25,12 @@ _KINDS = {"input_linear": "gate_up_proj", "output_linear": "down_proj"}
 
 @dataclass(frozen=True)
 class Place:
-    """Where an expert's matrix is: in which packed tensor.
+    """The place of an expert's matrix in a packed tensor.
 
     Args:
-        packed: the `rest` of its `Template`.
-        number: of the matrix among those of one expert there.
-        count: of these.
+        packed: the `rest` of the packed tensor's `Template`.
+        number: the matrix's number among those of one expert in the packed tensor.
+        count: the number of matrices of one expert in the packed tensor.
     """
 
     packed: str
@@ -43,8 +43,9 @@ class PackedTensor:
     """The experts' matrices in one tensor of a file.
 
     Args:
+        tensor: the packed tensor, with the experts along its first axis.
         head: what the names of the layer's experts begin with, before ``.experts``.
-        matrices: what each expert has in it, in order: ends of names.
+        matrices: the ends of the names of each expert's matrices in the tensor, in order.
     """
 
     tensor: Tensor
@@ -52,13 +53,13 @@ class PackedTensor:
     matrices: tuple[str, ...]
 
     def names(self) -> Iterator[str]:
-        """The names of the matrices, in the order in which they lie."""
+        """Yield the names of the matrices, in the order in which they lie."""
         for number in range(self.tensor.shape[0] * len(self.matrices)):
             expert, place = divmod(number, len(self.matrices))
             yield f"{self.head}.experts.{expert}.{self.matrices[place]}"
 
     def pieces(self) -> Iterator[tuple[str, Tensor]]:
-        """The matrices by name, each as a tensor, in the order in which they lie."""
+        """Yield the matrices by name, each as a tensor, in the order in which they lie."""
         _, rows, *rest = self.tensor.shape
         shape = (rows // len(self.matrices), *rest)
         for number, name in enumerate(self.names()):
@@ -66,11 +67,11 @@ class PackedTensor:
 
 
 def with_separate_experts(source: Source) -> tuple[Source, dict[str, Place]]:
-    """A source whose packed tensors are taken apart.
+    """Return a source whose packed tensors are taken apart.
 
     Returns:
-        the source; and for each matrix that has no tensor of its own in the files, by the `rest` of
-        its `Template`, where it is.
+        the source; and the place of each matrix that has no tensor of its own in the files, by the
+        `rest` of the matrix's `Template`.
     """
     packed = _packed_tensors(source.tensors)
     if not packed:
@@ -89,7 +90,10 @@ def with_separate_experts(source: Source) -> tuple[Source, dict[str, Place]]:
 
 
 def _packed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, PackedTensor]:
-    """The packed tensors of a model, by name; those of a layer have the same number of experts."""
+    """Return the packed tensors of a model, by name.
+
+    A layer's tensors are packed only if all of them have the same number of experts.
+    """
     layers: dict[str, dict[str, tuple[str, Tensor]]] = defaultdict(dict)
     for name, tensor in tensors.items():
         found = _PACKED.match(name) or _LINEAR.match(name)
@@ -108,7 +112,7 @@ def _packed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, PackedTensor]:
 
 
 def _part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> Tensor:
-    """The part of that number of a tensor that consists of parts of one shape."""
+    """Return one of the parts of equal shape that a tensor consists of."""
     size = math.prod(shape)
     if isinstance(whole, Stored) and whole.strides is None:
         offset = whole.offset + nbytes(whole.dtype, number * size)
@@ -119,10 +123,11 @@ def _part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> T
 
 
 def _matrices(kind: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """What each expert has in a packed tensor: ends of names.
+    """Return the ends of the names of each expert's matrices in a packed tensor.
 
     Args:
-        shapes: of the packed tensors of the layer, by kind.
+        kind: the packed tensor's kind: ``gate_up_proj``, ``down_proj``…
+        shapes: the shapes of the layer's packed tensors, by kind.
     """
     first = shapes.get("gate_up_proj") or shapes.get("up_proj")
     if kind in ("gate_up_proj", "up_proj", "down_proj") and first and "down_proj" in shapes:

@@ -21,9 +21,12 @@ class MixtureViews:
     """The models with their experts in the form that is merged.
 
     Args:
-        aliases: what the files of each model call its tensors, where the view calls them otherwise.
-        places: of the reference's matrices, where its files have packed tensors.
-        matrices: of an expert in each packed tensor, where the reference's files have them apart.
+        sources: every model of the recipe in that form.
+        notes: sentences on choices without effect, or with a surprising one.
+        aliases: the names in each model's files, by those in the view that differ.
+        places: the places of the reference's matrices, if its files have packed tensors.
+        matrices: the matrices of an expert in each packed tensor, if the reference's files have
+            them as separate tensors.
     """
 
     sources: Mapping[ModelRef, Source]
@@ -41,9 +44,14 @@ class MixtureViews:
         *,
         flat: bool = False,
     ) -> MixtureViews:
-        """The models of a recipe: experts apart, or packed where it says ``experts: together``.
+        """Return the models of a recipe with their experts as separate matrices, or packed.
+
+        Experts are packed if the recipe says ``experts: together``.
 
         Args:
+            recipe: the recipe.
+            sources: every model of the recipe, opened.
+            reference: the model whose names the views have.
             flat: tensors are known by their own names only.
 
         Raises:
@@ -89,7 +97,11 @@ def _has_experts(source: Source) -> bool:
 
 
 def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, str]]:
-    """A model with the reference's names for what both have, and its own of these, by ours."""
+    """Return a model with the reference's names for tensors that both have, and what was renamed.
+
+    Returns:
+        the model; and its own `rest` of each renamed tensor, by the reference's `rest`.
+    """
     if source is reference or not _has_experts(reference):
         return source, {}
     known = {Template.of(name).rest for name in reference.tensors}

@@ -18,10 +18,10 @@ from resumerge.tensors.target import Target
 def as_reference(
     recipe: Recipe, targets: Sequence[Target], views: MixtureViews
 ) -> tuple[list[Target], list[Problem]]:
-    """The tensors of the output, written as the reference's files have them.
+    """Return the tensors of the output, written as the reference's files have them.
 
-    Matrices of a packed tensor stay units of their own, which follow each other: the first one
-    has the tensor that the others complete.
+    Matrices of a packed tensor stay units of their own, which follow each other: the first one has
+    the tensor that the others complete.
     """
     if views.matrices:
         return [_apart(target, views.matrices) for target in targets], []
@@ -39,7 +39,7 @@ def as_reference(
 def note_on_packed_files(
     targets: Sequence[Target], views: MixtureViews, reference: ModelRef
 ) -> list[str]:
-    """What a person should know where a selection depends on what counts as a tensor."""
+    """Return a note if a selection depends on what counts as a tensor."""
     if any(
         isinstance(target.expression, Merged)
         and target.expression.needs_statistics
@@ -54,7 +54,7 @@ def note_on_packed_files(
 
 
 def _apart(target: Target, matrices: Mapping[str, tuple[str, ...]]) -> Target:
-    """A packed tensor that is written as the matrices that it consists of."""
+    """Return a packed tensor that is written as the matrices that it consists of."""
     template = Template.of(target.name)
     if template.rest not in matrices:
         return target
@@ -70,7 +70,7 @@ def _apart(target: Target, matrices: Mapping[str, tuple[str, ...]]) -> Target:
 
 
 def _groups(targets: Sequence[Target], places: Mapping[str, Place]) -> dict[str, list[Target]]:
-    """The matrices of each packed tensor, by its name, in their order."""
+    """Return the matrices of each packed tensor, by its name, in their order."""
     found: dict[str, dict[tuple[int, int], Target]] = defaultdict(dict)
     for target in targets:
         template = Template.of(target.name)
@@ -83,7 +83,7 @@ def _groups(targets: Sequence[Target], places: Mapping[str, Place]) -> dict[str,
 def _packed(
     targets: Sequence[Target], groups: Mapping[str, list[Target]], places: Mapping[str, Place]
 ) -> Iterator[Target]:
-    """The targets, with each group in the place of the first of it that comes."""
+    """Yield the targets, with each group of matrices in the place of its first member."""
     done: set[str] = set()
     for target in targets:
         template = Template.of(target.name)

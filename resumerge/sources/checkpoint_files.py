@@ -13,19 +13,19 @@ from resumerge.sources.formats.weight_format import Header
 from resumerge.tensors import Stored
 
 MODULE = "module."
-"""What torch's DataParallel puts before the name of every tensor."""
+"""The prefix that torch's DataParallel adds to the name of every tensor."""
 
 SHOWN = 8
-"""Entries of a checkpoint that a note names."""
+"""The number of a checkpoint's entries that a note names."""
 
 _STATE_OF_TRAINING = re.compile(
     r"(optimizer|scheduler|scaler|training_args|random_states_\d+|rng_state.*|.*optim_states)\.\w+"
 )
-"""What trainers save beside the weights, in the same formats."""
+"""The names of files that trainers save beside the weights, in the same formats."""
 
 
 def checkpoint_files(names: Iterable[str]) -> list[str]:
-    """The weight files among the files at the top of a folder, if they have no well-known name.
+    """Return the weight files at the top of a folder that has no well-known names.
 
     These are all files of one format, the first that is found.
     """
@@ -41,13 +41,14 @@ def checkpoint_tensors(
     tensors: dict[str, Stored],
     config: Mapping[str, Any],
 ) -> tuple[dict[str, Stored], tuple[str, ...]]:
-    """The tensors of a model by their names in it, and notes on what its files hold besides.
+    """Return the tensors of a model by their names in it, and notes on what its files hold besides.
 
     Args:
-        model: for the notes.
-        headers: of its files.
-        tensors: of all files, by their names there.
-        config: config.json. Without one, `MODULE` is removed if all names begin with it.
+        model: the model's name, for the notes.
+        headers: the header of each of its files.
+        tensors: the tensors of all files, by their names there.
+        config: the model's config.json. If it is empty, `MODULE` is removed from the names if all
+            begin with it.
     """
     left_out = [entry for header in headers.values() for entry in header.left_out]
     notes = []
@@ -69,7 +70,7 @@ def check_readable(name: str, where: str) -> None:
     """Check that a file that a recipe names is in a format that is read here, by its suffix.
 
     Raises:
-        InputError: it is not.
+        InputError: the format is not read here.
     """
     if not is_readable(name):
         suffixes = [suffix for known in FORMATS for suffix in known.suffixes]
@@ -83,9 +84,11 @@ def check_readable(name: str, where: str) -> None:
 
 
 def no_such_file(where: str, name: str, there: Iterable[str]) -> InputError:
-    """The error for a weight file that a recipe names and that does not exist.
+    """Return the error for a weight file that a recipe names and that does not exist.
 
     Args:
+        where: the folder or repo.
+        name: the file's name.
         there: the files that are there instead.
     """
     return refuse(

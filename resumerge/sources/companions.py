@@ -10,11 +10,14 @@ from resumerge.sources.formats.registry import FORMATS
 from resumerge.sources.pipelines import PIPELINE
 
 LARGEST = 100_000_000
-"""Bytes; a larger file is data, not a companion."""
+"""The largest companion, in bytes; a larger file is data."""
 
 NEEDED_FOLDERS = re.compile(r"\d+_\w+|additional_chat_templates")
-"""Folders whose files are needed to load a model: sentence-transformers' modules (``1_Pooling``,
-``2_Dense``) and chat templates. Other folders hold the model in another format, or its history."""
+"""The folders whose files are needed to load a model.
+
+They hold sentence-transformers' modules (``1_Pooling``, ``2_Dense``) and chat templates. Other
+folders hold the model in another format, or its history.
+"""
 
 _CONFIGS = re.compile(
     r"config\.json|generation_config\.json"
@@ -31,8 +34,11 @@ _OF_TOKENIZERS = re.compile(
     r"|(normalizer|emoji|byte_maps|encoder|tekken)\.json|dict\.txt|bpe\.codes"
     r"|prophetnet\.tokenizer|additional_chat_templates/[^/]+\.jinja"
 )
-"""The first line covers most tokenizers; the others are names that single classes of transformers
-use, and further chat templates, which a tokenizer is loaded with like its first."""
+"""The files of tokenizers.
+
+The first line covers most tokenizers; the others are names that single classes of transformers use,
+and further chat templates, which a tokenizer is loaded with like its first.
+"""
 
 _OF_SCHEDULERS = re.compile(r"scheduler_config\.json")
 
@@ -40,19 +46,20 @@ _CODE = re.compile(r"\w+\.py")
 """The model's own code, named by ``auto_map`` of its config, with the modules that it imports."""
 
 _TERMS = re.compile(r"(licen[cs]e|notice|copying|use_policy)(\.txt|\.md)?", re.IGNORECASE)
-"""Terms that must accompany a copy of the model."""
+"""The names of terms that must accompany a copy of the model."""
 
 
 def companion_files(sizes: Mapping[str, int], components: Collection[str] = ()) -> list[str]:
-    """Choose the companion files of a model from a listing, by name.
+    """Return the companion files of a model from a listing, by name.
 
     They are at the top level or in one of `NEEDED_FOLDERS`, like sentence-transformers'
     ``1_Pooling/config.json``. All other files are left out: the user may not know of them, and
     publish them with the result.
 
     Args:
-        sizes: bytes by file name, with ``/`` between folders.
-        components: of a pipeline: folders whose configs and tokenizers belong to it, too.
+        sizes: the size of each file in bytes, by its name with ``/`` between folders.
+        components: the folders of a pipeline's components, whose configs and tokenizers belong to
+            it.
 
     Returns:
         The chosen names, sorted; config.json is one of them.
@@ -62,12 +69,12 @@ def companion_files(sizes: Mapping[str, int], components: Collection[str] = ()) 
 
 
 def folder_companions(folder: Path, components: Collection[str] = ()) -> list[str]:
-    """`companion_files` of a local folder, without `outward_links`."""
+    """Return the companion files of a local folder, without those that are `outward_links`."""
     return [name for name in _by_name(folder, components) if not _leads_out(folder, name)]
 
 
 def outward_links(folder: Path, components: Collection[str] = ()) -> list[str]:
-    """Files with a companion's name that are links to files outside the folder.
+    """Return files with a companion's name that are links to files outside the folder.
 
     Links from a snapshot in the cache of huggingface_hub to the blobs of its own repo are fine.
     """
@@ -75,7 +82,7 @@ def outward_links(folder: Path, components: Collection[str] = ()) -> list[str]:
 
 
 def oversized_tokenizer_files(folder: Path) -> list[str]:
-    """Files of a tokenizer that are too large to be companions, as libraries would read them."""
+    """Return files that libraries would read as the tokenizer's, and that are too large."""
     sizes = _sizes(folder)
     return sorted(n for n, size in sizes.items() if size > LARGEST and is_tokenizer_file(n))
 
@@ -116,7 +123,7 @@ def _belongs(name: str) -> bool:
 
 
 def _of_component(name: str, components: Collection[str]) -> bool:
-    """Whether a file belongs to a pipeline: its index, or a file of one of its components."""
+    """Return whether a file belongs to a pipeline: its index, or a component's file."""
     folder, _, file = name.rpartition("/")
     if not folder:
         return bool(components) and name == PIPELINE
@@ -125,5 +132,5 @@ def _of_component(name: str, components: Collection[str]) -> bool:
 
 
 def is_tokenizer_file(name: str) -> bool:
-    """Whether a companion is a file of the tokenizer."""
+    """Return whether a companion is a file of the tokenizer."""
     return _OF_TOKENIZERS.fullmatch(name) is not None

@@ -18,7 +18,7 @@ from resumerge.tensors import Stored
 INDEX_SUFFIX = ".index.json"
 
 LARGEST_INDEX = 64 << 20
-"""Bytes. An index of a hundred thousand tensors takes a seventh of it."""
+"""The largest index, in bytes. A hundred thousand tensors take a seventh of it."""
 
 INDEX_FILE = Safetensors.model_file + INDEX_SUFFIX
 """The index of a model in several safetensors files, which is also what a merge writes."""
@@ -26,14 +26,14 @@ INDEX_FILE = Safetensors.model_file + INDEX_SUFFIX
 
 @dataclass(frozen=True)
 class Contents:
-    """What is looked for in a folder or a repo: a model or an adapter.
+    """The kind of weights that is looked for in a folder or a repo: a model or an adapter.
 
     Args:
-        kind: for messages, like "a model".
-        config: name of the configuration file.
-        single: the name of the only weight file, if there is only one, in a format.
-        fix: what to do where no weights are found.
-        prefix: the folder of all of them, with a slash; empty for the model's own.
+        kind: the name in messages, like "a model".
+        config: the name of the configuration file.
+        single: returns the name that the only weight file has in a format.
+        fix: what to do if no weights are found.
+        prefix: the folder of all its files, with a slash; empty for the model's own.
     """
 
     kind: str
@@ -54,13 +54,14 @@ class Contents:
         return ", or ".join(f"{single} or {index} and its files" for index, single in self.weights)
 
     def may_have_any_name(self, files: Iterable[str]) -> bool:
-        """Whether the weights among these files may be called anything: nothing describes them."""
+        """Return whether weights among these files may have any name: nothing describes them."""
         return self is MODEL and {MODEL.config, ADAPTER.config}.isdisjoint(files)
 
     def missing(self, where: str, others: list[str]) -> InputError:
-        """The error for a folder or repo without weights.
+        """Return the error for a folder or repo without weights.
 
         Args:
+            where: the folder or repo.
             others: the files that are there instead.
         """
         fix = self.fix
@@ -91,7 +92,7 @@ ADAPTER = Contents(
 
 
 def read_index(path: Path, prefix: str = "") -> dict[str, str]:
-    """`parse_index` of a file, with a prefix before the names of files.
+    """Return the file name of each tensor in an index file, with a prefix before the file names.
 
     Raises:
         InputError: as for `parse_index`, or the file is too large.
@@ -104,7 +105,7 @@ def read_index(path: Path, prefix: str = "") -> dict[str, str]:
 
 
 def parse_index(raw: bytes, where: str) -> dict[str, str]:
-    """The file name of each tensor. Files outside the model's folder are refused.
+    """Return the file name of each tensor. Files outside the model's folder are refused.
 
     Raises:
         InputError: not JSON, no ``weight_map``, or a file name that leads out of the folder.
@@ -138,10 +139,10 @@ def _unreadable_index(where: str, found: str) -> InputError:
 
 
 def combined(headers: Mapping[str, Header], where: str) -> dict[str, Stored]:
-    """The tensors of all weight files of a model together.
+    """Return the tensors of all weight files of a model together.
 
     Args:
-        headers: of each file, by the file's name.
+        headers: the header of each file, by the file's name.
         where: the folder or repo, for messages.
 
     Raises:
@@ -166,7 +167,7 @@ def check_index(path: Path, tensors: Mapping[str, Stored], prefix: str = "") -> 
     """Check that every tensor of an index is in the file that the index names.
 
     Raises:
-        InputError: with the first five that are not.
+        InputError: some are not; the error names the first five.
     """
     problems = [
         Problem(
@@ -184,10 +185,10 @@ def check_index(path: Path, tensors: Mapping[str, Stored], prefix: str = "") -> 
 
 
 def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:
-    """The configuration file as a dictionary; empty if the folder has none.
+    """Return the configuration file as a dictionary; empty if the folder has none.
 
     Raises:
-        InputError: it is not a JSON object.
+        InputError: the file is not a JSON object.
     """
     path = folder / name
     if not path.exists():

@@ -9,40 +9,41 @@ from typing import Any
 from resumerge.foreign_files import read_foreign
 
 DEEPEST = 100
-"""Levels of nested objects and lists; models' files have fewer than ten."""
+"""The most levels of nested objects and lists; models' files have fewer than ten."""
 
 LARGEST_CONFIG = 16 << 20
-"""Bytes. Labels of a hundred thousand classes take a third of it."""
+"""The largest config, in bytes. Labels of a hundred thousand classes take a third of it."""
 
 MOST_VALUES = 4_000_000
-"""Values in a file, which take up to 70 bytes of memory each. Large tokenizers have half of it."""
+"""The most values in a file, up to 70 bytes of memory each. Large tokenizers have half of it."""
 
 
 def read_json_object(path: Path, most: int = LARGEST_CONFIG) -> dict[str, Any]:
-    """The object in a JSON file.
+    """Return the object in a JSON file.
 
     Args:
-        most: bytes.
+        path: the file.
+        most: the largest size of the file, in bytes.
 
     Raises:
         ValueError: the file is larger or no regular file, or as for `json_object`.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     return json_object(read_foreign(path, most))
 
 
 def check_values(raw: bytes) -> None:
-    """Check that JSON has no more than `MOST_VALUES`, before it is parsed.
+    """Check that JSON has no more than `MOST_VALUES` values, before it is parsed.
 
     Raises:
-        ValueError: it may have more.
+        ValueError: the JSON may have more.
     """
     if sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """The object in JSON.
+    """Return the object in JSON.
 
     Raises:
         ValueError: not UTF-8, not JSON, not an object, nested too deeply, or of too many values.

@@ -32,8 +32,9 @@ def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MOD
     """Read the headers of a local model or adapter, but not its tensors.
 
     Args:
-        path: of the folder or file that a run has pinned; by default the reference's, relative to
-            the working folder.
+        ref: the model as the recipe names it.
+        path: the folder or file that a run has pinned; by default the reference's, relative to the
+            working folder.
         contents: whether the folder should hold a model or an adapter.
 
     Raises:
@@ -96,7 +97,7 @@ def _open_pipeline(ref: ModelRef, folder: Path) -> Source:
 def _read_weights(
     folder: Path, contents: Contents, index: str | None, names: list[str]
 ) -> tuple[dict[str, Stored], dict[str, Header], dict[str, SourceFile]]:
-    """The tensors in weight files, with the header of each file and what pins it."""
+    """Return the tensors in weight files, with the header of each file and what pins it."""
     headers: dict[str, Header] = {}
     files: dict[str, SourceFile] = {}
     for name in names:
@@ -115,7 +116,7 @@ def _is_utf8(name: str) -> bool:
 
 
 def _weight_files(folder: Path, contents: Contents) -> tuple[str | None, list[str]]:
-    """The name of the index in `folder`, if there is one, and the names of the weight files."""
+    """Return the name of the folder's index, or None without one, and those of the weight files."""
     for index, single in contents.weights:
         path = folder / index
         if path.exists():

@@ -1,4 +1,4 @@
-"""Opening a model by its reference: local, on the Hub or in a bucket, with an adapter or not."""
+"""The opening of a model by its reference: local, on the Hub, in a bucket, with an adapter."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def open_source(
     """Open a model: read its headers and config, but not its weights.
 
     Args:
-        pins: what a run pinned, by the text of a reference: `revision`, of a remote model,
-            or `path`, of a local folder or file. References without a pin are resolved again.
+        ref: the model as the recipe names it.
+        pins: what a run pinned, by the text of a reference: the `revision` of a remote model, or
+            the `path` of a local folder or file. References without a pin are resolved again.
         offline: do not use the network.
         metadata: the metadata cache of remote files.
         contents: what the reference names: a model, or an adapter alone.

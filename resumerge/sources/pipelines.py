@@ -16,16 +16,16 @@ from resumerge.sources.index import INDEX_SUFFIX, Contents
 from resumerge.tensors import Stored
 
 PIPELINE = "model_index.json"
-"""Says which class each component is of. It makes a folder a pipeline."""
+"""The file that makes a folder a pipeline: it says which class each component is of."""
 
 _WEIGHTS = (
     *("diffusion_pytorch_model.safetensors", "model.safetensors"),
     *("diffusion_pytorch_model.bin", "pytorch_model.bin"),
 )
-"""What diffusers and transformers call the weights of a component, in order of preference."""
+"""The names of a component's weights in diffusers and transformers, in order of preference."""
 
 _VARIANTS = ("", ".fp16", ".bf16")
-"""Of the weights, where they have another dtype. The full ones are preferred."""
+"""The variants of weights' names for other dtypes. The full weights are preferred."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Component(Contents):
         return found
 
     def named(self, tensors: Mapping[str, Stored]) -> dict[str, Stored]:
-        """The component's tensors by their names in the pipeline."""
+        """Return the component's tensors by their names in the pipeline."""
         return {
             (own := self.prefix + name): replace(tensor, name=own)
             for name, tensor in tensors.items()
@@ -52,7 +52,7 @@ class Component(Contents):
 
 
 def component(name: str) -> Component:
-    """What is looked for in a component's folder."""
+    """Return the kind of weights that is looked for in a component's folder."""
     return Component(
         f"the component {name}",
         f"{name}/config.json",
@@ -63,12 +63,12 @@ def component(name: str) -> Component:
 
 
 def is_pipeline(contents: Contents, files: Collection[str]) -> bool:
-    """Whether these are the files of a pipeline, not of a model."""
+    """Return whether files are those of a pipeline, not of a model."""
     return contents.may_have_any_name(files) and PIPELINE in files
 
 
 def component_names(described: Mapping[str, Any]) -> list[str]:
-    """The components that a pipeline has.
+    """Return the components that a pipeline has.
 
     Args:
         described: model_index.json: the library and class of each component, or two nulls.
@@ -86,9 +86,9 @@ class Pipeline:
     """The weights of all components of a pipeline, as those of one model.
 
     Args:
-        tensors: by their names in the pipeline.
-        headers: of the weight files.
-        stems: by component, `weights_stem` of it; empty where it has no weights.
+        tensors: the tensors, by their names in the pipeline.
+        headers: the header of each weight file, by the file's name.
+        stems: the `weights_stem` of each component; empty for one without weights.
     """
 
     tensors: dict[str, Stored]
@@ -101,13 +101,13 @@ def read_pipeline(
     files: Collection[str],
     read: Callable[[Component], tuple[dict[str, Stored], dict[str, Header], str]],
 ) -> Pipeline:
-    """The weights of every component that has some.
+    """Return the weights of every component that has some.
 
     Args:
         described: model_index.json.
-        files: those of the components' folders.
-        read: gives a component's tensors by their names there, the header of each weight file, and
-            the name of the index or else of the only weight file.
+        files: the names of the files in the pipeline's folders.
+        read: returns a component's tensors by their names there, the header of each weight file,
+            and the name of the index or else of the only weight file.
     """
     tensors: dict[str, Stored] = {}
     headers: dict[str, Header] = {}
@@ -123,15 +123,15 @@ def read_pipeline(
 
 
 def has_weights(part: Component, files: Collection[str]) -> bool:
-    """Whether a component has weights, or a config that says that it should."""
+    """Return whether a component has weights, or a config that says that it should."""
     return part.config in files or any(not {*pair}.isdisjoint(files) for pair in part.weights)
 
 
 def weights_stem(file: str) -> str:
-    """How the names of a component's weight files begin in the output.
+    """Return how the names of a component's weight files begin in the output.
 
     Args:
-        file: its index, or its only weight file.
+        file: the component's index, or its only weight file.
     """
     stem = PurePosixPath(file).name.partition(".")[0]
     return "model" if stem == "pytorch_model" else stem

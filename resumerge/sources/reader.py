@@ -23,10 +23,14 @@ from resumerge.tensors.evaluation import InFile
 
 
 class SourceReader:
-    """Reads ranges of the files of several sources. Threads may share it.
+    """The reader of ranges of several sources' files. Threads may share it.
+
+    Args:
+        sources: the sources, by their numbers in the plan.
+        check: called often while an answer of a server is waited for; what it raises ends that.
 
     Attributes:
-        ranges: what streamed files are read by.
+        ranges: the reader of streamed files.
     """
 
     def __init__(
@@ -34,16 +38,12 @@ class SourceReader:
         sources: Mapping[int, Source] | Sequence[Source],
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """
-        Args:
-            check: called often while an answer of a server is waited for; what it raises ends that.
-        """
         self._sources = sources
         self.ranges = RangeReader(check)
         self._streamed: dict[tuple[int, str], RemoteFile | None] = {}
         self._files: dict[tuple[int, str], int] = {}
         self._stamps: dict[tuple[int, str], FileStamp] = {}
-        """Of files that had none when the source was opened: as they were when first read."""
+        """The stamps of open files, from the opening of the source or else from the first read."""
         self._lock = threading.Lock()
 
     def fill(self, tensor: InFile, offset: int, buffer: memoryview) -> None:
@@ -71,15 +71,16 @@ class SourceReader:
     def expect(
         self, steps: Iterable[Iterable[tuple[Stored, int, int]]], *, keep: bool = False
     ) -> ExpectedRanges[RemoteFile]:
-        """Have elements ``first:last`` of stored tensors requested ahead; of streamed files alone.
+        """Have elements ``first:last`` of stored tensors requested ahead, for streamed files alone.
 
         Args:
-            steps, keep: as of `RangeReader.expect`.
+            steps: the tensors that each step reads, with the first and the last element, exclusive.
+            keep: as in `RangeReader.expect`.
         """
         return self.ranges.expect(map(self._streamed_ranges, steps), keep=keep)
 
     def descriptor(self, tensor: InFile) -> int | None:
-        """An open descriptor of the file that holds a tensor; None where it is streamed.
+        """Return an open descriptor of the file that holds a tensor; None if it is streamed.
 
         Raises:
             Resumable: the file cannot be opened.
@@ -104,13 +105,13 @@ class SourceReader:
             return self._files[key]
 
     def changed(self, files: Iterable[tuple[int, str]]) -> list[Path]:
-        """Those of the files that are not what they were when their headers were read.
+        """Return the paths of files that changed after their headers were read.
 
-        What counts is the file under its name and the one that is open: after a replacement they
-        are two. A file that is not open yet is compared, too, if it was local from the beginning.
+        Both the file under its name and the open one are compared: after a replacement they are
+        two. A file that is not open yet is compared, too, if it was local from the beginning.
 
         Args:
-            files: number of the source, and the file's name in it.
+            files: the number of the source, and the file's name in it, for each file.
         """
         with self._lock:
             return [self._sources[s].path(name) for s, name in files if self._is_changed(s, name)]

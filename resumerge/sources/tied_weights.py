@@ -24,17 +24,17 @@ _CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")
 
 
 def ties_embeddings(config: Mapping[str, Any]) -> bool:
-    """Whether config.json (or its text_config) ties the head to the embedding."""
+    """Return whether config.json (or its text_config) ties the head to the embedding."""
     return bool(_says_tied(config))
 
 
 def says_untied(config: Mapping[str, Any]) -> bool:
-    """Whether config.json says that the head is not tied to the embedding."""
+    """Return whether config.json says that the head is not tied to the embedding."""
     return _says_tied(config) is False
 
 
 def find_tensor(source: Source, name: str) -> Tensor | None:
-    """The tensor of that name, or the one that it is tied to; None if there is neither.
+    """Return the tensor of a name, or the one that it is tied to; None if there is neither.
 
     A missing head, or a missing embedding of an encoder or decoder, is tied to the model's
     embedding unless config.json says that it is not. A missing ``decoder.bias`` is tied to the
@@ -53,22 +53,22 @@ def find_tensor(source: Source, name: str) -> Tensor | None:
 
 
 def is_head(name: str) -> bool:
-    """Whether a tensor is a head over the vocabulary, by its name."""
+    """Return whether a tensor is a head over the vocabulary, by its name."""
     return bool(_HEAD.search(name))
 
 
 def is_embedding(name: str) -> bool:
-    """Whether a tensor is an embedding of the vocabulary, by its name."""
+    """Return whether a tensor is an embedding of the vocabulary, by its name."""
     return bool(_EMBEDDING.search(name))
 
 
 def is_tied_copy(source: Source, name: str) -> bool:
-    """Whether a tensor is a head that its model ties to the embedding and may leave out."""
+    """Return whether a tensor is a head that its model ties to the embedding and may leave out."""
     return is_head(name) and ties_embeddings(source.config)
 
 
 def own_head(source: Source) -> str | None:
-    """The head over the vocabulary of a model whose config.json says that it is not tied."""
+    """Return the head over the vocabulary of a model whose config.json says that it is not tied."""
     if not says_untied(source.config):
         return None
     found = [n for n, t in source.tensors.items() if is_head(n) and len(t.shape) == 2]
@@ -78,7 +78,7 @@ def own_head(source: Source) -> str | None:
 
 
 def is_computed(tensor: Tensor) -> bool:
-    """Whether a tensor is a buffer that transformers computes; only some versions save it."""
+    """Return whether a tensor is a buffer that transformers computes, and seldom saves."""
     mask = len(tensor.shape) == 4 and _CAUSAL_MASK.search(tensor.name)
     return bool(mask or _COMPUTED.search(tensor.name))
 

@@ -15,19 +15,20 @@ from resumerge.recipe.types import ModelRef
 from resumerge.tensors import Stored, Tensor, with_stored
 
 REMOTE = frozenset({"hub", "bucket"})
-"""Kinds of sources whose files are on a server: downloaded before they are read, or streamed."""
+"""The kinds of sources whose files are on a server: downloaded before reading, or streamed."""
 
 
 @dataclass(frozen=True)
 class FileStamp:
-    """What a filesystem says of a file; it differs after any change, also one that keeps the time.
+    """The facts that a filesystem has on a file, which differ after any change.
 
-    The content may be the same all the same: a copy, or a changed mode, has another stamp.
+    A change that keeps the time makes another stamp, too. The content may be the same all the same:
+    a copy, or a changed mode, has another stamp.
 
     Args:
-        size: bytes.
-        mtime_ns: time of the last change of the content, which programs may set as they like.
-        ctime_ns: time of the last change of content, name or mode, which the kernel sets.
+        size: the size in bytes.
+        mtime_ns: the time of the last change of the content, which programs may set as they like.
+        ctime_ns: the time of the last change of content, name or mode, which the kernel sets.
     """
 
     size: int
@@ -37,11 +38,11 @@ class FileStamp:
 
     @classmethod
     def of(cls, stat: os.stat_result) -> FileStamp:
-        """The stamp in what ``os.stat`` or ``os.fstat`` returned."""
+        """Return the stamp of a file from the result of ``os.stat`` or ``os.fstat``."""
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
     def as_json(self) -> list[int]:
-        """For the ledger."""
+        """Return the stamp as JSON, for the ledger."""
         return list(astuple(self))
 
 
@@ -50,11 +51,11 @@ class SourceFile:
     """A weight file, with the facts that pin its content.
 
     Args:
-        size: bytes.
+        size: the size in bytes.
         identity: JSON facts of the content: ``etag`` of remote files; ``header`` (xxh3-128 of the
             file's header) of local files.
         present: whether the complete file is on this disk.
-        stamp: of a local file, when its header was read. It belongs to this machine.
+        stamp: a local file's stamp when its header was read, which belongs to this machine.
     """
 
     name: str
@@ -69,25 +70,26 @@ class Source:
     """One input model, pinned.
 
     Args:
+        ref: the model as the recipe names it.
         kind: ``local``, ``hub`` or ``bucket``; ``lora`` for a model with an adapter; ``stage`` for
             the result of another merge, with an adapter or without, whose tensors are computed.
-        folder: where its files are, or will be after the download; of a ``lora``, the model's; of a
-            ``stage``, where the files are that it would have beside its weights.
-        revision: the commit of a Hub repo; of a model in a bucket, a digest of the ETags of its
-            weight files; None for a local folder; of a ``lora``, both joined by ``+``.
+        folder: the folder of its files, or where they will be after the download; for a ``lora``,
+            the model's; for a ``stage``, that of the files that it would have beside its weights.
+        revision: the commit of a Hub repo; for a model in a bucket, a digest of the ETags of its
+            weight files; None for a local folder; for a ``lora``, both joined by ``+``.
         config: config.json, parsed; empty if there is none.
-        tensors: by name.
-        files: the weight files, by name relative to `folder`; of a ``lora``, ``base/…`` and
+        tensors: the tensors, by name.
+        files: the weight files, by name relative to `folder`; for a ``lora``, ``base/…`` and
             ``adapter/…``.
-        companions: of a remote model, the files beside the weights that belong to it, likewise.
-        base: of a ``lora``, the model without its adapter.
-        adapter: of a ``lora``, the adapter alone: its config is adapter_config.json.
-        notes: what a person should know of it, a line each.
-        components: of a pipeline of diffusers, how the names of each component's weight files
-            begin; empty for a component without weights.
-        single: whether the reference names one weight file: what lies beside it in `folder` is
-            not the model's.
-        number: in a plan.
+        companions: the files of a remote model beside the weights, by name relative to `folder`.
+        base: the model of a ``lora``, without its adapter.
+        adapter: the adapter of a ``lora`` alone: its config is adapter_config.json.
+        notes: sentences on the model for the user, a line each.
+        components: how the names of weight files begin in each component of a diffusers pipeline;
+            empty for a component without weights.
+        single: whether the reference names one weight file: what lies beside it in `folder` is not
+            the model's.
+        number: the model's number in a plan.
         streams: whether its remote files that are not on this disk are read by ranges, and not
             downloaded.
     """
@@ -110,18 +112,18 @@ class Source:
 
     @property
     def is_remote(self) -> bool:
-        """Whether its files are on a server; of one without parts."""
+        """Whether its files are on a server; False for a source with parts."""
         return self.kind in REMOTE
 
     @property
     def parts(self) -> dict[str, Source]:
-        """The folders and repos that it consists of, by the prefix of their files' names."""
+        """The folders and repos that a source consists of, by the prefix of their files' names."""
         if self.base is None or self.adapter is None:
             return {"": self}
         return {"base/": self.base, "adapter/": self.adapter}
 
     def numbered(self, number: int) -> Source:
-        """The source with its number in a plan, which its stored tensors state."""
+        """Return the source with its number in a plan, which its stored tensors state."""
 
         def place(stored: Stored) -> Stored:
             return stored if stored.source == number else replace(stored, source=number)
@@ -130,7 +132,7 @@ class Source:
         return replace(self, tensors=tensors, number=number)
 
     def part_of(self, file: str) -> tuple[Source, str]:
-        """The part that a file of `files` belongs to, and the file's name in it."""
+        """Return the part that a file of `files` belongs to, and the file's name in it."""
         return next(
             (part, file.removeprefix(prefix))
             for prefix, part in self.parts.items()
@@ -138,20 +140,20 @@ class Source:
         )
 
     def is_streamed(self, file: str) -> bool:
-        """Whether a weight file is read by ranges from its server, and never stored here."""
+        """Return whether a weight file is read by ranges from its server, and never stored here."""
         if not self.streams or self.files[file].present:
             return False
         return self.part_of(file)[0].is_remote
 
     def path(self, file: str) -> Path:
-        """Where a file of `files` is, or will be after the download."""
+        """Return the path of a file of `files`: where it is, or will be after the download."""
         part, name = self.part_of(file)
         return part.folder / name
 
     def identity(self) -> dict[str, Any]:
-        """The facts that pin the content, as JSON: part of the run's fingerprint.
+        """Return the facts that pin the content, as JSON: part of the run's fingerprint.
 
-        With `single` among them `files` has one name.
+        If `single` is true, `files` has one name.
         """
         return {
             "model": self.ref.text,
@@ -167,10 +169,10 @@ class Source:
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
-    """What pins a config.json; one that is not there counts as empty."""
+    """Return the digest that pins a config.json; a missing one counts as empty."""
     return xxhash.xxh3_128_hexdigest(json.dumps(config, sort_keys=True).encode())
 
 
 def numbered(sources: Mapping[ModelRef, Source]) -> dict[ModelRef, Source]:
-    """Sources with their numbers in a plan: their places."""
+    """Return sources with their numbers in a plan, in their order from 0."""
     return {ref: source.numbered(n) for n, (ref, source) in enumerate(sources.items())}

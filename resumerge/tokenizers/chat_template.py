@@ -1,4 +1,4 @@
-"""Which chat template the output has: the most common one, a built-in, or the recipe's own."""
+"""The choice of the output's chat template: the most common, a built-in, or the recipe's own."""
 
 from __future__ import annotations
 
@@ -75,19 +75,23 @@ BUILT_IN = {
     "llama3": _LLAMA3,
     "mistral": _MISTRAL,
 }
-"""Jinja by name. Each renders the prompts that its models were published with: Llama-3-8B-Instruct,
+"""The built-in chat templates in Jinja, by name.
+
+Each renders the prompts that its models were published with: Llama-3-8B-Instruct,
 Mistral-7B-Instruct-v0.2, EXAONE-3.5-7.8B-Instruct; ChatML as OpenHermes-2.5 has it, and the format
-of Stanford Alpaca, whose headings its successors kept. docs/coming-from-mergekit.md shows them."""
+of Stanford Alpaca, whose headings its successors kept. docs/coming-from-mergekit.md shows them.
+"""
 
 
 def choose_template(
     recipe: Recipe, templates: Iterable[str | None]
 ) -> tuple[str | None, list[Problem], list[str]]:
-    """The template of the output, or None to keep the tokenizer's; problems; notes.
+    """Return the template of the output, or None to keep the tokenizer's; problems; notes.
 
     Args:
-        templates: of the models, the reference's first; needed for ``auto``, which takes the one
-            that most models have, and of those that are equally common the first.
+        recipe: the recipe, with its ``chat_template``.
+        templates: the models' templates, the reference's first; needed for ``auto``, which takes
+            the most common one, and of equally common ones the first.
     """
     asked = recipe.chat_template
     if asked is None:
@@ -128,7 +132,7 @@ def choose_template(
 
 
 class _Generation(Extension):
-    """``{% generation %}``, with which transformers marks what the assistant says."""
+    """The block ``{% generation %}``, with which transformers marks what the assistant says."""
 
     tags = {"generation"}  # noqa: RUF012, so Jinja declares it
 
@@ -138,7 +142,7 @@ class _Generation(Extension):
 
 
 def syntax_error(template: str) -> str | None:
-    """The error that Jinja finds in a chat template; None without one."""
+    """Return the error that Jinja finds in a chat template; None without one."""
     try:
         Environment(extensions=["jinja2.ext.loopcontrols", _Generation]).parse(template)
     except TemplateSyntaxError as error:

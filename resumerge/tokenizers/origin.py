@@ -1,4 +1,4 @@
-"""Which part of a model with an adapter its tokenizer comes from."""
+"""The part of a model with an adapter that its tokenizer comes from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BESIDE = ("chat_template", "added_tokens", "special_tokens_map")
 
 
 def tokenizer_part(source: Source) -> Source:
-    """The part of a source that has its tokenizer.
+    """Return the part of a source that has its tokenizer.
 
     Of a model with an adapter, this is the adapter if it has a tokenizer (which may have more
     tokens than the model's), else the model.
@@ -27,6 +27,6 @@ def tokenizer_part(source: Source) -> Source:
 
 
 def has_tokenizer(source: Source) -> bool:
-    """Whether there is a file that can be a tokenizer."""
+    """Return whether a source has a file that can be a tokenizer."""
     names = filter(is_tokenizer_file, list_companions(tokenizer_part(source)))
     return not all(name.startswith(_BESIDE) or "/" in name for name in names)

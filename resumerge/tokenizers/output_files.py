@@ -24,7 +24,7 @@ from resumerge.tokenizers.vocabulary import (
 )
 
 _SCORE_GAP = 1000.0
-"""How far the score of a piece that is added to a Unigram model is below the host's lowest."""
+"""The distance of the score of a piece that is added to a Unigram model below the host's lowest."""
 
 _CONSISTENT = (TOKENIZER, CONFIG, "special_tokens_map.json", "added_tokens.json")
 """Files that repeat parts of tokenizer.json, and can be kept consistent with it."""
@@ -41,9 +41,9 @@ def tokenizer_files(
     """Yield every tokenizer file of the output: its name, and its bytes or the file to copy.
 
     Args:
-        reference: the model that gives the tokenizer, where there is no `vocabulary`.
-        vocabulary: of the output, if the recipe asks for one.
-        chat_template: Jinja; None to keep the tokenizer's.
+        reference: the model that gives the tokenizer if there is no `vocabulary`.
+        vocabulary: the output's vocabulary, if the recipe asks for one.
+        chat_template: the output's template in Jinja; None to keep the tokenizer's.
         metadata: the metadata cache of remote files.
         offline: do not use the network.
     """
@@ -80,7 +80,7 @@ def _with_new_tokens(
 
 
 def extended_tokenizer(vocabulary: OutputVocabulary) -> dict[str, Any]:
-    """The host's tokenizer.json with the new tokens in it."""
+    """Return the host's tokenizer.json with the new tokens in it."""
     facts = vocabulary.host.facts()
     if any(token.definition is None for token in vocabulary.new):
         facts["model"] = _extended_model(facts["model"], vocabulary)
@@ -96,8 +96,10 @@ def extended_tokenizer(vocabulary: OutputVocabulary) -> dict[str, Any]:
 
 
 def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> dict[str, Any]:
-    """The model with every token in its vocabulary, added ones too, so that all keep their ids:
-    a loader numbers added tokens that are not in the vocabulary from its end.
+    """Return the ``model`` of tokenizer.json with every token in its vocabulary, added ones too.
+
+    All tokens keep their ids this way: a loader numbers added tokens that are not in the vocabulary
+    from its end.
     """
     model = dict(host)
     own = model["vocab"]

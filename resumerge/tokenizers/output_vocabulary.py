@@ -27,7 +27,8 @@ class NewToken:
     Args:
         content: the token's text.
         id: the token's number in the output.
-        definition: of an added token; None for a plain one, which text is never cut into by itself.
+        definition: the definition of an added token; None for a plain one, which text is never cut
+            into by itself.
     """
 
     content: str
@@ -40,13 +41,13 @@ class OutputVocabulary:
     """The tokens of the output.
 
     Args:
-        host: whose tokenizer it is; its tokens keep their numbers.
-        reference: of the model that config.json and the like come from.
-        new: tokens added to the host's.
-        ids: number of every token.
-        rows: of embeddings and heads; more than tokens where the vocabulary is padded.
-        reference_rows: of the reference model's embedding.
-        merges: pairs of a BPE that go on where the host's end.
+        host: the vocabulary whose tokenizer the output has; its tokens keep their numbers.
+        reference: the vocabulary of the model that config.json and the like come from.
+        new: the tokens added to the host's.
+        ids: the number of every token.
+        rows: the rows of embeddings and heads; more than tokens if the vocabulary is padded.
+        reference_rows: the rows of the reference model's embedding.
+        merges: the pairs of a BPE that follow the host's.
     """
 
     host: Vocabulary
@@ -70,8 +71,10 @@ def make_output_vocabulary(
     The host is the model that the setting names; for ``union`` and ``base`` the reference.
 
     Args:
+        recipe: the recipe.
+        setting: the recipe's choice of a vocabulary.
         reference: the base model, or else the first model.
-        vocabularies: of every model that the recipe names.
+        vocabularies: the vocabulary of every model that the recipe names.
         rows: the number of rows in each model's embedding; 0 where it is not known.
 
     Returns:
@@ -113,7 +116,10 @@ def _new_tokens(
     """Yield the tokens that `ids` lacks, model by model in the order of their numbers; add them.
 
     Args:
+        setting: the recipe's choice of a vocabulary, and its tokens.
         merged: the vocabularies of the merged models, the host's first.
+        vocabularies: the vocabulary of every model that the recipe names.
+        ids: the number of every token; the new ones are added.
     """
     wanted: list[tuple[str, Mapping[str, Any] | None]] = []
     if setting.source == "union":

@@ -15,14 +15,15 @@ from resumerge.tokenizers.vocabulary import Vocabulary, read_chat_template, read
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """What was read for a recipe.
+    """The tokenizers and chat templates that were read for a recipe.
 
     Args:
-        vocabularies: of every model; empty if the recipe has no ``tokenizer``. Of a mixture whose
-            gates are made of prompts, the base's.
+        vocabularies: the vocabulary of every model; empty if the recipe has no ``tokenizer``. For a
+            mixture whose gates are made of prompts, the base's.
         templates: the chat template of every merged model; empty unless one is to be chosen.
         without: the models that have no tokenizer.
-        assumed: of each of these whose vocabulary is needed, the model that it is taken from.
+        assumed: for each model without a tokenizer whose vocabulary is needed, the model that the
+            vocabulary is taken from.
     """
 
     vocabularies: Mapping[ModelRef, Vocabulary] = field(default_factory=dict)
@@ -44,10 +45,13 @@ def read_tokenizers(
     observed), or if the reference has none either, that of the model whose tokenizer is asked for.
 
     Args:
+        recipe: the recipe.
+        sources: every model of the recipe, opened.
         metadata: the metadata cache of remote files.
+        offline: do not use the network.
 
     Raises:
-        InputError: with all problems of all models.
+        InputError: a tokenizer is missing or damaged; the error has all problems of all models.
         Resumable: the network failed.
     """
     without = frozenset(ref for ref, source in sources.items() if not has_tokenizer(source))
@@ -81,17 +85,17 @@ def read_tokenizers(
 
 
 def _first(recipe: Recipe) -> ModelRef:
-    """The reference: it gives the output its tokenizer where the recipe says nothing else."""
+    """Return the reference, which gives the tokenizer if the recipe says nothing else."""
     return recipe.base_model or recipe.merged_models[0]
 
 
 def _has_prompts(recipe: Recipe) -> bool:
-    """Whether the gates of a mixture are made of prompts."""
+    """Return whether the gates of a mixture are made of prompts."""
     return recipe.mixture is not None and recipe.mixture.gate_mode in OF_PROMPTS
 
 
 def _stand_in(recipe: Recipe, without: frozenset[ModelRef]) -> ModelRef | None:
-    """The model whose vocabulary those without a tokenizer are taken to have."""
+    """Return the model whose vocabulary models without one are taken to have."""
     named = recipe.tokenizer.source if recipe.tokenizer else None
     candidates = [_first(recipe), *([named] if isinstance(named, ModelRef) else [])]
     return next((ref for ref in candidates if ref not in without), None)

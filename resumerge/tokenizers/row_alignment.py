@@ -26,12 +26,17 @@ from resumerge.tokenizers.vocabulary import Vocabulary
 
 @dataclass
 class RowAlignment:
-    """Gives the inputs of vocabulary tensors their rows; makes the vocabulary of the output.
+    """The alignment of vocabulary tensors' rows, token by token, to the output's vocabulary.
 
     Args:
-        vocabularies: of every source. The reference's (that of the base, or else the first model)
-            is the host of ``union`` and ``base``.
-        assumed: of each model without a tokenizer, the one whose vocabulary it is taken to have.
+        recipe: the recipe.
+        setting: the recipe's choice of a vocabulary.
+        models: every model, as seen from the reference.
+        vocabularies: the vocabulary of every source. The reference's (the base's, or else the first
+            model's) is the host of ``union`` and ``base``.
+        assumed: for each model without a tokenizer, the model whose vocabulary it is taken to have.
+        problems: the problems found.
+        notes: sentences for the user.
     """
 
     recipe: Recipe
@@ -61,24 +66,23 @@ class RowAlignment:
         self._check_untold()
 
     def applies(self, ref: ModelRef, tensor: Tensor) -> bool:
-        """Whether a model's tensor has a row for every token."""
+        """Return whether a model's tensor has a row for every token."""
         return tensor.name in self._tensors[ref].found
 
     def shape(self, tensor: Tensor) -> tuple[int, ...]:
-        """A vocabulary tensor's shape in the output."""
+        """Return a vocabulary tensor's shape in the output."""
         axis = next((k for k, size in enumerate(tensor.shape) if size != 1), 0)
         return (*tensor.shape[:axis], self.vocabulary.rows, *tensor.shape[axis + 1 :])
 
     def aligned(
         self, refs: tuple[ModelRef, ...], tensors: tuple[Tensor, ...], base: ModelRef | None
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """The inputs of an output tensor with their rows aligned, if they are of tokens, and its
-        shape.
+        """Return the inputs of an output tensor, with token rows aligned; and the output's shape.
 
         Args:
             refs: the models of the inputs.
-            tensors: their tensors.
-            base: the base model, if it is among them.
+            tensors: the inputs, one for each model.
+            base: the base model; None without one.
         """
         if not self.applies(refs[0], tensors[0]):
             return tensors, tensors[0].shape
@@ -106,7 +110,7 @@ class RowAlignment:
         return aligned, shape
 
     def _named(self) -> list[ModelRef]:
-        """Models that the recipe takes rows of single tokens from."""
+        """Return models that the recipe takes rows of single tokens from."""
         found = (row.model for row in self.setting.tokens.values() if row.model is not None)
         return list(dict.fromkeys(found))
 
@@ -116,7 +120,7 @@ class RowAlignment:
     def _rows(
         self, refs: tuple[ModelRef, ...], base: ModelRef | None, others: Sequence[ModelRef]
     ) -> list[Rows]:
-        """For each input, the origin of every row of the output."""
+        """Return the origin of every row of the output, for each input."""
         ids, count = self.vocabulary.ids, self.vocabulary.rows
         named = max(ids.values(), default=-1) + 1
         own = np.stack([self._own(ref, count) for ref in refs])
@@ -152,7 +156,7 @@ class RowAlignment:
         return found
 
     def _own(self, ref: ModelRef, count: int) -> np.ndarray:
-        """For every row of the output the row of the same token in a model, or -1."""
+        """Return the row of the same token in a model for every row of the output, or -1."""
         own = np.full(count, -1, np.int64)
         ids, size = self.vocabulary.ids, self._size(ref)
         for token, number in self.vocabularies[ref].ids.items():
@@ -161,7 +165,7 @@ class RowAlignment:
         return own
 
     def _spare(self, ref: ModelRef, count: int, has_token: np.ndarray) -> np.ndarray:
-        """Rows without a token in the output that a model has without a token too."""
+        """Return which rows have no token, in the output and in a model, and exist in both."""
         spare = ~has_token
         spare[self._size(ref) :] = False
         taken = [n for n in self.vocabularies[ref].ids.values() if n < count]
@@ -175,7 +179,7 @@ class RowAlignment:
         return self.vocabularies[row.model].ids[row.token or token]
 
     def _check_assumed(self) -> None:
-        """Models without a tokenizer must have a row for each token that they are taken to have."""
+        """Check that a model without a tokenizer has a row for each token of the assumed one."""
         for ref, other in self.assumed.items():
             named = max(self.vocabularies[ref].ids.values(), default=-1) + 1
             rows, others_rows = self._tensors[ref].size, self._size(other)
@@ -197,7 +201,7 @@ class RowAlignment:
             self.notes.append(note)
 
     def _check_untold(self) -> None:
-        """Where rows move, every tensor that has some must be known."""
+        """Check that every tensor with token rows is known, where rows move."""
         for ref in self.recipe.merged_models:
             tensors = self._tensors[ref]
             if not self._moves_rows(ref) or (tensors.size is not None and not tensors.untold):
@@ -217,7 +221,7 @@ class RowAlignment:
             )
 
     def _moves_rows(self, ref: ModelRef) -> bool:
-        """Whether the output's tokens have other rows than a model's own."""
+        """Return whether the output's tokens have other rows than a model's own."""
         same = self.vocabularies[ref].ids == self.vocabulary.ids
         size = self._tensors[ref].size
         return bool(self.setting.tokens) or not same or size not in (None, self.vocabulary.rows)
@@ -263,10 +267,11 @@ class RowAlignment:
 def _assigned(
     own: np.ndarray, base: int | None
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """What inputs without a row for a token get: origin and row of each, and the averages.
+    """Return what inputs without a row for a token get: origin and row of each, and the averages.
 
     Args:
         own: each input's own row of every token, or -1; [inputs, rows].
+        base: the index of the base model among the inputs; None if it is no input.
     """
     count = own.shape[1]
     has = own >= 0

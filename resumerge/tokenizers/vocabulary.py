@@ -30,29 +30,34 @@ EXTRA = "pip install 'resumerge[sentencepiece]'"
 _damaged = partial(damaged, "tokenizer")
 
 _LARGEST_ID = 1 << 24
-"""A larger token id is an error: no vocabulary has that many."""
+"""The largest token id: no vocabulary has that many tokens."""
 
 _LONGEST_ID = len(str(_LARGEST_ID))
 
 _MOST_FREE_IDS = 1 << 18
-"""Numbers below the largest id that no token has. Some tokenizers leave out hundreds; in a union
-each becomes a row, and may become an entry."""
+"""The most numbers below the largest id that no token has.
+
+Some tokenizers leave out hundreds; in a union each becomes a row, and may become an entry.
+"""
 
 _LARGEST_SCORE = 1e30
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The tokens of a model. The rest of tokenizer.json is read again when it is needed, since it
-    takes several times as much memory.
+    """The tokens of a model.
+
+    The rest of tokenizer.json is read again when it is needed, since it takes several times as much
+    memory.
 
     Args:
+        source: the model, or the part of it that has the tokenizer.
         kind: the family: the model's type, and how spaces are written in tokens.
-        ids: id of every token, added tokens included.
-        added: definition of each token that is matched before the text is split: content,
+        ids: the id of every token, added tokens included.
+        added: the definition of each token that is matched before the text is split: content,
             special, normalized, lstrip, rstrip, single_word.
-        files: names of all the tokenizer's files in the model's folder.
-        digest: of the files; it pins the tokenizer.
+        files: the names of all the tokenizer's files in the model's folder.
+        digest: the digest of the files, which pins the tokenizer.
     """
 
     source: Source
@@ -67,7 +72,7 @@ class Vocabulary:
         return self.source.ref
 
     def facts(self) -> dict[str, Any]:
-        """tokenizer.json, or the result of converting other files to it.
+        """Return tokenizer.json, or the result of converting other files to it.
 
         Raises:
             Resumable: the files are no longer those that were read first.
@@ -81,10 +86,10 @@ class Vocabulary:
         return _facts(self.source, self.files)
 
     def merges(self) -> list[tuple[str, str]]:
-        """The pairs of a BPE in their order; none for other models.
+        """Return the pairs of a BPE in their order; none for other models.
 
         Raises:
-            InputError: they are damaged.
+            InputError: the pairs are damaged.
         """
         merges = self.facts()["model"].get("merges") or []
         if not isinstance(merges, list):
@@ -108,7 +113,9 @@ def read_vocabulary(
     """Read a model's tokenizer. The files of a remote model, which are small, are downloaded.
 
     Args:
+        source: the model.
         metadata: the metadata cache of remote files.
+        offline: do not use the network.
 
     Raises:
         InputError: it is missing or damaged, or needs libraries that are not installed.
@@ -134,7 +141,7 @@ def read_vocabulary(
 def read_chat_template(
     source: Source, metadata: MetadataCache | None = None, *, offline: bool = False
 ) -> str | None:
-    """A model's chat template; None if there is none, or if no template is named ``default``."""
+    """Return a model's chat template; None without one, or if no template is named ``default``."""
     source = tokenizer_part(source)
     files = _fetched(source, metadata, offline)
     config = read_json(source.folder / CONFIG) if CONFIG in files else {}
@@ -142,7 +149,7 @@ def read_chat_template(
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a tokenizer file.
+    """Return the JSON object in a tokenizer file.
 
     Raises:
         InputError: the file cannot be read, or is not a JSON object.
@@ -154,10 +161,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def added_tokens_decoder(config: Mapping[str, Any], where: Path) -> dict[str, dict[str, Any]]:
-    """The definition of each added token in tokenizer_config.json, by its number as text.
+    """Return the definition of each added token in tokenizer_config.json, by its number as text.
 
     Raises:
-        InputError: it is anything else.
+        InputError: ``added_tokens_decoder`` is anything else.
     """
     found = config.get("added_tokens_decoder")
     if found is None:
@@ -222,7 +229,7 @@ def _template(folder: Path, files: tuple[str, ...], config: Mapping[str, Any]) -
 def _tokens(
     facts: Mapping[str, Any], folder: Path, files: tuple[str, ...]
 ) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
-    """The id of every token, and the definition of each added one."""
+    """Return the id of every token, and the definition of each added one."""
     ids = _plain_tokens(facts, folder / TOKENIZER)
     listed = _added_tokens(facts, folder / TOKENIZER)
     config = read_json(folder / CONFIG) if CONFIG in files else {}
@@ -276,7 +283,7 @@ def _added_tokens(facts: Mapping[str, Any], where: Path) -> list[tuple[int, dict
 
 
 def _content(entry: Any, where: Path) -> dict[str, Any]:
-    """The entry of an added token, which has its content."""
+    """Return the entry of an added token, which has its content."""
     if isinstance(entry, dict) and isinstance(entry.get("content"), str):
         return entry
     raise _damaged(str(where), "added tokens with their content", _shown(entry))
@@ -287,19 +294,19 @@ def _is_id(number: Any) -> bool:
 
 
 def _is_scored(entry: Any) -> bool:
-    """Whether an entry of a Unigram's vocabulary is a piece with its score."""
+    """Return whether an entry of a Unigram's vocabulary is a piece with its score."""
     if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
         return False
     return type(entry[1]) in (int, float) and abs(entry[1]) < _LARGEST_SCORE
 
 
 def _shown(value: Any) -> str:
-    """A value of a damaged file; of objects and lists the kind only, since they may be large."""
+    """Return a value of a damaged file as text; only the kind of an object or list."""
     return type(value).__name__ if isinstance(value, dict | list) else repr(value)[:60]
 
 
 def _converted(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
-    """tokenizer.json as transformers converts other files to it."""
+    """Return tokenizer.json as transformers converts other files to it."""
     if large := oversized_tokenizer_files(source.folder):
         expected = f"files of at most {LARGEST:,} bytes"
         raise _damaged(str(source.folder / large[0]), expected, "a larger file")

@@ -1,4 +1,4 @@
-"""Which output architecture a recipe makes, and why each other one does not fit."""
+"""The choice of the output architecture, and the reasons why each other one does not fit."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from resumerge.sizes import counted
 
 @dataclass(frozen=True)
 class Choice:
-    """Compares a recipe and its models with the architectures."""
+    """The comparison of a recipe and its models with the architectures."""
 
     recipe: Recipe
     mixture: Mixture
     models: ModelViews
 
     def architecture(self) -> OutputArchitecture:
-        """The first that fits, of those that the recipe may mean.
+        """Return the first architecture that fits, of those that the recipe may mean.
 
         Raises:
-            InputError: none does; with the reasons of each.
+            InputError: none fits; the error gives the reasons against each.
         """
         asked = self.mixture.architecture
         reasons = {found.name: list(self._against(found)) for found in ARCHITECTURES}
@@ -87,7 +87,7 @@ class Choice:
             yield "its shared expert has no gate: delete its prompts"
 
     def _without_place(self, architecture: OutputArchitecture) -> Iterator[str]:
-        """Tensors that would be lost."""
+        """Yield a reason for each model with tensors that the architecture has no place for."""
         base = self.models.reference
         mlp = tuple(f"mlp.{matrix}.weight" for matrix in MATRICES)
         known = {*architecture.per_layer, *architecture.optional, *architecture.zeros, *mlp}

@@ -29,12 +29,12 @@ def wrong_fields(
 ) -> Iterator[tuple[str, str]]:
     """Yield (what the tensors say, what config.json says) for each field that differs.
 
-    The config.json of the mixture is made of that of the base.
+    The mixture's config.json is made of the base's.
 
     Args:
-        config: completed by the defaults of its model type.
-        tensors: complete, as far as `planner.py` has looked for them.
-        layers: how many layers there are.
+        config: the base's config.json, completed by the defaults of its model type.
+        tensors: the base's tensors; `planner.py` has checked that none that it needs is missing.
+        layers: the number of layers.
     """
     stated: dict[str, int] = {}
     for name in (*FIELDS, *(["head_dim"] if config.get("head_dim") is not None else [])):

@@ -1,4 +1,4 @@
-"""Makes the tensors and config.json of a mixture of experts from the headers of its models."""
+"""The plan of a mixture of experts: its tensors and config.json, made from its models' headers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from resumerge.tokenizers.required import Tokenizers
 
 @dataclass(frozen=True)
 class MadeMixture:
-    """What is known of a mixture of experts that is made, besides its tensors.
+    """The facts on a mixture of experts that is made, besides its tensors.
 
     Args:
         architecture: the name of its architecture.
-        config: config.json of the output, without its dtype.
+        config: the output's config.json, without its dtype.
     """
 
     architecture: str
@@ -42,15 +42,17 @@ def mix(
     """Make a mixture of experts of dense models.
 
     Args:
+        recipe: the recipe that makes the mixture.
+        mixture: the recipe's part on experts.
         models: every model that the recipe names, as seen from the base.
-        tokenizers: with the base's vocabulary, where gates are made of prompts.
-        seed: of random gates and noise.
+        tokenizers: what was read of tokenizers: the base's vocabulary if gates are made of prompts.
+        seed: the seed of random gates and noise.
 
     Returns:
         what is made; its tensors, in the order in which a forward pass meets them; notes.
 
     Raises:
-        InputError: with every problem that was found.
+        InputError: the models do not fit; the error has every problem that was found.
     """
     architecture = Choice(recipe, mixture, models).architecture()
     planner = _Planner(recipe, mixture, models, architecture, seed)
@@ -63,7 +65,7 @@ def mix(
 
 @dataclass
 class _Planner:
-    """Collects problems on the way, so that all are reported at once."""
+    """The planner of one mixture, which collects problems, so that all are reported at once."""
 
     recipe: Recipe
     mixture: Mixture
@@ -80,7 +82,7 @@ class _Planner:
         self.dtype = BY_TORCH_NAME.get(str(stated).removeprefix("torch."))
 
     def check(self) -> None:
-        """Collect what the base and the experts lack, and what has another shape."""
+        """Collect problems: tensors that the base or an expert lacks, or of another shape."""
         if not self.layers:
             self._lacks(self.models.reference, "base_model", [f"{STACK}.0"])
             return
@@ -98,8 +100,9 @@ class _Planner:
             self._check_expert(expert)
 
     def _check_config(self) -> None:
-        """The mixture's config.json is made of the base's, which another gate mode than those of
-        hidden states does not try.
+        """Check that the base's config.json describes its tensors: the mixture's is made of it.
+
+        Only the gate modes of hidden states would find such an error otherwise.
         """
         config = complete(self.base.config)
         for expected, found in wrong_fields(config, self.base.tensors, self.layers):
@@ -160,7 +163,7 @@ class _Planner:
         return of_prompts.gates(tokenizers.vocabularies[self.models.reference])
 
     def targets(self, gates: Gates) -> Iterator[Target]:
-        """Every tensor of the output, in the order in which a forward pass meets them."""
+        """Yield every tensor of the output, in the order in which a forward pass meets them."""
         yield self._target(OUTSIDE[0], self._of_base(OUTSIDE[0]))
         for layer in range(self.layers):
             at = f"{STACK}.{layer}"
@@ -198,7 +201,7 @@ class _Planner:
                 yield self._target(f"{at}.{name}", self._expert(expert, layer, matrix))
 
     def _packed(self, name: str, layer: int, matrices: Iterable[str]) -> Target:
-        """Matrices of all experts as one tensor, those of an expert one after the other."""
+        """Return matrices of all experts as one tensor, each expert's one after the other."""
         matrices = tuple(matrices)
         parts = [self._expert(e, layer, m) for e in self.mixture.experts for m in matrices]
         dtypes = {part.dtype for part in parts}
@@ -209,7 +212,7 @@ class _Planner:
         return self._target(name, Stacked.of(name, shape, alike))
 
     def _expert(self, expert: Expert, layer: int, matrix: str) -> Tensor:
-        """A matrix of an expert: ``scale * (matrix + noise)``, computed in float32."""
+        """Return a matrix of an expert: ``scale * (matrix + noise)``, computed in float32."""
         tensor = self._matrix(expert, layer, matrix)
         assert tensor is not None
         scale = expert.residual_scale if matrix == MATRICES[2] else 1.0
@@ -244,7 +247,7 @@ class _Planner:
         return Filled(f"{at}.{bias}", self.dtype or of.dtype, of.shape[:1], 0.0)
 
     def _rounded(self, tensor: Tensor) -> Tensor:
-        """A tensor in the output's dtype; in its own, where neither recipe nor base say one."""
+        """Return a tensor in the output's dtype; unchanged if recipe and base state none."""
         return Rounded.of(tensor, self.dtype or tensor.dtype)
 
     def _target(self, name: str, expression: Tensor) -> Target:
@@ -265,7 +268,7 @@ class _Planner:
         return len(self.mixture.experts)
 
     def config(self) -> dict[str, object]:
-        """config.json of the output: the base's, with what the architecture asks for."""
+        """Return the output's config.json: the base's, with the architecture's fields."""
         dense = complete(self.base.config)
         dense.pop("auto_map", None)
         return {
@@ -276,7 +279,7 @@ class _Planner:
         }
 
     def notes(self) -> Iterator[str]:
-        """What a person should know."""
+        """Yield notes for the user."""
         yield from self.recipe.notes
         yield from (note for source in self.models.sources.values() for note in source.notes)
         yield (

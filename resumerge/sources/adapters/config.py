@@ -1,4 +1,4 @@
-"""adapter_config.json of a PEFT adapter: the options that determine the merged weights."""
+"""The options in a PEFT adapter's adapter_config.json that determine the merged weights."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from resumerge.errors import InputError, refuse
 PROMPT_LEARNING = frozenset(
     {"PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "CARTRIDGE"}
 )
-"""PEFT types that add tokens and no weights, so that there is nothing to merge."""
+"""The PEFT types that add tokens and no weights, so that there is nothing to merge."""
 
 BASE_KEPT = ("gaussian", "eva", "orthogonal")
-"""Initialisations that do not change the base model's weights. The others that have names do, so
+"""The initialisations that keep the base model's weights. The others that have names do not, so
 that the adapter does not fit the base model as it was published."""
 
 UNMERGEABLE: dict[str, str] = {
@@ -32,7 +32,7 @@ UNMERGEABLE: dict[str, str] = {
     "trainable_token_indices": "single rows of the embedding are trained",
     "lora_bias": "the adapter's matrices have biases",
 }
-"""Options of LoRA that change how the weights are merged, and are not supported."""
+"""The options of LoRA that change how the weights are merged, and are not supported."""
 
 _MERGE_WITH_PEFT = (
     "merge it with peft (PeftModel.from_pretrained, merge_and_unload, save_pretrained) and name "
@@ -61,7 +61,12 @@ class LoraConfig:
     dora: bool
 
     def scale(self, module: str, rank: int) -> float:
-        """The factor of ``B @ A`` of a module."""
+        """Return the factor of a module's ``B @ A``.
+
+        Args:
+            module: the module's name, which may have an alpha of its own.
+            rank: the LoRA's rank.
+        """
         alpha = next(
             (
                 alpha
@@ -142,18 +147,18 @@ def _number(value: Any, name: str, where: str) -> float:
 _REPEATS = re.compile(r"[*+?{]")
 _REPEATED_GROUP = re.compile(r"\)[*+?{]")
 _REPETITION = 16
-"""Number of ways that one repetition counts as."""
+"""The number of ways that one repetition counts as."""
 _MOST_WAYS = 100_000
-"""Most ways in which a pattern may be matched with one name: at most a tenth of a second."""
+"""The most ways in which a pattern may match one name: they take at most a tenth of a second."""
 
 
 def _of_module(pattern: str) -> str:
-    """A pattern as peft applies it: to the end of a module's name."""
+    """Return a pattern as peft applies it: to the end of a module's name."""
     return rf"(.*\.)?({pattern})$"
 
 
 def _pattern(text: str, where: str) -> str:
-    """Check that a pattern is valid and cannot take long to match (no ReDoS)."""
+    """Return a pattern, after checking that it is valid and matches fast (no ReDoS)."""
     try:
         re.compile(text)
         re.compile(_of_module(text))
@@ -171,7 +176,7 @@ def _pattern(text: str, where: str) -> str:
 
 
 def _log_ways(text: str) -> float:
-    """Upper bound of the logarithm of the number of ways to match a pattern.
+    """Return an upper bound of the logarithm of the number of ways to match a pattern.
 
     Alternatives multiply over groups. The product is largest if all groups have the same number.
     """

@@ -16,11 +16,11 @@ from resumerge.tensors import Adapted, Rounded, Tensor, with_stored
 from resumerge.tensors.dtypes import FLOATS
 
 SHOWN = 5
-"""Number of problems of one adapter that are reported."""
+"""The number of problems of one adapter that are reported."""
 
 
 def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
-    """Apply an adapter to a model. Nothing is computed yet; the tensors describe what will be.
+    """Return a model with an adapter. Nothing is computed yet; the tensors describe what will be.
 
     If the adapter changes a head that the base ties to its embedding, the result is not tied
     (``tie_word_embeddings: false``), as in training. An embedding with more rows than the base's
@@ -68,7 +68,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
 
 
 def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a part of a source, with their files named as in the whole."""
+    """Return the tensors of a part of a source, with their files named as in the whole source."""
     return {
         name: with_stored(tensor, lambda stored: replace(stored, file=folder + stored.file))
         for name, tensor in tensors.items()
@@ -76,7 +76,7 @@ def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class _Pairing:
-    """Pairs the tensors of an adapter with those of its base model."""
+    """The pairing of an adapter's tensors with those of its base model."""
 
     def __init__(
         self, base: Source, adapter: Source, settings: LoraConfig, folders: tuple[str, str]
@@ -114,7 +114,7 @@ class _Pairing:
         return found
 
     def _check_biases_of_heads(self, found: Mapping[str, Tensor]) -> None:
-        """A vector for each token has to grow with the embedding; its head's weight may be tied."""
+        """Check that a vector with an element for each token grows with the embedding."""
         grown = {
             old.shape[0]: found[name].shape[0]
             for name, old in self._of_base.items()
@@ -129,7 +129,7 @@ class _Pairing:
                 self._mismatch(name, f"{more} elements, because the adapter adds tokens", info)
 
     def _replacing(self, name: str, info: Tensor) -> Tensor:
-        """A tensor of the adapter that replaces the base's, in the base's dtype."""
+        """Return a tensor of the adapter that replaces the base's, in the base's dtype."""
         old = self._of_base.get(name)
         info = replace(info, name=name)
         if old is None:
@@ -148,7 +148,7 @@ class _Pairing:
         weight: Tensor,
         transposed: bool,
     ) -> Adapted | None:
-        """The weight of a module as the adapter changes it; None if there is a problem."""
+        """Return the weight of a module as the adapter changes it; None if there is a problem."""
         a = roles.get("A") or roles.get("embedding_A")
         b = roles.get("B") or roles.get("embedding_B")
         if a is None or b is None or ("A" in roles) != ("B" in roles):
@@ -182,7 +182,7 @@ class _Pairing:
         return Adapted.of(name, weight, a, b, scale, way, magnitude)
 
     def _some_transposed(self, names: Names, found: Mapping[str, Tensor]) -> bool:
-        """Whether the weights of this model that are not square are stored as (in, out)."""
+        """Return whether the weights of this model that are not square are stored as (in, out)."""
         for module, roles in names.modules.items():
             weight = found.get(f"{names.base_name(module)}.weight")
             a, b = roles.get("A"), roles.get("B")
@@ -224,7 +224,7 @@ class _Pairing:
 
 
 def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
-    """Whether ``B @ A`` has the shape of the weight, or of its transpose if `transposed`."""
+    """Return whether ``B @ A`` has the shape of the weight, or of its transpose if `transposed`."""
     if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:
         return False
     if b.numel != b.shape[0] * b.shape[1] or b.shape[1] != a.shape[0]:
@@ -235,7 +235,7 @@ def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
 
 
 def _config(base: Source, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The base's config.json, adjusted to the tensors with the adapter."""
+    """Return the base's config.json, adjusted to the tensors with the adapter."""
     config: dict[str, Any] = dict(base.config)
     grown = [
         (old.shape[0], tensors[name].shape[0])
@@ -254,7 +254,7 @@ def _config(base: Source, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def _with_value(config: Mapping[str, Any], key: str, old: Any, new: Any) -> dict[str, Any]:
-    """A config in which `key` is `new` wherever it was `old`, also in nested configs."""
+    """Return a config in which `key` is `new` wherever it was `old`, also in nested configs."""
     return {
         name: _with_value(value, key, old, new)
         if isinstance(value, Mapping)

@@ -20,18 +20,17 @@ _ROLE = re.compile(
 _NOT_WEIGHTS = re.compile(r"(^|\.)(lora_|token_adapter\.)")
 _COPY = re.compile(r"\.modules_to_save(?=\.)")
 _UNUSED = re.compile(r"\.original_module\.")
-"""Of a module that is saved whole, peft may also save a second copy and the original."""
+"""A part of the names of the originals that peft may save beside modules that it saves whole."""
 
 
 class Names:
     """The parsed names of an adapter's tensors.
 
     Attributes:
-        modules: for each module, its ``A``, ``B`` (or ``embedding_A``, ``embedding_B``) and
-            ``magnitude``.
-        replaced: the base's tensors that are replaced as a whole: their names, by the adapter's
-            own names.
-        unknown: names of no known kind.
+        modules: each module's ``A``, ``B`` (or ``embedding_A``, ``embedding_B``) and ``magnitude``.
+        replaced: the names of the base's tensors that are replaced as a whole, by the adapter's
+            names.
+        unknown: the names of no known kind.
     """
 
     def __init__(self, adapter: Mapping[str, Tensor], base: Collection[str]) -> None:
@@ -54,14 +53,14 @@ class Names:
         self.replaced = {key: self.base_name(name) for key, name in whole.items()}
 
     def base_name(self, name: str) -> str:
-        """The name of a module or tensor in the base model's files."""
+        """Return the name of a module or tensor in the base model's files."""
         if name.startswith(self._dropped):
             return self._added + name.removeprefix(self._dropped)
         return name
 
 
 def _shift(modules: Collection[str], base: Collection[str]) -> tuple[str, str]:
-    """The prefixes by which the names in the base's files differ from those of its modules.
+    """Return the prefixes by which the names in the base's files differ from those of its modules.
 
     A library may load ``h.0.attn`` from a file as ``transformer.h.0.attn``.
 

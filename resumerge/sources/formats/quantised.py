@@ -1,4 +1,4 @@
-"""Detects quantised checkpoints, whose stored numbers are not the weights, by their tensors."""
+"""The detection of quantised checkpoints, whose stored numbers are not the weights."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SIGNS: dict[str, re.Pattern[str]] = {
     "EETQ": re.compile(r"\.weight_scales"),
     "MXFP4": re.compile(r"_proj_(blocks|scales)"),
 }
-"""Endings of the names of tensors that a quantisation adds or puts in place of a model's own."""
+"""The endings of names of tensors that a quantisation adds, or puts in place of a model's own."""
 
 _PACKED = frozenset({"U8", "I8", "I32", "F4", "F6_E2M3", "F6_E3M2"})
-"""Types that only packed weight matrices have."""
+"""The dtypes that only packed weight matrices have."""
 
 
 def check_unquantised(source: Source) -> None:
@@ -32,7 +32,7 @@ def check_unquantised(source: Source) -> None:
     that the model was trained with, and saved without.
 
     Raises:
-        InputError: with the name of the quantisation.
+        InputError: the model is quantised; the error names the quantisation.
     """
     found = _format(source)
     if found is None:
@@ -52,7 +52,7 @@ def check_unquantised(source: Source) -> None:
 
 
 def _format(source: Source) -> tuple[str, str] | None:
-    """The quantisation of a model, and a tensor that shows it; None for a plain model."""
+    """Return the quantisation of a model, and a tensor that shows it; None for a plain model."""
     for tensor, info in source.tensors.items():
         for name, sign in _SIGNS.items():
             ending = sign.search(tensor)

@@ -11,14 +11,14 @@ from resumerge.sources.formats.weight_format import Header, WeightFormat
 _TORCH = TorchCheckpoint()
 
 FORMATS: list[WeightFormat] = [Safetensors(), _TORCH]
-"""In order of preference: of a model saved in two formats, the first is read."""
+"""The formats in order of preference: of a model saved in two formats, the first is read."""
 
 UNREADABLE = (".gguf", ".h5")
-"""Suffixes of weight files that no format here reads, for messages."""
+"""The suffixes of weight files that no format here reads, for messages."""
 
 
 def format_of(file: str) -> WeightFormat:
-    """The format of a weight file by its name.
+    """Return the format of a weight file by its name.
 
     A name without a known suffix is a torch checkpoint's: torch.save does not suggest any.
     """
@@ -26,12 +26,12 @@ def format_of(file: str) -> WeightFormat:
 
 
 def is_readable(file: str) -> bool:
-    """Whether a file's name has the suffix of a format that is read here."""
+    """Return whether a file's name has the suffix of a format that is read here."""
     return file.endswith(tuple(suffix for known in FORMATS for suffix in known.suffixes))
 
 
 def looks_like_weights(file: str) -> bool:
-    """Whether a file's name has the suffix of weights, readable here or not."""
+    """Return whether a file's name has the suffix of weights, readable here or not."""
     return is_readable(file) or file.endswith(UNREADABLE)
 
 
@@ -39,7 +39,8 @@ def read_header(path: Path, file: str) -> Header:
     """Read and validate the header of a local weight file.
 
     Args:
-        file: its path relative to the source's folder, for each `Stored`.
+        path: the file.
+        file: the file's path relative to the source's folder, for each `Stored`.
 
     Raises:
         InputError: the file is truncated or damaged, or holds anything but weights.

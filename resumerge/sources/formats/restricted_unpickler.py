@@ -1,4 +1,4 @@
-"""Reads the pickle inside a torch checkpoint without executing it, and without torch.
+"""The reader of the pickle in a torch checkpoint, which executes nothing and needs no torch.
 
 A pickle is a program. This interpreter knows only the opcodes that a dictionary of tensors consists
 of; a tensor becomes a `View`, a description of where its data is. No function that a file names is
@@ -66,9 +66,9 @@ class Storage:
     """A sequence of numbers in the file, of which tensors are views.
 
     Args:
-        key: its name.
-        dtype: safetensors name of the element type; None where each tensor has its own.
-        size: number of elements, or of bytes where `dtype` is None.
+        key: the storage's name.
+        dtype: safetensors' name of the element type; None if each tensor has its own.
+        size: the number of elements, or of bytes if `dtype` is None.
     """
 
     key: str
@@ -112,19 +112,19 @@ class Opaque:
 
 
 class _Unreadable(Exception):
-    """The pickle asks for something that is not allowed."""
+    """The error of a pickle that asks for something that is not allowed."""
 
 
 _Mark = object()
 
 
 class Unpickled(NamedTuple):
-    """What a pickle holds.
+    """The content of a pickle.
 
     Args:
         value: dictionaries, lists, tuples, strings, numbers, a `View` for every tensor, and
             `Opaque` for any other object.
-        storages: all that are mentioned, also by what is left out, by their keys.
+        storages: all storages that are mentioned, also by what is left out, by their keys.
     """
 
     value: Any
@@ -262,7 +262,7 @@ class _Machine:
         self._stack.append(build(*arguments))
 
     def new_object(self, _: Any) -> None:
-        """The instance of a class stands for the class, whose name is known."""
+        """Replace a class and its arguments by the class, whose name stands for the instance."""
         self._stack.pop()
         if not isinstance(self._stack[-1], Opaque):
             raise _Unreadable("the pickle opcode NEWOBJ")
@@ -287,7 +287,7 @@ class _Machine:
 
 
 def _known(name: _Name) -> Any:
-    """A name that a checkpoint may use. A dtype is replaced by its safetensors name."""
+    """Return a name that a checkpoint may use. A dtype is replaced by its safetensors name."""
     if name.module == "torch" and name.name in DTYPES:
         return DTYPES[name.name]
     storage = name.module in ("torch", "torch.storage", "torch.cuda") and name.name in STORAGES
@@ -362,10 +362,10 @@ _HARMLESS = frozenset(
         ("torch", "device"),
     }
 )
-"""Names of Python and of torch that trainers save: values, and what numpy's scalars are made by."""
+"""The names of Python and torch that trainers save: values, and what makes numpy's scalars."""
 
 _NEVER_SAVED = sys.stdlib_module_names | {"torch", "__builtin__", "copy_reg", "commands"}
-"""Packages of which a checkpoint may use no other names: those of a program that would run."""
+"""The packages of which a checkpoint may use no other names: those of a program that would run."""
 
 _IGNORED = frozenset({"PROTO", "FRAME"})
 _CONSTANTS: dict[str, Callable[[], Any]] = {

@@ -1,4 +1,4 @@
-"""Safetensors files: the header is validated before anything in the file is used.
+"""The safetensors format. The header is validated before anything in the file is used.
 
 The format (https://github.com/huggingface/safetensors): 8 bytes with the little-endian length of
 the header, the header in JSON, then the data. The ``data_offsets`` of each tensor count from the
@@ -20,7 +20,7 @@ from resumerge.tensors.dtypes import BITS
 FORMAT = "safetensors file"
 
 MAX_HEADER = 100_000_000
-"""Bytes; the limit of the reference implementation."""
+"""The largest header, in bytes; the limit of the reference implementation."""
 
 
 class Safetensors(WeightFormat):
@@ -40,7 +40,7 @@ class Safetensors(WeightFormat):
 
 
 def header_length(first8: bytes, *, file_size: int, where: str) -> int:
-    """The header's length in bytes, from the first 8 bytes of a file of `file_size` bytes.
+    """Return the header's length in bytes, from the first 8 bytes of a file of `file_size` bytes.
 
     Raises:
         InputError: the file has fewer bytes than that.
@@ -59,17 +59,17 @@ def header_length(first8: bytes, *, file_size: int, where: str) -> int:
 
 
 def parse_header(raw: bytes, *, file_size: int, file: str, where: str) -> dict[str, Stored]:
-    """Validate a header and find the place of each tensor.
+    """Return the place of each tensor, after validating the header.
 
     Args:
         raw: the JSON bytes, without the 8 bytes before them.
-        file_size: of the whole file, in bytes.
+        file_size: the size of the whole file, in bytes.
         file: the file's path relative to the source's folder.
         where: the file as named in messages.
 
     Raises:
-        InputError: not JSON, unknown dtype, a shape that does not match its bytes, or data that
-            is out of bounds, overlapping or leaves holes.
+        InputError: not JSON, unknown dtype, a shape that does not match its bytes, or data that is
+            out of bounds, overlapping or leaves holes.
     """
     data_start = 8 + len(raw)
     data_size = file_size - data_start

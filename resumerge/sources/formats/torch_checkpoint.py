@@ -1,4 +1,4 @@
-"""Torch checkpoints (``.bin``, ``.ckpt``…): finds the place of each tensor, to read ranges of it.
+"""Torch checkpoints (``.bin``, ``.ckpt``…): the place of each tensor, to read ranges of it.
 
 A checkpoint is a zip archive of uncompressed files: a pickle (``data.pkl``) that describes the
 tensors, and one file of bytes for each storage. Before torch 1.6 it was a sequence of pickles
@@ -27,19 +27,19 @@ FORMAT = "torch checkpoint"
 _damaged = partial(damaged, FORMAT)
 
 MAX_HEADER = 100_000_000
-"""Bytes of the pickle that describes the tensors."""
+"""The most bytes of the pickle that describes the tensors."""
 
 LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """The pickle of a number with which a checkpoint from before torch 1.6 begins."""
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module")
-"""Keys below which trainers save the model's state dict, beside the state of the training."""
+"""The keys below which trainers save the model's state dict, beside the training's state."""
 
 DEEPEST = 3
-"""Levels of such keys."""
+"""The most levels of keys in `WRAPPERS`, one below the other."""
 
 LARGEST = 1 << 62
-"""No size or offset in a real file exceeds this."""
+"""The largest size or offset, which no real file exceeds."""
 
 
 class TorchCheckpoint(WeightFormat):
@@ -184,7 +184,7 @@ _ZIP_ERRORS = (
     *(ValueError, EOFError, NotImplementedError, RuntimeError),
     *(OverflowError, IndexError, KeyError, struct.error),
 )
-"""What zipfile raises for malicious archives, besides its own error."""
+"""The errors that zipfile raises for malicious archives, besides its own."""
 
 
 def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> bytes:
@@ -194,7 +194,10 @@ def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) ->
 
 
 def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str) -> _Place:
-    """The place of an entry's bytes: after its own header, whose length is not in the directory."""
+    """Return the place of a stored entry's bytes in a zip archive.
+
+    The bytes follow the entry's own header, whose length is not in the directory.
+    """
     size = stream.seek(0, io.SEEK_END)
     at = entry.header_offset
     header = read(at, at + 30) if 0 <= at <= size - 30 else b""
@@ -210,7 +213,10 @@ def _stored(entry: zipfile.ZipInfo, stream: _Stream, read: ReadRange, where: str
 def _legacy_file(
     stream: _Stream, read: ReadRange, where: str
 ) -> tuple[Any, dict[str, _Place], str]:
-    """The format before torch 1.6: magic, protocol, machine, values, keys; then the storages."""
+    """Return the value, the storages' places and the digest of a file from before torch 1.6.
+
+    The file is a sequence of pickles: magic, protocol, machine, values, keys; then the storages.
+    """
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
     head = _Buffered(stream, 1 << 16)
@@ -236,13 +242,13 @@ def _legacy_file(
 
 
 def _views(values: Any) -> list[View]:
-    """The tensors of the state dict in a checkpoint."""
+    """Return the tensors of the state dict in a checkpoint."""
     state, _ = _state_dict(values)
     return [value for value in (state or {}).values() if type(value) is View]
 
 
 def _state_dict(values: Any) -> tuple[dict[Any, Any] | None, list[str]]:
-    """The dictionary of tensors in a checkpoint, and in words what lies around it."""
+    """Return the dictionary of tensors in a checkpoint, and in words what lies around it."""
     if not isinstance(values, dict):
         return None, []
     left_out: list[str] = []
@@ -260,14 +266,14 @@ def _shown(name: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    """The type of something in a checkpoint, for messages."""
+    """Return the type of something in a checkpoint, for messages."""
     if isinstance(value, Opaque):
         return str(value)
     return "tensor" if isinstance(value, View) else type(value).__name__
 
 
 def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, where: str) -> Stored:
-    """Check a view against its storage."""
+    """Return the stored tensor that a view describes, checked against its storage."""
 
     def broken(expected: str, found: str) -> InputError:
         return _damaged(where, expected, f"tensor {name[:200]!r}: {found}")
@@ -300,7 +306,7 @@ def _tensor(name: str, view: View, extents: Mapping[str, _Place], file: str, whe
 
 
 def strides_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the elements are contiguous in row-major order."""
+    """Return whether elements with these strides are contiguous in row-major order."""
     step = 1
     for count, stride in zip(reversed(shape), reversed(strides)):
         if count != 1 and stride != step:

@@ -1,4 +1,4 @@
-"""What a format of weight files is."""
+"""The base class of the formats of weight files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from resumerge.errors import InputError, refuse
 from resumerge.tensors import Stored
 
 ReadRange = Callable[[int, int], bytes]
-"""Gives bytes ``start:stop`` of a file; fewer at the file's end."""
+"""A function that returns bytes ``start:stop`` of a file; fewer at the file's end."""
 
 
 class Header(NamedTuple):
     """The description of the tensors in a weight file.
 
     Args:
-        tensors: by name.
+        tensors: the tensors, by name.
         digest: the xxh3-128 hex digest of the description; it pins a local file's content.
         left_out: what the file holds beside tensors, in words: ``epoch (int)``.
     """
@@ -33,11 +33,11 @@ class WeightFormat(ABC):
     """A format of weight files. To be read, it is in the list `FORMATS` of `registry`.
 
     Attributes:
-        name: for messages, like "safetensors file".
-        suffixes: with which the names of its files end.
-        model_file: name of the file that holds a whole model. The index of a model in several
+        name: the name in messages, like "safetensors file".
+        suffixes: the endings of its files' names.
+        model_file: the name of the file that holds a whole model. The index of a model in several
             files, a JSON object with ``weight_map``, has this name with ``.index.json`` after it.
-        adapter_file: name of the file that holds a whole adapter, likewise.
+        adapter_file: the name of the file that holds a whole adapter; its index is named alike.
         header_first: whether the header is the first bytes of the file and nothing else is read for
             it. Then the header of a file on the Hub is requested ahead, and cached by its etag.
     """
@@ -54,7 +54,7 @@ class WeightFormat(ABC):
 
         Args:
             read: reads the file, which may be local or on the Hub.
-            size: of the whole file, in bytes.
+            size: the size of the whole file, in bytes.
             file: its path relative to the source's folder, for each `Stored`.
             where: the file as named in messages.
 
@@ -63,7 +63,7 @@ class WeightFormat(ABC):
         """
 
     def read_local_header(self, path: Path, file: str) -> Header:
-        """`read_header` of a local file."""
+        """Read and validate the header of a local file, as `read_header` does."""
         with path.open("rb") as stream:
             fd = stream.fileno()
             return self.read_header(
@@ -74,16 +74,18 @@ class WeightFormat(ABC):
             )
 
     def damaged(self, where: str, expected: str, found: str) -> InputError:
-        """The error for a file that contradicts its format."""
+        """Return the error for a file that contradicts its format."""
         return damaged(self.name, where, expected, found)
 
 
 def damaged(what: str, where: str, expected: str, found: str) -> InputError:
-    """The error for a file that contradicts its format.
+    """Return the error for a file that contradicts its format.
 
     Args:
         what: the kind of file, like "tokenizer".
         where: the file.
+        expected: what the format asks for.
+        found: what the file has instead.
     """
     return refuse(
         f"The {what} is damaged",

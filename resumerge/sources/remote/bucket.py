@@ -30,8 +30,8 @@ def open_bucket(
 
     Args:
         ref: the model as the recipe names it.
-        revision: of the source when an earlier attempt opened it. If the bucket cannot be listed,
-            the files of then are used, as far as the cache has them.
+        revision: the source's revision when an earlier attempt opened it. If the bucket cannot be
+            listed, the files of then are used, as far as the cache has them.
         offline: use the cache only.
         metadata: the metadata cache of remote files.
         contents: whether there should be a model or an adapter.

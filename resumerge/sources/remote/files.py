@@ -1,4 +1,4 @@
-"""Files of a model that is elsewhere: checked in the cache, or downloaded into it."""
+"""The files of a model that is elsewhere: checked in the cache, or downloaded into it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from resumerge.sources.companions import folder_companions
 from resumerge.sources.types import Source
 
 DAMAGED = "source_damaged"
-"""Event: the content of a cached file is not what it should be."""
+"""The event that the content of a cached file is not what it should be."""
 
 
 def remote_file(source: Source, name: str) -> RemoteFile:
-    """A weight file or a companion of a model that is elsewhere, by its name in the source."""
+    """Return a weight file or companion of a model that is elsewhere, by its name in the source."""
     source, name = source.part_of(name)
     file = source.files[name] if name in source.files else source.companions[name]
     model, etag = source.ref.name, str(file.identity["etag"])
@@ -32,7 +32,7 @@ def remote_file(source: Source, name: str) -> RemoteFile:
 
 
 def uncached(source: Source) -> Source:
-    """A source as it is where the cache has nothing of it: its files are downloaded or streamed."""
+    """Return a source as if the cache had none of its files: they are downloaded or streamed."""
     files = {
         name: replace(file, present=False) if source.part_of(name)[0].is_remote else file
         for name, file in source.files.items()
@@ -41,9 +41,9 @@ def uncached(source: Source) -> Source:
 
 
 def on_this_machine(source: Source) -> Source:
-    """A source that was opened on another machine: its files go to the caches of this one.
+    """Return a source from another machine as this one opens it, with its own caches' folders.
 
-    What the other machine had of them is nothing to this one: with `streams` all is streamed.
+    None of its remote files counts as cached here: with `streams` all of them are streamed.
     """
     return uncached(_with_folders_of_this_machine(source))
 
@@ -74,12 +74,16 @@ def ensure_cached(
     missing is downloaded.
 
     Args:
+        file: the file.
+        metadata: the metadata cache of remote files.
+        callbacks: what a download calls on its way; None for no callbacks.
+        offline: do not use the network.
         reserve: called before a download with the number of bytes that it needs on the disk.
 
     Raises:
         InputError: the server denies the file; offline, it is missing or damaged.
-        Resumable: the network failed after all retries, or the disk is full. The bytes that
-            arrived stay in the cache.
+        Resumable: the network failed after all retries, or the disk is full. The bytes that arrived
+            stay in the cache.
     """
     callbacks = callbacks or DownloadCallbacks()
     while not is_cached(file, metadata, callbacks):
@@ -93,7 +97,7 @@ def ensure_cached(
 
 
 def is_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:
-    """Whether the cache has a file, complete and intact. Reads the file if that is not known."""
+    """Return whether the cache has a file, complete and intact. Reads it if that is not known."""
     path = file.content
     if path is None:
         return False
@@ -118,12 +122,16 @@ def fetch(
     """Download files of a source into the cache, one after the other. Local sources need nothing.
 
     Args:
-        names: of `source.files` or `source.companions`.
+        source: the source.
+        names: names of `source.files` or `source.companions`.
+        metadata: the metadata cache of remote files; None for the default one.
+        callbacks: what a download calls on its way; None for no callbacks.
+        offline: do not use the network.
 
     Raises:
         InputError: the server denies a file; offline, with all files that are missing or damaged.
-        Resumable: the network failed after all retries, or the disk is full. The bytes that
-            arrived stay in the cache.
+        Resumable: the network failed after all retries, or the disk is full. The bytes that arrived
+            stay in the cache.
     """
     if not source.is_remote:
         return
@@ -140,7 +148,7 @@ def fetch(
 
 
 def list_companions(source: Source) -> list[str]:
-    """Names of the files beside the weights: see `companion_files`. Offline, the cached ones.
+    """Return the names of `companion_files` beside the weights; offline, the cached ones.
 
     A single weight file has none.
     """
@@ -152,12 +160,12 @@ def list_companions(source: Source) -> list[str]:
 
 
 def partial_bytes(file: RemoteFile) -> int:
-    """Number of bytes that an earlier download left in the partial file."""
+    """Return the number of bytes that an earlier download left in the partial file."""
     return min(file.size, file.partial.stat().st_size) if file.partial.exists() else 0
 
 
 def describe_missing(file: RemoteFile) -> str:
-    """A file's name, with what is wrong with it if it is there, for a list of missing files."""
+    """Return a file's name for a list of missing files, with its fault if it is there."""
     path = file.content
     if path is None:
         return file.name

@@ -8,7 +8,7 @@ from resumerge.sources.formats.registry import format_of
 from resumerge.sources.formats.weight_format import Header
 
 FIRST_REQUEST = 32 * 1024
-"""Bytes requested at first: the whole header of most safetensors files, in one round trip."""
+"""The bytes requested at first: the whole header of most safetensors files, in one round trip."""
 
 
 def remote_header(file: RemoteFile, metadata: MetadataCache) -> Header:

@@ -40,8 +40,8 @@ def open_hub(
         to be damaged.
 
     Raises:
-        InputError: no such model, no access, no weights in it, damaged headers; offline, with
-            the names of the missing files.
+        InputError: no such model, no access, no weights in it, damaged headers; offline, with the
+            names of the missing files.
         Resumable: the network failed.
 
     Example:

@@ -31,7 +31,7 @@ from resumerge.tensors import Stored
 NO_COMPONENTS: Mapping[str, str] = {}
 
 HEADER_THREADS = 8
-"""Headers read at once: a model of 200 files takes 200 round trips."""
+"""The number of headers read at once: a model of 200 files takes 200 round trips."""
 
 
 def open_snapshot(
@@ -43,6 +43,9 @@ def open_snapshot(
     file if there is one. No weight file is downloaded.
 
     Args:
+        ref: the model as the recipe names it.
+        snapshot: the model's files at a revision.
+        metadata: the metadata cache of remote files.
         contents: whether the snapshot should hold a model or an adapter.
 
     Returns:
@@ -77,7 +80,7 @@ def _open_pipeline(ref: ModelRef, snapshot: Snapshot, metadata: MetadataCache) -
 
 
 def _with_cached(snapshot: Snapshot, metadata: MetadataCache, names: Iterable[str]) -> Snapshot:
-    """The snapshot, after small files of it have been downloaded into the cache."""
+    """Return the snapshot, after downloading small files of it into the cache."""
     snapshot = snapshot.described(names)
     for name in sorted(names):
         ensure_cached(snapshot.files[name], metadata, offline=not snapshot.online)
@@ -87,7 +90,7 @@ def _with_cached(snapshot: Snapshot, metadata: MetadataCache, names: Iterable[st
 def _read_weights(
     ref: ModelRef, snapshot: Snapshot, metadata: MetadataCache, contents: Contents
 ) -> tuple[dict[str, Stored], dict[str, Header], str]:
-    """The tensors in weight files, the header of each file, and the index or else the only file."""
+    """Return the tensors, each file's header, and the name of the index or only weight file."""
     index, single = next(
         (pair for pair in contents.weights if not snapshot.files.keys().isdisjoint(pair)),
         contents.weights[0],
@@ -152,7 +155,7 @@ def _open_file(ref: ModelRef, snapshot: Snapshot, metadata: MetadataCache) -> So
 def _weight_names(
     snapshot: Snapshot, metadata: MetadataCache, contents: Contents, index: str, single: str
 ) -> list[str]:
-    """The names of the weight files, by the same rule as for a local folder."""
+    """Return the names of the weight files, by the same rule as for a local folder."""
     names: list[str] = []
     if index in snapshot.files:
         names = sorted(set(read_index(snapshot.folder / index, contents.prefix).values()))

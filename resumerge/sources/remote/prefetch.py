@@ -1,4 +1,4 @@
-"""Download of remote files in background threads, while the files that are ready are merged."""
+"""The download of remote files in background threads, while the files that are ready are merged."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
 THREADS = 2
-"""Files downloaded at once: one can be read for its hash while the other arrives."""
+"""The number of files downloaded at once: one can be read for its hash while the other arrives."""
 
 FREE_BYTES = 16_000_000
-"""Bytes of the cache's disk that downloads leave free."""
+"""The bytes of the cache's disk that downloads leave free."""
 
 SWITCH_SECONDS = 0.0005
-"""Seconds between two Python threads' turns. A download takes a turn for every 64 KiB: with the
-default of 5 ms, a busy main thread (importing torch, for example) would limit it to 13 MB/s."""
+"""The seconds between two Python threads' turns.
+
+A download takes a turn for every 64 KiB: with the default of 5 ms, a busy main thread (importing
+torch, for example) would limit it to 13 MB/s.
+"""
 
 STOP_SECONDS = 0.5
-"""Seconds that a download gets to end after it was stopped."""
+"""The seconds that a download gets to end after it was stopped."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,9 @@ class DownloadProgress:
     """The progress of all downloads together.
 
     Args:
-        file: name of the file that received bytes last.
-        bytes_done: of all files that are to be downloaded.
-        bytes_total: likewise.
+        file: the name of the file that received bytes last.
+        bytes_done: the bytes that the cache has of all files that are to be downloaded.
+        bytes_total: the size in bytes of all files that are to be downloaded.
     """
 
     file: str
@@ -51,10 +54,21 @@ class DownloadProgress:
 
 
 class Prefetcher:
-    """Downloads files in order, in threads of its own; a context manager.
+    """The downloads of files in order, in threads of their own; a context manager.
 
     A file is ready when its content has been checked. If a file cannot be downloaded, `wait` raises
     the error, so that the caller can first use the files that are ready.
+
+    Args:
+        wanted: remote sources and names of their files, the most urgent first.
+        metadata: the metadata cache of remote files.
+        offline: do not use the network.
+        evicting: files that are no longer needed are removed during the run, so that a download may
+            wait for space on the disk.
+        on_start: called with a file that is about to be downloaded, and its inode.
+        on_event: called with a kind and facts when a fault was found and repaired.
+        reserved_bytes: returns how many bytes of the disk downloads must leave free for the output,
+            given whether the caller is blocked and the cache's folder; called only while evicting.
 
     Attributes:
         blocked_at: the number of ready files at which the caller had nothing to do until another
@@ -72,17 +86,6 @@ class Prefetcher:
         on_event: Callable[..., None] = lambda kind, **facts: None,
         reserved_bytes: Callable[[bool, Path], int] = lambda blocked, cache: 0,
     ) -> None:
-        """
-        Args:
-            wanted: remote sources and names of their files, the most urgent first.
-            evicting: files that are no longer needed are removed during the run, so that a
-                download may wait for space on the disk.
-            on_start: called with a file that is about to be downloaded, and its inode.
-            on_event: called with a kind and facts when a fault was found and repaired.
-            reserved_bytes: how many bytes of the disk downloads must leave free for the output,
-                given whether the caller is blocked and the cache's folder; called only while
-                evicting.
-        """
         self.blocked_at: int | None = None
         self._wanted = list(
             {remote_file(s, name): s.part_of(name)[0] for s, name in wanted}.items()
@@ -129,14 +132,14 @@ class Prefetcher:
         sys.setswitchinterval(self._switch_interval)
 
     def is_ready(self, source: Source, name: str) -> bool:
-        """Whether a file is in the cache, complete and intact; or needs not be there."""
+        """Return whether a file is in the cache, complete and intact; or needs not be there."""
         if name in source.files and source.is_streamed(name):
             return True
         return not source.part_of(name)[0].is_remote or remote_file(source, name) in self._ready
 
     @property
     def ready_count(self) -> int:
-        """Number of files that are ready."""
+        """The number of files that are ready."""
         return len(self._ready)
 
     @property
@@ -240,7 +243,8 @@ class Prefetcher:
         """Wait until earlier files have their space on the disk, and there is space for this one.
 
         Args:
-            needed: bytes that the download adds.
+            file: the file that is about to be downloaded.
+            needed: the bytes that the download adds.
         """
         with self._changed:
             self._sizes.setdefault(file, file.size)
@@ -253,10 +257,10 @@ class Prefetcher:
             self._admitted.add(file)
 
     def _fits(self, file: RemoteFile, needed: int) -> bool:
-        """Whether the disk has space for a download beside the active ones.
+        """Return whether the disk has space for a download beside the active ones.
 
         Raises:
-            Resumable: it does not, and no space will become free.
+            Resumable: the disk has no space, and none will become free.
         """
         active = [f for f in self._admitted - self._ready if f in self._bytes_done]
         expected = sum(other.size - self._bytes_done[other] for other in active)
@@ -287,11 +291,11 @@ class Prefetcher:
 
 
 class _Stopped(Exception):
-    """The prefetcher was closed."""
+    """The signal to a thread that the prefetcher was closed."""
 
 
 def _has_planned_header(file: RemoteFile, source: Source) -> bool:
-    """Whether the file's header is the one that was read from the server before the download."""
+    """Return whether a file's header is still the one that the run was planned with."""
     if file.name not in source.files:
         return True  # a companion
     tensors = source.numbered(0).tensors.values()  # as in a header, which knows of no plan
@@ -303,8 +307,10 @@ def _has_planned_header(file: RemoteFile, source: Source) -> bool:
 
 
 def _are_same(found: Iterable[Stored], planned: Iterable[Stored]) -> bool:
-    """Whether these are the same tensors of a file. A source may know them by longer or shorter
-    names than the file does: with their component before them, or without ``module.``.
+    """Return whether the found and the planned tensors of a file are the same.
+
+    A source may know a tensor by a longer or shorter name than the file does: with its component
+    before the name, or without ``module.``.
     """
     order = attrgetter("offset", "shape", "dtype", "name")
     ours, theirs = sorted(planned, key=order), sorted(found, key=order)
@@ -339,7 +345,7 @@ def _disk_too_small(file: RemoteFile, needed: int, free: int, evicting: bool) ->
 
 
 def _combined(failures: list[ResumergeError]) -> ResumergeError:
-    """All failures as one error. It is `Resumable`, since the run has already started."""
+    """Return all failures as one error, which is `Resumable`, since the run has already started."""
     problems: list[Problem] = []
     for error in failures:
         if not isinstance(error, InputError):

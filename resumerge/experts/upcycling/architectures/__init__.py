@@ -10,6 +10,6 @@ from resumerge.experts.upcycling.architectures.qwen2_moe import QWEN2_MOE
 from resumerge.experts.upcycling.architectures.qwen3_moe import QWEN3_MOE
 
 ARCHITECTURES = (MIXTRAL, DEEPSEEK, QWEN2_MOE, QWEN3_MOE)
-"""Every output architecture. Of several that fit, the first is made, as in mergekit-moe."""
+"""Every output architecture. If several fit, the first is made, as in mergekit-moe."""
 
 __all__ = ["ARCHITECTURES"]

@@ -1,4 +1,4 @@
-"""What a dense model's config.json means where it says nothing.
+"""The defaults of config.json for each model type of a dense model.
 
 The output's model type has other defaults, so these are written down. Values: those of
 transformers' config classes, the same in its versions 4 and 5.
@@ -33,7 +33,7 @@ _THETA = 10000.0
 
 
 def complete(config: Config) -> dict[str, Any]:
-    """A dense model's config.json with the defaults of its model type."""
+    """Return a dense model's config.json with the defaults of its model type."""
     defaults = {**_ALL, **_BY_TYPE.get(str(config.get("model_type")), {})}
     heads = config.get("num_attention_heads")
     defaults.setdefault("num_key_value_heads", heads)

@@ -1,4 +1,4 @@
-"""What an output architecture is: which models it takes, names of tensors, fields of its config."""
+"""The description of an output architecture: models it takes, names of tensors, config fields."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ BIASES = tuple(f"self_attn.{p}_proj.bias" for p in "qkvo")
 
 @dataclass(frozen=True)
 class Names:
-    """Tensors of a layer's MLP in one layout, after ``model.layers.N.``.
+    """The names of a layer's MLP tensors in one layout, after ``model.layers.N.``.
 
     Args:
-        router: of the shape (experts, hidden).
-        matrices: by matrix of the dense MLP; ``{}`` stands for the expert's number. Empty where
-            those of a layer are packed.
-        gate_up: of the shape (experts, 2 * intermediate, hidden), where they are packed.
-        down: of the shape (experts, hidden, intermediate).
+        router: the name of the router, of the shape (experts, hidden).
+        matrices: the name of each matrix of the dense MLP, with ``{}`` for the expert's number;
+            empty if a layer's matrices are packed.
+        gate_up: the name of the packed gates and ups, (experts, 2 * intermediate, hidden); else
+            empty.
+        down: the name of the packed downs, of the shape (experts, hidden, intermediate); else
+            empty.
     """
 
     router: str
@@ -35,23 +37,24 @@ class Names:
 
 @dataclass(frozen=True)
 class OutputArchitecture:
-    """One output architecture, as transformers knows it.
+    """An output architecture, as transformers knows it.
 
     Args:
-        name: in messages; a recipe chooses by its beginning, in any case.
-        model_type: of its config.json, which chooses it as well.
-        class_name: of the causal language model.
+        name: the name in messages; a recipe chooses by its beginning, in any case.
+        model_type: the model type in the output's config.json; a recipe can choose by it as well.
+        class_name: the class of the causal language model.
         takes: the model types that it can be made of.
-        config: the fields of its config.json that a dense model's lacks, or has otherwise, from
-            that config and the recipe.
-        layouts: names by layout; it has no others.
-        per_layer: the tensors of a layer that the base gives, without its MLP.
-        optional: those that it gives if it has them.
-        zeros: those that are zeros if the base lacks them, each as long as the tensor that it is
-            the bias of.
-        shared: fewest and most shared experts.
-        shared_matrices: name of each matrix of the shared expert, by the dense MLP's.
-        shared_gate: of the shape (1, hidden): its gate, if it has one.
+        config: makes the fields that the output's config.json adds to a dense model's or replaces,
+            from that config and the recipe.
+        layouts: the names of tensors, by layout; other layouts are not possible.
+        per_layer: the tensors of a layer that the base must have, without its MLP.
+        optional: the tensors of a layer that are taken if the base has them.
+        zeros: the biases that are zeros if the base lacks them, each with the weight whose rows
+            give its length.
+        shared: the fewest and the most shared experts.
+        shared_matrices: the name of each matrix of the shared expert, by the dense MLP's.
+        shared_gate: the name of the shared expert's gate, of the shape (1, hidden); empty without
+            one.
     """
 
     name: str
@@ -68,21 +71,22 @@ class OutputArchitecture:
     shared_gate: str = ""
 
     def is_called(self, text: str) -> bool:
-        """Whether a recipe may mean it."""
+        """Return whether a recipe's text is the beginning of the name, or the model type."""
         text = text.lower()
         return self.name.lower().startswith(text) or self.model_type == text
 
 
 def separate(router: str, experts: str, **others: str) -> Names:
-    """The names of experts in matrices of their own.
+    """Return the names of tensors in a layout with separate matrices for each expert.
 
     Args:
-        experts: before the numbers.
-        others: of the dense MLP's matrices that are called otherwise: ``gate_proj="w1"``.
+        router: the name of the router.
+        experts: what the names of the experts' matrices begin with, before the number.
+        others: the matrices whose names differ from the dense MLP's: ``gate_proj="w1"``.
     """
     matrices = ("gate_proj", "up_proj", "down_proj")
     return Names(router, {m: f"{experts}.{{}}.{others.get(m, m)}.weight" for m in matrices})
 
 
 PACKED = Names("mlp.gate.weight", {}, "mlp.experts.gate_up_proj", "mlp.experts.down_proj")
-"""As transformers 5 packs the experts of all architectures."""
+"""The names of the experts' tensors as transformers 5 packs them in all architectures."""

@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModel
 FLOAT32 = 4
 
 Weight = Callable[[str, np.ndarray], object]
-"""Fills an array with a weight of a layer, as float32, by its name in the layer."""
+"""A function that fills an array with a layer's weight as float32, by its name in the layer."""
 
 
 class Decoder:
@@ -28,9 +28,10 @@ class Decoder:
     from the allocator, they would leave holes that no layer fits into.
 
     Args:
-        config: config.json of the model.
-        device: where torch computes.
-        threads: how many texts are computed at once, each by one thread, to the same bits.
+        config: the model's config.json.
+        device: the torch device that computes.
+        threads: the number of texts that are computed at once, each by one thread, to the same
+            bits.
     """
 
     def __init__(self, config: Mapping[str, Any], device: str, threads: int = 1) -> None:
@@ -48,27 +49,28 @@ class Decoder:
 
     @property
     def width(self) -> int:
-        """Elements of a token's state."""
+        """The number of elements of a token's state."""
         return int(self._config.hidden_size)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Those of all weights, by name in the layers."""
+        """The shapes of all layers' weights, by name in the model."""
         weights = self._layers.state_dict().items()
         return {f"layers.{name}": tuple(meta.shape) for name, meta in weights}
 
     def __call__(
         self, number: int, weight: Weight, states: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        """One layer, applied to texts; each by itself, so that no other text changes its bits.
+        """Apply one layer to texts, each by itself, so that no other text changes its bits.
 
         Args:
-            number: of the layer.
-            states: of the tokens of each text, (tokens, hidden) in float32: before the layer, and
-                then after it.
+            number: the layer's number.
+            weight: reads a weight of the layer.
+            states: the states of each text's tokens, (tokens, hidden) in float32. They are replaced
+                by the states after the layer.
 
         Returns:
-            What its MLP is given of each text's last token, after the second norm: (hidden,).
+            the MLP's input for each text's last token, after the second norm: (hidden,) in float32.
         """
         weights = self._weights(number, weight)
         with ThreadPoolExecutor(self._threads) as pool:
@@ -98,7 +100,7 @@ class Decoder:
         return given[0]
 
     def _weights(self, number: int, weight: Weight) -> dict[str, torch.Tensor]:
-        """Those of a layer, until the next one's are read."""
+        """Return the weights of a layer, which are valid until the next layer's are read."""
         own = self._layers[number].state_dict()
         shapes = {name: tuple(meta.shape) for name, meta in own.items()}
         memory, taken, weights = self._memory_of(sum(map(math.prod, shapes.values()))), 0, {}
@@ -115,7 +117,7 @@ class Decoder:
         return self._memory
 
     def _seen(self, layer: Any, tokens: int) -> torch.Tensor:
-        """Which tokens each token sees: itself, and those before it within the window."""
+        """Return which tokens each token sees: itself, and those before it within the window."""
         window = getattr(
             layer.self_attn, "sliding_window", getattr(self._config, "sliding_window", None)
         )

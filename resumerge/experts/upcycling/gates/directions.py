@@ -1,4 +1,4 @@
-"""Directions that gates point in: made of prompts, and compared with each other."""
+"""The directions that gates point in: made of prompts, and compared with each other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PromptTokens:
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
-    """A vector of length 1 (float64), or a shorter one where it is almost zero.
+    """Return a vector of length 1 (float64), or a shorter one if the vector is almost zero.
 
     The length is an exact sum, so that the bits depend on no library.
     """
@@ -44,9 +44,10 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 
 def dependent_gates(gates: np.ndarray) -> dict[tuple[int, ...], list[int]]:
-    """Layers in which gates hardly tell experts apart, by the numbers of these experts.
+    """Return layers in which gates hardly tell experts apart, by the numbers of these experts.
 
-    The last of them has a gate that is nearly a combination of the others'; alone, it is zero.
+    The last of these experts has a gate that is nearly a combination of the others'. An expert
+    without others has a gate that is zero.
 
     Args:
         gates: unit vectors, (layers, experts, hidden).
@@ -64,10 +65,10 @@ def dependent_gates(gates: np.ndarray) -> dict[tuple[int, ...], list[int]]:
 
 
 def dependence_notes(gates: np.ndarray) -> Iterator[str]:
-    """What a person should know of gates that hardly tell experts apart.
+    """Yield notes on gates that hardly tell experts apart.
 
     Args:
-        gates: as of `dependent_gates`; of one layer, where all have the same.
+        gates: unit vectors, (layers, experts, hidden); one layer if all have the same gates.
     """
     found = dependent_gates(gates)
     often = sorted(found.items(), key=lambda item: -len(item[1]))
@@ -92,7 +93,7 @@ def dependence_notes(gates: np.ndarray) -> Iterator[str]:
 
 
 def _numbers(numbers: list[int]) -> str:
-    """Ascending numbers, those in a row as a range: ``0 to 3, 7``."""
+    """Return ascending numbers as text, consecutive ones as a range: ``0 to 3, 7``."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][1] + 1:

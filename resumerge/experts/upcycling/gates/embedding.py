@@ -1,4 +1,4 @@
-"""Gates from the base's embedding: where the tokens of each expert's prompts lie."""
+"""Gates from the base's embedding, made of the rows of each expert's prompts' tokens."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ FLOAT32, FLOAT64 = 4, 8
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedPrompts(Step):
-    """Gates of all experts, the same for each layer: (1, experts, hidden).
+    """The gates of all experts, the same for each layer: (1, experts, hidden).
 
     A row is ``unit(unit(sum of the positive prompts' tokens) - unit(sum of the negative ones'))``,
     as cheap_embed of mergekit-moe 0.1.5 makes it (observed). Only the rows of these tokens are
     read, and summed in float64.
 
     Args:
-        table: a row for each token.
-        experts: the shared ones last.
-        routed: how many are not shared.
+        table: the embedding, with a row for each token.
+        experts: the tokens of each expert's prompts, the shared experts' last.
+        routed: the number of experts that are not shared.
     """
 
     table: Tensor
@@ -70,7 +70,7 @@ class EmbeddedPrompts(Step):
         return (self.table,)
 
     def reads(self) -> Iterator[tuple[Tensor, int, int]]:
-        """The rows of the prompts' tokens."""
+        """Yield the rows of the prompts' tokens."""
         width = self._width
         for expert in self.experts:
             for prompt in (*expert.positive, *expert.negative):

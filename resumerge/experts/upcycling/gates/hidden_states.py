@@ -1,4 +1,4 @@
-"""Gates from the base's hidden states: what it makes of each expert's prompts, layer by layer."""
+"""Gates from the hidden states that the base makes of each expert's prompts, layer by layer."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ if TYPE_CHECKING:
 FLOAT32 = 4
 
 LIBRARIES_BYTES = 157_000_000
-"""What transformers takes beside torch, with the buffers that torch multiplies with (measured: 50
-MB less where accelerate and scipy, which it imports, are not installed)."""
+"""The bytes that transformers takes beside torch, with the buffers that torch multiplies with.
+
+Measured; 50 MB less where accelerate and scipy, which it imports, are not installed.
+"""
 
 LOADING_SECONDS = 1.3
-"""CPU time to import transformers, beside torch."""
+"""The CPU time to import transformers, beside torch."""
 
 WEIGHT_SECONDS, TEXT_SECONDS, TOKEN_SECONDS = 0.7e-9, 0.4e-9, 0.022e-9
-"""For a weight of a layer: to make it float32, and to multiply with it, for each text and for each
-of its tokens (measured on one core of the machine of docs/benchmarks.md)."""
+"""The CPU time for a layer's weight: to make it float32, and to multiply with it, for each text and
+for each of its tokens (measured on one core of the machine of docs/benchmarks.md)."""
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenStates(Step):
-    """Gates of all layers and experts: (layers, experts, hidden).
+    """The gates of all layers and experts: (layers, experts, hidden).
 
     A row is ``unit(mean over the positive prompts - mean over the negative ones)`` of the states
     that a layer is given: of a prompt's last token (``hidden``, ``hidden_last``), or their mean
@@ -54,13 +56,13 @@ class HiddenStates(Step):
     A piece of the work is a layer. One layer's weights are in memory, and the states of all tokens.
 
     Args:
-        base: where its config.json is, for messages.
+        base: the place of the base's config.json, for messages.
         mode: one of `OF_HIDDEN_STATES`.
-        config: config.json of the base.
-        embedding: a row for each token.
+        config: the base's config.json.
+        embedding: the base's embedding, with a row for each token.
         layers: the tensors of each layer, by name in the layer.
-        experts: the shared ones last.
-        routed: how many are not shared.
+        experts: the tokens of each expert's prompts, the shared experts' last.
+        routed: the number of experts that are not shared.
     """
 
     base: str
@@ -126,7 +128,11 @@ class HiddenStates(Step):
         return (self.embedding, *(t for own in self.layers[:within] for t in own.values()))
 
     def reads(self) -> Iterator[tuple[Tensor, int, int]]:
-        """The rows of the prompts' tokens; of what the last layer makes of them only the norm."""
+        """Yield what is read: the rows of the prompts' tokens, and the layers' tensors.
+
+        The last layer's tensors are read for ``hidden_norm`` alone: other gates do not need its
+        result.
+        """
         width = self._width
         for prompt in self._prompts:
             for token in prompt:
@@ -141,7 +147,7 @@ class HiddenStates(Step):
         return partial(self._advance, Decoder(self.config, evaluation.device, threads), evaluation)
 
     def problems(self) -> Iterator[Problem]:
-        """What transformers makes no layers of, or other ones than the base has."""
+        """Yield the problem of layers that transformers cannot make, or not the base's."""
         from resumerge.experts.upcycling.gates.decoder import Decoder
 
         try:
@@ -203,7 +209,7 @@ class HiddenStates(Step):
         yield from dependence_notes(result[:, : self.routed])
 
     def _directions(self, seen: Sequence[np.ndarray]) -> np.ndarray:
-        """A gate for each expert, from the state that stands for each prompt."""
+        """Return a gate for each expert, made of each prompt's state."""
         of_prompt = {p: own.astype(np.float64) for p, own in zip(self._prompts, seen)}
         rows = np.empty((len(self.experts), self._width), np.float32)
         for row, expert in zip(rows, self.experts):
@@ -218,13 +224,13 @@ class HiddenStates(Step):
 
     @cached_property
     def _prompts(self) -> tuple[Tokens, ...]:
-        """Every prompt, once."""
+        """The tokens of every prompt, each prompt once."""
         both = (p for expert in self.experts for p in (*expert.positive, *expert.negative))
         return tuple(dict.fromkeys(both))
 
 
 def _mean(vectors: Sequence[np.ndarray]) -> np.ndarray:
-    """Of vectors in float64; zero of none."""
+    """Return the mean of vectors in float64; zero if there are none."""
     return np.stack(vectors).mean(0) if vectors else np.zeros(1)
 
 

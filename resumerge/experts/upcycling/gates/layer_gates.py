@@ -1,4 +1,4 @@
-"""What computes the gates of each layer: random numbers, or directions that prompts give."""
+"""The choice of what makes each layer's gates: random numbers, or directions that prompts give."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from resumerge.tensors.generated import Drawn
 from resumerge.tokenizers.vocabulary import Vocabulary
 
 Gates = Callable[[int], Tensor]
-"""By number of the layer, the gates of all experts, the shared ones last: (experts, hidden)."""
+"""A function that gives a layer's gates by the layer's number: (experts, hidden), shared ones last.
+"""
 
 
 def drawn_gates(mixture: Mixture, base: Source, seed: int) -> Gates:
     """Return random gates, each layer's its own.
 
-    As mergekit-moe 0.1.5 draws them (observed), though not the same numbers: ``random`` from the
-    standard normal distribution, ``uniform_random`` from that of torch's linear layers.
+    They have the distributions of mergekit-moe 0.1.5 (observed), though not the same numbers:
+    ``random`` the standard normal one, ``uniform_random`` that of torch's linear layers.
     """
     hidden = base.tensors[OUTSIDE[0]].shape[1]
     shape = (len(mixture.every), hidden)
@@ -41,9 +42,11 @@ def drawn_gates(mixture: Mixture, base: Source, seed: int) -> Gates:
 
 @dataclass(frozen=True)
 class GatesOfPrompts:
-    """Makes the gates that point in the directions of the experts' prompts.
+    """The maker of gates that point in the directions of the experts' prompts.
 
     Args:
+        recipe: the recipe, for problems.
+        mixture: the mixture of experts, with its prompts.
         base: the base model, with all tensors that the mixture takes from it.
         layers: the number of its layers.
     """
@@ -54,10 +57,10 @@ class GatesOfPrompts:
     layers: int
 
     def gates(self, vocabulary: Vocabulary) -> Gates:
-        """Return the gates: each layer's own, or all layers' if they are made of the embedding.
+        """Return the gates of each layer, which are the same if they are made of the embedding.
 
         Args:
-            vocabulary: of the base model.
+            vocabulary: the base model's vocabulary.
 
         Raises:
             InputError: the base's tokenizer cannot be used, or its layers cannot be computed.

@@ -13,18 +13,22 @@ from resumerge.tokenizers.vocabulary import CONFIG, Vocabulary, read_json
 EXTRA = "pip install 'resumerge[mixtures]'"
 
 TOKEN_BYTES = 1_400
-"""Of a token of the vocabulary, while prompts are split: its text and merges in JSON, as Python
-objects, and in the library tokenizers (measured: 43 MB for a BPE of 32,000 tokens)."""
+"""The memory, in bytes, that each token of the vocabulary takes while prompts are split.
+
+This is the token's text and merges in JSON, as Python objects, and in the library tokenizers
+(measured: 43 MB for a BPE of 32,000 tokens).
+"""
 
 
 def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> tuple[PromptTokens, ...]:
-    """The tokens of each expert's prompts; prompts without tokens are left out.
+    """Return the tokens of each expert's prompts; prompts without tokens are left out.
 
     Each prompt begins with the token that begins texts, if there is one, and has no other special
     token (same as mergekit-moe 0.1.5, observed).
 
     Args:
-        vocabulary: of the base model.
+        mixture: the mixture of experts, with its prompts.
+        vocabulary: the base model's vocabulary.
 
     Raises:
         InputError: the tokenizer cannot be used.
@@ -70,7 +74,7 @@ def _encoder(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
 
 
 def _token_that_begins(vocabulary: Vocabulary) -> str:
-    """The token that begins texts; empty where there is none."""
+    """Return the text of the token that begins texts; empty if there is none."""
     names = [name for name in (CONFIG, "special_tokens_map.json") if name in vocabulary.files]
     for name in names:
         token = read_json(vocabulary.source.folder / name).get("bos_token")
