@@ -66,7 +66,7 @@ class Connection:
             if read_only:
                 read_missing_as_null(self._db, missing)
                 return
-            self._db.enable_wal()
+            self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
         except BaseException:
             self._db.close()
@@ -75,7 +75,7 @@ class Connection:
     def use_one_file(self) -> None:
         """Put everything into the one file, without a write-ahead log beside it."""
         with self._lock:
-            self._db.disable_wal()
+            self._db.execute("PRAGMA journal_mode=DELETE")
 
     def close(self) -> None:
         """Close the file."""
@@ -88,9 +88,10 @@ class Connection:
         Raises:
             sqlite3.DatabaseError: it is damaged.
         """
-        [found] = self.rows("PRAGMA integrity_check(1)")
-        if found["integrity_check"] != "ok":
-            raise sqlite3.DatabaseError(found["integrity_check"])
+        with self._lock:
+            [found] = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
 
     def create_missing(self) -> None:
         """Create what the file lacks of the declared tables."""
@@ -121,7 +122,10 @@ class Connection:
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         """Return the rows of a query."""
         with self._lock:
-            return list(self._db.query(sql, params))
+            # Not `Database.query`: where a signal's exception ends it, it fails at its savepoint.
+            cursor = self._db.execute(sql, params)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row)) for row in cursor]
 
     def read(
         self,

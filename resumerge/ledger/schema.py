@@ -45,21 +45,19 @@ def check_schema(db: Database) -> Missing:
     """
     missing = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
     try:
-        rows = list(db.query("SELECT type, name, sql FROM sqlite_master"))
+        rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     except UnicodeDecodeError:  # of the message that names what is damaged
         raise InvalidLedger("its schema is not text") from None
-    for row in rows:
-        if row["type"] == "index" and row["sql"] is None:
+    for kind, named, sql in rows:
+        if kind == "index" and sql is None:
             continue  # of a primary key
-        if row["type"] == "view" and row["sql"] == VIEWS.get(row["name"]):
+        if kind == "view" and sql == VIEWS.get(named):
             continue
-        table = _TABLE.fullmatch(str(row["sql"]))
-        if row["type"] != "table" or table is None:
-            shown = str(row["name"])[:60]
+        name, table = str(named), _TABLE.fullmatch(str(sql))
+        if kind != "table" or table is None:
             raise InvalidLedger(
-                f"it has the {row['type']} {shown!r}, which does not belong in a ledger"
+                f"it has the {kind} {name[:60]!r}, which does not belong in a ledger"
             )
-        name = str(row["name"])
         if name.lower() in TABLES:
             if name.lower() != name:  # SQLite takes it for the same, sqlite-utils for another
                 raise InvalidLedger(f"it has the table {name!r}, which is {name.lower()!r} here")
