@@ -13,7 +13,7 @@ EXAMPLES = {
     "gs": "gs://bucket/prefix",
     "az": "az://container/prefix",
 }
-"""An address in each kind of cloud, by its scheme."""
+"""An example of an address in each kind of cloud, by its scheme."""
 
 SECRETS_FIX = "leave out what … stands for: credentials come from the environment"
 
@@ -26,7 +26,7 @@ def is_bucket(text: str) -> bool:
 
 
 def scheme_of(url: str) -> str:
-    """Return what stands before ``://``; empty where nothing does."""
+    """Return the text before ``://``; empty where there is none."""
     scheme, found, _ = url.partition("://")
     return scheme if found else ""
 

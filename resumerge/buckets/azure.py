@@ -1,7 +1,7 @@
-"""One container of Azure Blob Storage: the requests that read, and what errors mean.
+"""One container of Azure Blob Storage: the requests that read, and the meaning of errors.
 
-Requests are made with azure-storage-blob, Microsoft's own library. Which account is meant, and its
-credentials, are found in the variables that the Azure CLI reads.
+Requests are made with azure-storage-blob, Microsoft's own library. The account and its credentials
+are found in the variables that the Azure CLI reads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ ADVICE = Advice(
 )
 
 _NOT_MET = {"ConditionNotMet", "TargetConditionNotMet", ""}
-"""Codes beside HTTP 412 that mean our condition. Others are about leases and sources of copies."""
+"""The codes beside HTTP 412 that mean our condition. Others are about leases and sources of copies.
+"""
 
 _LEASED = "break the lease on the blob"
 _FOR_GOOD = {
@@ -48,14 +49,14 @@ _FOR_GOOD = {
     "LeaseIdMissing": _LEASED,
     "SnapshotsPresent": "remove the snapshots of the blob",
 }
-"""What a person can do about errors that no repetition mends, whatever the status beside them."""
+"""The advice for errors that no repetition mends, by their code, whatever the status."""
 
 BLOCK_LIST_BYTES = 64 << 20
-"""Larger files of the user that lie in a mirror are sent in blocks of this length."""
+"""The number of bytes above which a user's file in a mirror is sent in blocks of this length."""
 
 
 class AzureBucket(RangedBucket):
-    """See `Bucket`."""
+    """A container of Azure Blob Storage."""
 
     kind = "containers of Azure"
     library = "azure.storage.blob"
@@ -116,7 +117,7 @@ class AzureBucket(RangedBucket):
         return api
 
     def _client(self, **settings: Any) -> Any:
-        """Return the library's client of the place, with the credentials, that variables name."""
+        """Return the library's client of the place that variables name, with their credentials."""
         from azure.storage.blob import ContainerClient
 
         text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
@@ -166,7 +167,14 @@ def missing() -> dict[str, Any]:
 def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
     """Translate the errors of calls of Azure's library about a container, made in this context.
 
-    Args, Raises: as `s3_errors`.
+    Args:
+        bucket: the container's name, for messages.
+        name: the name of the blob that is read; then a missing one is no `StoreError`.
+
+    Raises:
+        FileNotFoundError: there is no such blob.
+        StoreError: the server cannot be reached, fails or refuses.
+        Changed: the request's condition is not met.
     """
     from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 

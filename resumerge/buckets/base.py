@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 from resumerge.buckets.content import Begin
 
 PIECE = 1 << 20
-"""Bytes that are read at once."""
+"""The number of bytes that are read at once."""
 
 CONNECT_TIMEOUT = 10.0
 
 IDLE_TIMEOUT = 60.0
-"""A connection that transfers nothing for so many seconds is closed."""
+"""The seconds after which a connection that transfers nothing is closed."""
 
 
 class Listed(NamedTuple):
-    """An object in a listing. The ETag differs after every change of the content; no quotes."""
+    """An object in a listing. Every change of the content changes the ETag, which has no quotes."""
 
     nbytes: int
     etag: str
@@ -34,12 +34,12 @@ class Body:
     """The answer to a read.
 
     Args:
-        nbytes: of the whole object.
-        version: its ETag.
+        nbytes: the size of the whole object.
+        version: the object's ETag.
         pieces: the bytes from the start that was asked for; to be read within the context.
-        status: of HTTP.
-        headers: as of an answer of HTTP: ETag, Content-Range, Content-Length.
-        abort: end the transfer from another thread; the reading thread gets an error.
+        status: the status of HTTP.
+        headers: the headers as HTTP has them: ETag, Content-Range, Content-Length.
+        abort: ends the transfer from another thread; the reading thread gets an error.
     """
 
     nbytes: int
@@ -51,10 +51,10 @@ class Body:
 
 
 class Bucket(ABC):
-    """The requests, once each. Objects are named by their keys. Threads may share it.
+    """The requests of one bucket. Each is made once. Threads may share a bucket.
 
-    Where the server is, and credentials, is found in the environment and the files of the cloud's
-    own tools, by the cloud's own library.
+    Objects are named by their keys. The server's address and the credentials are found in the
+    environment and the files of the cloud's own tools, by the cloud's own library.
 
     Raises (all methods):
         FileNotFoundError: the object does not exist.
@@ -62,10 +62,10 @@ class Bucket(ABC):
         Changed: the object has another ETag than the one that was asked for.
 
     Attributes:
-        kind: of buckets, for messages.
-        library: that makes the requests.
-        extra: of this package, which installs it.
-        variables: how the names of the variables begin that lead to the server.
+        kind: the kind of buckets, for messages.
+        library: the name of the library that makes the requests.
+        extra: the extra of this package that installs the library.
+        variables: the beginnings of the names of the variables that lead to the server.
     """
 
     kind: ClassVar[str]
@@ -86,7 +86,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def list(self, prefix: str) -> dict[str, Listed]:
-        """Every object whose key begins with a prefix, by the rest of its key."""
+        """Return every object whose key begins with a prefix, by the rest of its key."""
 
     @abstractmethod
     def read(
@@ -101,20 +101,23 @@ class Bucket(ABC):
         """Return an object's bytes ``start:stop``.
 
         Args:
+            key: the object's key.
+            start: the offset of the first byte.
+            stop: the offset after the last byte; None for the end.
             known: the object that is meant; None for any.
-            piece: bytes that are read at once, where the library leaves the choice.
+            piece: the number of bytes that are read at once, where the library leaves the choice.
         """
 
     @abstractmethod
     def nbytes(self, key: str, etag: str) -> int:
-        """Return bytes of an object that has this ETag."""
+        """Return the size in bytes of an object that has this ETag."""
 
     @abstractmethod
     def check(self, key: str, known: Listed) -> Begin | None:
-        """Return what begins to compare an object's content; None if the server says nothing."""
+        """Return what begins a check of an object's content; None if the server says nothing."""
 
     def api(self) -> Any:
-        """Return the library's client; this process's own."""
+        """Return the library's client. Each process has its own."""
         with self._opening:
             if self._opened is None or self._opened[0] != os.getpid():
                 self._opened = os.getpid(), self._open()
@@ -129,7 +132,7 @@ def server_name(url: str) -> str:
     """Return the name of an address's server with its port, as a part of a path.
 
     Raises:
-        ValueError: this is no address of HTTP that has them.
+        ValueError: the address is none of HTTP, or has no host.
     """
     address = urlsplit(url)
     if address.scheme not in ("http", "https") or not address.hostname:

@@ -23,7 +23,7 @@ from resumerge.retry import retry_explained
 T = TypeVar("T")
 
 KINDS: dict[str, type[Bucket]] = {"s3": S3Bucket, "gs": GoogleBucket, "az": AzureBucket}
-"""Kinds of buckets by the scheme of their addresses."""
+"""The kinds of buckets by the scheme of their addresses."""
 
 _opened: dict[str, tuple[bytes, Bucket]] = {}
 _opening = threading.Lock()
@@ -32,7 +32,7 @@ _opening = threading.Lock()
 def open_bucket(url: str) -> Bucket:
     """Return the bucket of an address.
 
-    All that read it share one client, as long as the environment stays the same.
+    All readers of a bucket share one client, as long as the environment stays the same.
 
     Raises:
         InputError: the address is malformed.
@@ -52,10 +52,11 @@ def check_library(url: str, needed_by: str) -> None:
     """Check that the library is installed which makes requests to a bucket.
 
     Args:
+        url: an address in the bucket.
         needed_by: "models" or "mirrors".
 
     Raises:
-        InputError: it is not.
+        InputError: the library is not installed.
     """
     kind = KINDS[scheme_of(url)]
     try:
@@ -75,6 +76,7 @@ def bucket_call(do: Callable[[], T], model: str) -> T:
     """Make small requests to a bucket, and retry them; see `RemoteFile.call`.
 
     Args:
+        do: makes the requests; it must be safe to repeat.
         model: the address that the recipe names.
     """
     return retry_explained(do, lambda error: explain(error, model, model), REQUEST)
@@ -84,6 +86,7 @@ def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
     """Return the error to raise for an exception of a request; None if the exception is a bug.
 
     Args:
+        error: the exception.
         model: the address that the recipe names.
         where: the address of the object, for messages.
     """
@@ -106,7 +109,7 @@ def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
 
 
 def changed(where: str, what: str) -> Resumable:
-    """Return the error that an object is not the one that was listed when the model was opened."""
+    """Return the error for an object that is not the one listed when the model was opened."""
     return Resumable(
         "source_changed",
         f"{where} changed: {what}. Nothing of the new content was used. Put the old object back "

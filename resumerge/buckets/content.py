@@ -1,4 +1,4 @@
-"""What the bytes of an object are compared with, and the record of what arrived.
+"""Comparisons of an object's bytes with what the server says, and the record of what arrived.
 
 S3 hashes what it stores, in several ways, of which the first that the server offers is compared: a
 SHA-256 or SHA-1 of the whole object (``x-amz-checksum-…``); the ETag, if it is the MD5 of an object
@@ -27,13 +27,13 @@ _LARGEST_RECORD = 16_384
 _MD5 = re.compile("[0-9a-f]{32}")
 _MD5_OF_PARTS = re.compile("([0-9a-f]{32})-([1-9][0-9]{0,4})")
 _SESSION_BUCKET = "--x-s3"
-"""How the names of S3 Express' buckets end, in which ETags are no hashes."""
+"""The end of the names of S3 Express' buckets, in which ETags are no hashes."""
 
 Begin = Callable[[], "Check"]
 
 
 class Check(ABC):
-    """Compares bytes with one hash."""
+    """A comparison of bytes with one hash."""
 
     @abstractmethod
     def update(self, data: bytes | memoryview, /) -> None:
@@ -46,7 +46,12 @@ class Check(ABC):
 
 
 class HashCheck(Check):
-    """Compares with a hash of all bytes, in hexadecimal digits."""
+    """A comparison with a hash of all bytes.
+
+    Args:
+        digest: the digest of the hash, without bytes yet.
+        expected: the hash in hexadecimal digits.
+    """
 
     def __init__(self, digest: Digest, expected: str) -> None:
         self._digest, self._expected = digest, expected
@@ -60,10 +65,11 @@ class HashCheck(Check):
 
 
 class PartsCheck(Check):
-    """Compares with the MD5 of the MD5s of parts.
+    """A comparison with the MD5 of the MD5s of parts.
 
     Args:
-        part: bytes of each part but the last.
+        part: the number of bytes of each part but the last.
+        expected: the MD5 in hexadecimal digits.
     """
 
     def __init__(self, part: int, expected: str) -> None:
@@ -113,13 +119,14 @@ def _sha1() -> Digest:
 def check_of(
     bucket: str, head: Mapping[str, Any], etag: str, size: int, part: Callable[[int], int]
 ) -> Begin | None:
-    """Return how a server says to check an object's content; None if in no way known here.
+    """Return the check of an object's content that a server allows; None if no way is known here.
 
     Args:
-        head: its answer to HeadObject with ``ChecksumMode=ENABLED``.
-        etag: of the object, without quotes.
-        size: bytes.
-        part: bytes of the part with a number from 1; 0 if the server does not say.
+        bucket: the bucket's name.
+        head: the server's answer to HeadObject with ``ChecksumMode=ENABLED``.
+        etag: the object's ETag, without quotes.
+        size: the object's size in bytes.
+        part: returns the bytes of the part with a number from 1; 0 if the server does not say.
     """
     of_parts = head.get("ChecksumType") == "COMPOSITE"
 
@@ -157,7 +164,11 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
 
 
 class BucketContent(ExpectedContent):
-    """Compares bytes with what the server says, and hashes them for the record (xxh3-128)."""
+    """A comparison with what the server says, and a hash of the bytes for the record (xxh3-128).
+
+    Args:
+        begin: begins the server's check; None if it says nothing.
+    """
 
     def __init__(self, begin: Begin | None) -> None:
         self._check = begin() if begin is not None else None
@@ -174,17 +185,17 @@ class BucketContent(ExpectedContent):
 
     @property
     def xxh3(self) -> str:
-        """Of the bytes so far."""
+        """The xxh3-128 of the bytes so far, in hexadecimal digits."""
         return self._xxh3.hexdigest()
 
 
 def record(name: str, etag: str, size: int, xxh3: str) -> bytes:
-    """Return what the cache keeps of a file that arrived, as JSON."""
+    """Return the record of a file that arrived, as JSON."""
     return json.dumps({"name": name, "etag": etag, "size": size, "xxh3": xxh3}).encode()
 
 
 def read_record(path: Path) -> tuple[str, str, int, str] | None:
-    """Name, ETag, bytes and xxh3-128 of a file that arrived; None where that is not recorded."""
+    """Return name, ETag, size and xxh3-128 of a file that arrived; None if not recorded."""
     try:
         found = json.loads(read_foreign(path, _LARGEST_RECORD))
         name, etag, size, xxh3 = (found[key] for key in ("name", "etag", "size", "xxh3"))

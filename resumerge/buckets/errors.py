@@ -1,5 +1,7 @@
-"""What an answer of a bucket's server means, whatever the protocol. Nothing of a request's headers
-or address is shown."""
+"""The meaning of a bucket server's answers, whatever the protocol.
+
+Nothing of a request's headers or address is shown.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,31 @@ from resumerge.errors import StoreError
 
 
 class Changed(Exception):
-    """A request's condition is not met: the object exists, or is another one than expected."""
+    """An error: the condition of a request is not met.
+
+    The object exists, or is another one than expected.
+    """
 
 
 class Unsupported(StoreError):
-    """The server says that it does not know what was asked for."""
+    """An error: the server says that it does not know the request."""
 
 
 class Refused(StoreError):
-    """The server refused a request for a reason that is not known here."""
+    """An error: the server refused a request for a reason that is not known here."""
 
 
 class Conflict(StoreError):
-    """Another write of the same object is in progress: nothing was written."""
+    """An error: another write of the same object is in progress, and nothing was written."""
 
 
 class Advice(NamedTuple):
-    """What a person can do, in one kind of cloud: if access is denied, or the bucket is missing."""
+    """The advice for a person in one kind of cloud.
+
+    Args:
+        credentials: what to do if access is denied.
+        place: what to do if the bucket is missing.
+    """
 
     credentials: str
     place: str
@@ -43,10 +53,12 @@ def refusal(
     """Return the error that an answer of the server means.
 
     Args:
-        status: of HTTP.
+        advice: what a person can do in this kind of cloud.
+        bucket: the bucket's name, for messages.
+        status: the status of HTTP.
         code: the server's own word for the error, which is shown.
-        name: of the object that is read; then a missing one is no `StoreError`.
-        retry_after: the header.
+        name: the name of the object that is read; then a missing one is no `StoreError`.
+        retry_after: the header Retry-After.
         meaning: the status that the code stands for, where the server's own says less.
     """
     shown = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
@@ -74,19 +86,19 @@ def refusal(
 
 
 def denied(advice: Advice, bucket: str, shown: str) -> StoreError:
-    """Return the error that the server denies access."""
+    """Return the error for a server that denies access."""
     message = f"The bucket {bucket} denies access: {shown}"
     return StoreError(message, fix=advice.credentials, denied=True)
 
 
 def misplaced(advice: Advice, bucket: str, shown: str) -> StoreError:
-    """Return the error that there is no such bucket."""
+    """Return the error for a bucket that does not exist."""
     message = f"The bucket {bucket} cannot be used: {shown}"
     return StoreError(message, fix=advice.place, denied=True)
 
 
 def no_credentials(advice: Advice, bucket: str, error: Exception) -> StoreError:
-    """Return the error that the library found none, or none that hold."""
+    """Return the error for a library that found no credentials, or none that hold."""
     return StoreError(
         f"There are no usable credentials for the bucket {bucket} ({type(error).__name__})",
         fix=advice.credentials,
@@ -95,16 +107,16 @@ def no_credentials(advice: Advice, bucket: str, error: Exception) -> StoreError:
 
 
 def of_network(bucket: str, error: OSError) -> OSError:
-    """Return the error if it is ours, or of a local file; else one that the network failed."""
+    """Return the error itself if it is ours, or a local file's; else that of a failed network."""
     if isinstance(error, StoreError | FileNotFoundError) or error.filename:
         return error
     return unreachable(bucket, error)
 
 
 def unreachable(bucket: str, error: Exception) -> StoreError:
-    """Return the error that the network failed.
+    """Return the error for a network that failed.
 
-    Only its kind is shown: its text may have a signed address.
+    The message has only the kind of `error`: its text may have a signed address.
     """
     cause = getattr(error, "kwargs", {}).get("error") or error
     return StoreError(

@@ -29,21 +29,21 @@ from resumerge.storage import Storage
 T = TypeVar("T")
 
 PIECE = 1 << 16
-"""Bytes of a download that are read at once: a kill loses no more."""
+"""The bytes of a download that are read at once: a kill loses no more."""
 
 _LONGEST_NAME = 200
-"""Characters of a folder's name."""
+"""The largest number of characters of a folder's name."""
 
 
 @dataclass(frozen=True)
 class BucketFile(RemoteFile):
     """One file of a model in a bucket.
 
-    `model` is the address below which it is, `revision` the listing's digest, `etag` without
-    quotes.
+    `model` is the address below which the file is, `revision` the digest of the listing, and `etag`
+    has no quotes.
 
     Args:
-        folder: of the model in the cache.
+        folder: the model's folder in the cache.
     """
 
     folder: Path
@@ -82,7 +82,10 @@ class BucketFile(RemoteFile):
 
     @property
     def links(self) -> set[Path]:
-        """In every listing: one with other objects is the same version of this one."""
+        """The paths in every listing that lead to the content.
+
+        A listing with other objects may have the same version of this one.
+        """
         pointers = {path / self.name for path in (self.folder / "snapshots").glob("*")}
         return {path for path in pointers if self.is_linked(path)} | {self.pointer}
 
@@ -102,7 +105,7 @@ class BucketFile(RemoteFile):
 
     @property
     def recorded(self) -> Path:
-        """The file that says what arrived."""
+        """The file that records what arrived."""
         return self.blob.with_name(f"{self._key}.json")
 
     def is_intact(self, path: Path, check: Callable[[], None] | None = None) -> bool:
@@ -153,7 +156,11 @@ class BucketFile(RemoteFile):
 
     @property
     def _key(self) -> str:
-        """Names the content: ETags of some servers are no hashes, and equal for other objects."""
+        """The name of the content in the cache.
+
+        ETags of some servers are no hashes, and are equal for different objects: they do not
+        suffice.
+        """
         text = f"{self.name}\0{self.etag}\0{self.size}"
         return xxhash.xxh3_128_hexdigest(text.encode())
 
@@ -174,7 +181,7 @@ def model_folder(model: str) -> Path:
     """Return the folder of a model in the cache.
 
     Args:
-        model: its address.
+        model: the model's address.
 
     Raises:
         InputError: the server is not known, because the library's configuration is wrong.

@@ -1,4 +1,4 @@
-"""One bucket of Google Cloud Storage: the requests that read, and what errors mean.
+"""One bucket of Google Cloud Storage: the requests that read, and the meaning of errors.
 
 Requests are made with google-cloud-storage, Google's own library: it takes credentials from where
 Google's tools take them. An object's generation stands for its ETag: it is what conditions compare.
@@ -37,7 +37,7 @@ ADVICE = Advice(
 SERVER = "storage.googleapis.com"
 
 REPEATED_SECONDS = 4.0
-"""For how long the library repeats a request that fails."""
+"""The seconds for which the library repeats a request that fails."""
 
 
 @functools.cache
@@ -50,8 +50,11 @@ def patience() -> dict[str, Any]:
 
 
 class GoogleBucket(RangedBucket):
-    """See `Bucket`. The library reads GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST and the
-    files of gcloud, and asks the metadata server of a machine in Google's cloud."""
+    """A bucket of Google Cloud Storage.
+
+    The library reads GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST and the files of gcloud,
+    and asks the metadata server of a machine in Google's cloud.
+    """
 
     kind = "buckets of Google Cloud Storage"
     library = "google.cloud.storage"
@@ -144,7 +147,14 @@ class _Crc32c:
 def google_errors(bucket: str, name: str = "") -> Iterator[None]:
     """Translate the errors of calls of Google's library about a bucket, made in this context.
 
-    Args, Raises: as `s3_errors`.
+    Args:
+        bucket: the bucket's name, for messages.
+        name: the name of the object that is read; then a missing one is no `StoreError`.
+
+    Raises:
+        FileNotFoundError: there is no such object.
+        StoreError: the server cannot be reached, fails or refuses.
+        Changed: the request's condition is not met.
     """
     from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError, TransportError

@@ -1,4 +1,4 @@
-"""Buckets whose library hands out ranges of an object whole, and not as they arrive."""
+"""Buckets whose library returns ranges of an object whole, and not as they arrive."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from resumerge.digests import Digest
 from resumerge.errors import StoreError
 
 RANGE = 4 << 20
-"""Bytes of one request, which are in memory."""
+"""The bytes of one request, which are in memory."""
 
 ATTEMPTS = 10
-"""To read an object that others replace meanwhile."""
+"""The number of attempts to read an object that others replace meanwhile."""
 
 Hash = tuple[Callable[[], Digest], bytes]
 """A digest, and its expected value."""
 
 
 class RangedBucket(Bucket):
-    """Reads an object by requests of `RANGE` bytes, all of one version of it."""
+    """A bucket that reads an object by requests of `RANGE` bytes, all of one version of it."""
 
     @contextmanager
     def read(
@@ -107,4 +107,4 @@ class RangedBucket(Bucket):
 
     @abstractmethod
     def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
-        """Return bytes ``start:stop``, if the object has this ETag still."""
+        """Return bytes ``start:stop``, if the object still has this ETag."""

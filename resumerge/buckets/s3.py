@@ -30,15 +30,15 @@ from resumerge.buckets.errors import Refused, Unsupported, misplaced
 from resumerge.buckets.s3_errors import ADVICE, s3_errors
 
 DEFAULT_REGION = "us-east-1"
-"""Where no region is configured: servers that are not AWS's accept any."""
+"""The region if none is configured: servers that are not AWS's accept any."""
 
 AWS = "amazonaws.com"
 
 
 class S3Bucket(Bucket):
-    """See `Bucket`. boto3 repeats a request that fails twice, within seconds.
+    """A bucket of S3. boto3 repeats a request that fails twice, within seconds.
 
-    It reads AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_PROFILE … and AWS's files.
+    boto3 reads AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_PROFILE … and AWS's files.
 
     Attributes:
         at: the server's clock, in its latest answer.
@@ -53,7 +53,7 @@ class S3Bucket(Bucket):
 
     @property
     def server(self) -> str:
-        """AWS's name, or that of the endpoint with its port and its path, as a part of a path."""
+        """The name of AWS, or of the endpoint with its port and its path, as a part of a path."""
         address = urlsplit(self.api().meta.endpoint_url)
         host = address.hostname or ""
         if host == AWS or host.endswith(f".{AWS}"):
@@ -62,7 +62,7 @@ class S3Bucket(Bucket):
         return "_".join([name, *filter(None, address.path.split("/"))])
 
     def list(self, prefix: str) -> dict[str, Listed]:
-        """Every object whose key begins with a prefix, by the rest of its key."""
+        """Return every object whose key begins with a prefix, by the rest of its key."""
         found = {}
         with s3_errors(self.name):
             pages = self.api().get_paginator("list_objects_v2")
@@ -177,7 +177,7 @@ class S3Bucket(Bucket):
 
 @functools.cache
 def _loader() -> Any:
-    """Return what holds the description of S3's protocol, which takes 0.1 s to read."""
+    """Return the loader of the description of S3's protocol, which takes 0.1 s to read."""
     from botocore.loaders import create_loader
 
     return create_loader()

@@ -1,4 +1,4 @@
-"""What an error of boto3 means. Nothing of a request's headers or address is shown."""
+"""The meaning of boto3's errors. Nothing of a request's headers or address is shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MEANING = {
     "ConditionalRequestConflict": 409,
     **dict.fromkeys(("RequestTimeout", "SlowDown", "BadDigest", "IncompleteBody"), 503),
 }
-"""What some codes mean, whatever the status beside them."""
+"""The HTTP status that some codes stand for, whatever the status beside them."""
 
 _NO_CREDENTIALS = (
     "NoCredentialsError",
@@ -57,7 +57,8 @@ def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
     """Translate the errors of calls of boto3 about a bucket, made in this context.
 
     Args:
-        name: of the object that is read; then a missing one is no `StoreError`.
+        bucket: the bucket's name, for messages.
+        name: the name of the object that is read; then a missing one is no `StoreError`.
 
     Raises:
         FileNotFoundError: there is no such object.

@@ -18,12 +18,12 @@ from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.snapshot import Snapshot
 
 LATEST = "latest"
-"""In place of a revision: the listing that was asked for last."""
+"""The name of the latest listing, in place of a revision."""
 
 
 @dataclass(frozen=True)
 class BucketSnapshot(Snapshot):
-    """The objects below an address. A bucket has no versions: what is listed is what there is."""
+    """The objects below an address. A bucket has no versions: its listing is the model."""
 
     files: Mapping[str, BucketFile]
 
@@ -48,8 +48,9 @@ class BucketSnapshot(Snapshot):
         """Store the listing, for use without the network.
 
         Args:
-            revision: of the source that was made from it.
-            file: the one that was asked for; else empty.
+            metadata: the cache to store it in.
+            revision: the revision of the source that was made from it.
+            file: the only file that was asked for; empty for all.
         """
         listed = {name: (found.size, found.etag) for name, found in self.files.items()}
         for known in (LATEST, revision):
@@ -60,7 +61,8 @@ def bucket_snapshot(model: str, file: str = "") -> BucketSnapshot:
     """List the objects below an address.
 
     Args:
-        file: the only one that is asked for, if the others do not matter.
+        model: the address.
+        file: the only file that is asked for, if the others do not matter; else empty.
 
     Raises:
         InputError: no such bucket, no access, or nothing is there.
@@ -95,10 +97,13 @@ def cached_bucket_snapshot(
     """Return the files of a listing that was remembered, without the network.
 
     Args:
-        revision: of the source; None for the latest listing.
+        model: the address.
+        revision: the revision of the source; None for the latest listing.
+        metadata: the cache that remembers it.
+        file: the only file that was asked for; empty for all.
 
     Raises:
-        InputError: none was remembered.
+        InputError: no listing was remembered.
     """
     listed = metadata.listing(_listing_name(model, file), revision or LATEST)
     if not listed:
@@ -112,7 +117,7 @@ def cached_bucket_snapshot(
 
 
 def cached_bucket_files(model: str) -> list[BucketFile]:
-    """All files of a model that were downloaded, in the latest of the listings that have them."""
+    """Return all files of a model that were downloaded, each in the latest listing that has it."""
     folder = model_folder(model)
     snapshots = sorted((folder / "snapshots").glob("*"), key=lambda path: path.stat().st_mtime)
     found = []

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATIENCE_SECONDS = 5.0
-"""nvidia-smi answers in half a second as a rule; where a driver hangs, never."""
+"""The seconds to wait for nvidia-smi, which needs half a second, and never ends if a driver hangs.
+"""
 
 _QUERY = ("--query-gpu=name,memory.total,memory.free", "--format=csv,noheader,nounits")
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU; its memory in bytes, or None where the driver did not say."""
+    """A GPU, and its memory in bytes; None where the driver did not say."""
 
     name: str
     total: int | None
@@ -22,11 +23,11 @@ class Gpu:
 
 
 def find_gpus(root: Path = Path("/"), command: str = "nvidia-smi") -> list[Gpu]:
-    """NVIDIA's, in the driver's order. Never raises; takes at most `PATIENCE_SECONDS`.
+    """Return NVIDIA's GPUs, in the driver's order. Raise no error; take at most `PATIENCE_SECONDS`.
 
     Args:
-        root: where the file system begins, for `/proc/driver/nvidia`.
-        command: what is asked first.
+        root: the root of the file system, for `/proc/driver/nvidia`.
+        command: the program that is asked first.
     """
     asked = _ask(command)
     return _of_driver(root) if asked is None else asked

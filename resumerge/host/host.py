@@ -1,4 +1,4 @@
-"""What is known of this machine: the field ``host`` of ``plan --json``."""
+"""The facts about this machine in the field ``host`` of ``plan --json``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from resumerge.host.platform import ROOT, find_platform, goes_to
 
 
 def describe_host(root: Path = ROOT) -> dict[str, Any]:
-    """Sizes are bytes. Takes a few milliseconds, and as long as nvidia-smi where there is one.
+    """Return the facts about this machine. Sizes are in bytes.
+
+    The call takes a few milliseconds, and as long as nvidia-smi where there is one.
 
     Args:
-        root: of the file system.
+        root: the root of the file system.
     """
     platform, memory = find_platform(root), measure_memory()
     return {

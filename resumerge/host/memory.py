@@ -1,4 +1,4 @@
-"""How much memory there is: the machine's, and what cgroups (v1 and v2) leave of it."""
+"""The memory that there is: the machine's, and what cgroups (v1 and v2) leave of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.sizes import show_size
 MACHINE = "the machine"
 _UNLIMITED = 1 << 60
 _SHORT = 0.1
-"""Share of the machine's memory below which the kernel pushes cgroups back to their soft limits."""
+"""The share of the machine's memory below which the kernel pushes cgroups to their soft limits."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Memory:
         available: what can be taken without swapping or being killed. Page cache counts as
             available where it can be dropped at once: it is neither dirty nor mapped.
         bound: what has the least available: the machine, or a cgroup by name.
-        stalled: share of the time since the measurement before in which every task that could
+        stalled: the share of the time since the measurement before in which every task that could
             have run waited for memory; 0 where the kernel does not say (PSI).
     """
 
@@ -41,7 +41,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class _Files:
-    """What one version of cgroups calls things."""
+    """The names of files and fields in one version of cgroups."""
 
     used: str
     hard: tuple[str, ...]
@@ -65,7 +65,8 @@ _V2 = _Files(
     busy=("file_mapped", "file_dirty", "file_writeback"),
 )
 _ABOVE = "hierarchical_memory_limit"
-"""In a v1 `memory.stat`: the smallest limit of all cgroups above, even those out of sight."""
+"""The field of a v1 `memory.stat` with the smallest limit of all cgroups above, even out of sight.
+"""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ class Cgroup:
     """A memory cgroup.
 
     Args:
-        own: this process itself is in it, not only in one below.
+        folder: its folder in the mounted hierarchy.
+        files: the names of its files.
+        own: whether this process itself is in it, not only in one below.
     """
 
     folder: Path
@@ -81,10 +84,10 @@ class Cgroup:
     own: bool
 
     def measure(self, *, soft: bool) -> tuple[int, int] | None:
-        """(limit, available) in bytes; None where nothing limits it.
+        """Return (limit, available) in bytes; None where nothing limits it.
 
         Args:
-            soft: whether its soft limit holds too.
+            soft: whether the soft limit holds too.
         """
         names = [*self.files.hard, *([self.files.soft] if soft and self.files.soft else [])]
         limits = [limit for name in names if (limit := _number(self.folder / name)) is not None]
@@ -102,7 +105,7 @@ class Cgroup:
 
 
 class MemoryGauge:
-    """Measures again and again; which cgroups there are is found once."""
+    """A gauge that measures again and again; the cgroups are looked for once."""
 
     def __init__(self) -> None:
         self._groups = cgroups()
@@ -112,7 +115,7 @@ class MemoryGauge:
         self._stalls = self._stalled_until_now()
 
     def measure(self) -> Memory:
-        """Measure now."""
+        """Measure the memory now."""
         (total, available), bound = _machine(), MACHINE
         short = available < total * _SHORT
         for group in self._groups:
@@ -128,7 +131,7 @@ class MemoryGauge:
         return Memory(total, available, bound, stalled)
 
     def _stalled_until_now(self) -> tuple[float, float]:
-        """(now, seconds since boot in which everything waited for memory)."""
+        """Return (now, seconds since boot in which everything waited for memory)."""
         try:
             text = self._pressure.read_text() if self._pressure else ""
         except OSError:
@@ -139,7 +142,7 @@ class MemoryGauge:
 
 
 def measure_memory() -> Memory:
-    """Measure once."""
+    """Measure the memory once."""
     return MemoryGauge().measure()
 
 
@@ -150,7 +153,7 @@ def address_space_limit() -> int | None:
 
 
 def rss() -> int:
-    """Return bytes of RSS that this process has."""
+    """Return the bytes of RSS that this process has."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
@@ -175,7 +178,8 @@ def peak_rss_of(pid: int | str) -> int:
 def peak_rss() -> int:
     """Return the largest RSS that this process had, in bytes.
 
-    From VmHWM where there is one: `getrusage` would count what the parent had when it forked.
+    The source is VmHWM where there is one: `getrusage` would count what the parent had when it
+    forked.
     """
     return peak_rss_of("self") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
@@ -220,7 +224,7 @@ def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path]
 
 
 def _machine() -> tuple[int, int]:
-    """(bytes of memory that the machine has, bytes available).
+    """Return (bytes of memory that the machine has, bytes available).
 
     Linux says so itself: psutil, for the other systems, takes longer to import than a plan to make.
     """
@@ -253,7 +257,7 @@ def _fields(path: Path) -> dict[str, int]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Of a file; none where it is not there."""
+    """Return the lines of a file; none where it does not exist."""
     try:
         return path.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether the kernel killed a process because memory ran out."""
+"""Counts of the processes that the kernel killed because memory ran out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from resumerge.host.memory import cgroups
 
 _COUNTED_IN = ("memory.oom_control", "memory.events")
-"""Files of a cgroup, v1 (which counts only in the group of the killed process) and v2."""
+"""The files of a cgroup with counts, of v1 (only in the killed process's own group) and v2."""
 
 
 class OomKills:

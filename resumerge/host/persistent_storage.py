@@ -19,9 +19,9 @@ class PersistentFolder:
     """A folder that exists longer than the machine.
 
     Args:
-        folder: the highest that the user may write to.
+        folder: the highest folder that the user may write to.
         kind: ``drive``, ``kaggle``, ``network`` or ``bucket``.
-        condition: under which it is kept; empty if there is none.
+        condition: the condition under which it is kept; empty if there is none.
     """
 
     folder: Path
@@ -30,10 +30,10 @@ class PersistentFolder:
 
 
 def find_persistent(root: Path = Path("/")) -> list[PersistentFolder]:
-    """Find such folders, the best first.
+    """Find the folders that exist longer than this machine, the best first.
 
     Args:
-        root: of the file system; the folders that are returned begin at ``/``.
+        root: the root of the file system; the folders that are returned begin at ``/``.
     """
     mounts: list[tuple[str, str]] = []
     with suppress(OSError):  # without /proc
@@ -42,7 +42,7 @@ def find_persistent(root: Path = Path("/")) -> list[PersistentFolder]:
 
 
 def _drive(root: Path, mounts: list[tuple[str, str]]) -> Iterator[PersistentFolder]:
-    """Google Drive, where it is mounted: an unmounted one is a folder on the VM's own disk."""
+    """Yield Google Drive where it is mounted: an unmounted one is a folder on the VM's own disk."""
     folder = Path("/") / DRIVE
     is_mounted = any(path == str(folder) for path, _ in mounts)
     if is_mounted and (root / DRIVE / "MyDrive").is_dir():

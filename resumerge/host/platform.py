@@ -1,6 +1,6 @@
-"""Which kind of machine this is: Colab, Kaggle, a notebook, or another; where its output goes.
+"""The kind of this machine (Colab, Kaggle, a notebook, or another), and where its output goes.
 
-It is found from environment variables and folders; no network is used.
+The kind is found from environment variables and folders; no network is used.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ TERMINAL, CELL, LOG = "terminal", "cell", "log"
 
 @dataclass(frozen=True)
 class Platform:
-    """What was found.
+    """The kind of a machine.
 
     Args:
         kind: ``colab``, ``kaggle``, ``notebook`` or ``machine``.
-        notebook: this process is a Jupyter kernel or a child of one.
+        notebook: whether this process is a Jupyter kernel or a child of one.
     """
 
     kind: str
@@ -37,7 +37,7 @@ def find_platform(root: Path = ROOT, env: Mapping[str, str] | None = None) -> Pl
     """Find the kind of this machine.
 
     Args:
-        root: of the file system.
+        root: the root of the file system.
         env: environment variables; by default those of this process.
     """
     env = os.environ if env is None else env

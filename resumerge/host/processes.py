@@ -13,7 +13,7 @@ def birth(pid: int) -> int | None:
     With the pid it identifies the process: the system reuses pids.
 
     Returns:
-        None if there is no such process, or it is dead; 0 where the system does not say.
+        the ticks; None if there is no such process, or it is dead; 0 where the system does not say.
     """
     try:
         facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -31,7 +31,7 @@ def pid_space() -> str:
 
 
 def clock() -> float:
-    """Seconds; the clock does not stop while the machine is suspended."""
+    """Return seconds; the clock does not stop while the machine is suspended."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

@@ -1,7 +1,7 @@
-"""How fast this machine is, by a short probe: reading, writing and computing.
+"""The speed of this machine, by a short probe: reading, writing and computing.
 
-It takes a twentieth of a second, leaves nothing behind, and says no more than that: another disk,
-colder files and other programs at work make another time.
+The probe takes a twentieth of a second, leaves nothing behind, and says no more than that: another
+disk, colder files and other programs at work make another time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ _ELEMENTS, _ROUNDS = 1 << 18, 10
 
 @dataclass(frozen=True)
 class Speed:
-    """What the probe found.
+    """The result of the probe.
 
     Args:
-        read, write: bytes in a second, the latter until they are on disk; None where it could not
-            be tried.
-        compute: elements of float32 in a second that one core multiplies and adds; None where
+        read: the bytes read in a second; None where that could not be tried.
+        write: the bytes written in a second, until they are on disk; None where that could not be
+            tried.
+        compute: the elements of float32 in a second that one core multiplies and adds; None where
             nothing is to be computed.
     """
 
@@ -34,12 +35,12 @@ class Speed:
 
 
 def probe(source: Path | None, folder: Path | None = None, *, computes: bool = True) -> Speed:
-    """Measure.
+    """Measure the speed of reading, writing and computing.
 
     Args:
-        source: a large file to read a part of.
-        folder: that output is to be written to; without it, writing is not tried.
-        computes: NumPy is imported to try how fast that goes.
+        source: a large file to read a part of; None for no reading.
+        folder: the folder that output is to be written to; None for no writing.
+        computes: whether computing is tried, which imports NumPy.
     """
     return Speed(
         _read(source) if source else None,
@@ -49,7 +50,10 @@ def probe(source: Path | None, folder: Path | None = None, *, computes: bool = T
 
 
 def _read(path: Path) -> float | None:
-    """From the middle of a file, in the pieces and with the calls that a merge uses."""
+    """Return the bytes a second of reading from the middle of a file, as a merge reads; or None.
+
+    The pieces and the calls are those of a merge.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -72,7 +76,10 @@ def _read(path: Path) -> float | None:
 
 
 def _write(folder: Path) -> float | None:
-    """To a file without a name, which nobody sees and which is gone when it is closed."""
+    """Return the bytes a second of writing to a file without a name; None if that fails.
+
+    Nobody sees the file, and it is gone when it is closed.
+    """
     try:
         fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""What a stalled process waits for, as far as the kernel tells (Linux)."""
+"""The cause that a stalled process waits for, as far as the kernel tells (Linux)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _FILESYSTEMS = ("fuse", "nfs", "cifs")
-"""Words in the name of a kernel function that waits for a filesystem, even in the state ``S``."""
+"""The words in the name of a kernel function that waits for a filesystem, even in the state ``S``.
+"""
 
 _STATES = {
     "D": "is waiting for a disk or a network filesystem",
@@ -26,7 +27,8 @@ class ThreadState:
 
     Args:
         state: one letter, as in ``/proc/PID/status``; empty where the system does not say.
-        kernel_function: that the thread waits in; empty where the system does not say.
+        kernel_function: the kernel's function that the thread waits in; empty where the system does
+            not say.
     """
 
     state: str = ""

@@ -43,7 +43,7 @@ def link_etag(path: Path) -> str | None:
 
 
 def remembered_commit(repo: str, branch: str) -> str | None:
-    """Return the commit of a branch when the Hub was last asked; None if it was not."""
+    """Return the commit that a branch had when the Hub was last asked; None if it was not."""
     try:
         commit = read_foreign(repo_folder(repo) / "refs" / branch, _LARGEST_REF).decode().strip()
     except (OSError, ValueError):
@@ -52,7 +52,7 @@ def remembered_commit(repo: str, branch: str) -> str | None:
 
 
 def cached_revisions(repo: str) -> list[str]:
-    """Branches and commits of a repo for which the cache may have files."""
+    """Return the branches and commits of a repo for which the cache may have files."""
     refs, snapshots = repo_folder(repo) / "refs", repo_folder(repo) / "snapshots"
     branches = [path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file()]
     return [*sorted(branches), *sorted(path.name for path in snapshots.glob("*"))]

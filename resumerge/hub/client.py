@@ -20,9 +20,9 @@ def hub_call(do: Callable[[], T], repo: str, revision: str | None) -> T:
     """Make a small request to the Hub, and retry while the network or the Hub fails temporarily.
 
     Args:
-        do: safe to repeat.
-        repo: repo id, for messages.
-        revision: branch or commit, for messages.
+        do: makes the request; it must be safe to repeat.
+        repo: the repo's id, for messages.
+        revision: the branch or commit, for messages; None for the default branch.
 
     Raises:
         InputError: the Hub refuses: no such repo, revision or file, or no permission.
@@ -34,7 +34,7 @@ def hub_call(do: Callable[[], T], repo: str, revision: str | None) -> T:
 
 
 def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
-    """Return the error to raise for an exception from huggingface_hub; None if it is a bug."""
+    """Return the error to raise for an exception of huggingface_hub; None if that is a bug."""
     from huggingface_hub import constants
     from huggingface_hub import errors as hub_errors
 
@@ -148,7 +148,7 @@ def is_offline() -> bool:
 
 
 def account() -> str:
-    """Return whether requests carry a token; never the token itself."""
+    """Return a text that says whether requests carry a token, without the token."""
     from huggingface_hub import get_token
 
     return "a token was sent" if get_token() else "no token was sent"
@@ -167,6 +167,6 @@ def retry_after(error: BaseException) -> float:
 
 
 def brief(error: BaseException) -> str:
-    """One line about an error, without the query part of URLs: signed links are secrets."""
+    """Return one line about an error, without the query part of URLs: signed links are secrets."""
     first = str(error).strip().split("\n", 1)[0]
     return f"{type(error).__name__}: " + re.sub(r"\?[^\s'\")]*", "", first)[:200]

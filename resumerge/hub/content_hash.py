@@ -1,7 +1,7 @@
-"""The hash that identifies a file's content on the Hub and in its cache.
+r"""The hash that identifies a file's content on the Hub and in its cache.
 
 The etag of an LFS or Xet file is the SHA-256 of its bytes. The etag of any other file is the id of
-its git blob: the SHA-1 of ``blob <size>\\0`` followed by its bytes.
+its git blob: the SHA-1 of ``blob <size>\0`` followed by its bytes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pathlib import Path
 from resumerge.digests import Digest, ExpectedContent, hash_file
 
 REGULAR_LIMIT = 10_000_000
-"""Bytes: the Hub accepts larger files through LFS or Xet only."""
+"""The number of bytes above which the Hub accepts a file through LFS or Xet only."""
 
 
 def content_digest(etag: str, size: int) -> Digest | None:
     """Return a digest whose hex form equals `etag` after all bytes of the file.
 
     Args:
-        etag: as the Hub lists it.
-        size: of the whole file, in bytes.
+        etag: the etag as the Hub lists it.
+        size: the size of the whole file in bytes.
 
     Returns:
-        None where the etag is no hash of the content (that of some mirrors is not).
+        the digest; None where the etag is no hash of the content (that of some mirrors is not).
     """
     if re.fullmatch("[0-9a-f]{64}", etag):
         return hashlib.sha256()
@@ -35,11 +35,11 @@ def content_digest(etag: str, size: int) -> Digest | None:
 
 
 class ExpectedHash(ExpectedContent):
-    """Compares bytes with an etag; if that is no hash, everything is as expected.
+    """A comparison of bytes with an etag; if that is no hash, everything is as expected.
 
     Args:
-        etag: as the Hub lists it.
-        size: of the whole file, in bytes.
+        etag: the etag as the Hub lists it.
+        size: the size of the whole file in bytes.
     """
 
     def __init__(self, etag: str, size: int) -> None:

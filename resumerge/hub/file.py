@@ -20,7 +20,7 @@ from resumerge.remote.file import RemoteFile, Response, offline_error
 T = TypeVar("T")
 
 LIST_TIMEOUT = 30.0
-"""Timeout of a listing in seconds: the Hub is slow for repos with thousands of files."""
+"""The timeout of a listing in seconds: the Hub is slow for repos with thousands of files."""
 
 
 @dataclass(frozen=True)

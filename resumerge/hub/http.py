@@ -12,14 +12,19 @@ from urllib.parse import urlsplit
 from resumerge.remote.file import Response
 
 CHUNK = 16384
-"""Largest piece of a body, in bytes, where the HTTP library asks for a size."""
+"""The largest piece of a body in bytes, where the HTTP library asks for a size."""
 
 REDIRECT_SECONDS = 300.0
-"""For so long the Hub is not asked again where a file is: the addresses that it gives are valid for
-longer, and it counts how often it is asked."""
+"""The seconds for which the Hub is not asked again where a file is.
+
+The addresses that it gives are valid for longer, and it counts how often it is asked.
+"""
 
 _redirects: dict[str, tuple[str, float]] = {}
-"""Where the Hub sent a request to, by its URL, and until when that is used. They are secrets."""
+"""The address that the Hub sent a request to, and until when it is used, by the request's URL.
+
+The addresses are secrets.
+"""
 
 
 @contextmanager
@@ -38,7 +43,7 @@ def get_again(url: str, headers: dict[str, str]) -> Iterator[Response]:
     """Request a URL that is requested many times: the server that it leads to is asked.
 
     Raises:
-        HfHubHTTPError: as `get`.
+        HfHubHTTPError: the status is an error other than 416 (range not satisfiable).
     """
     with ExitStack() as stack:
         address, until = _redirects.get(url, ("", 0.0))
@@ -58,10 +63,12 @@ def get_again(url: str, headers: dict[str, str]) -> Iterator[Response]:
 
 @contextmanager
 def _opened(url: str, headers: dict[str, str], token: bool | None = None) -> Iterator[Any]:
-    """Return the HTTP library's response.
+    """Yield the HTTP library's response.
 
     Args:
-        token: False for a host that the token is not meant for.
+        url: the URL.
+        headers: headers in addition to those of huggingface_hub.
+        token: False for a host that the token is not meant for; None for any other.
     """
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
@@ -97,5 +104,5 @@ def _as_response(response: Any) -> Response:
 
 
 def _is_httpx(session: Any) -> bool:
-    """From huggingface_hub 1.0 on; before, it used requests."""
+    """Return whether a session is httpx's, as since huggingface_hub 1.0, and not requests'."""
     return callable(getattr(session, "stream", None))

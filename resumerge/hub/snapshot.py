@@ -65,11 +65,12 @@ class RepoSnapshot(Snapshot):
 
 
 def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
-    """Resolve a revision to its commit and list the files: one request to the Hub.
+    """Resolve a revision to its commit and list the files, by one request to the Hub.
 
     Args:
-        repo: ``org/name``.
-        revision: branch, tag or commit; None for the default branch.
+        repo: the repo, ``org/name``.
+        revision: the branch, tag or commit; None for the default branch.
+        metadata: the cache that records the listing.
 
     Raises:
         InputError: no such repo or revision, or no access.
@@ -141,10 +142,11 @@ def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) ->
 
 
 def cached_files(repo: str, revision: str | None) -> list[HubFile]:
-    """All cached files of a repo, also links without a target. Each content is listed once.
+    """Return all cached files of a repo, also links without a target. Each content is listed once.
 
     Args:
-        revision: branch or commit; None for all commits.
+        repo: the repo, ``org/name``.
+        revision: the branch or commit; None for all commits.
     """
     snapshots = repo_folder(repo) / "snapshots"
     commits = sorted(path.name for path in snapshots.glob("*") if path.is_dir())

@@ -1,4 +1,4 @@
-"""Downloads through Xet, which stay with huggingface_hub; what arrived is checked here."""
+"""Downloads through Xet, which huggingface_hub makes; what arrived is checked here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from resumerge.hub.client import hub_call
 
 XET_ONLY = 50_000_000_000
-"""Bytes above which the Hub serves a file through Xet alone."""
+"""The number of bytes above which the Hub serves a file through Xet alone."""
 
 
 def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path) -> bool:
@@ -41,9 +41,12 @@ def download_by_xet(
     """Let huggingface_hub download a file into its cache.
 
     Args:
-        replace: a file that is there is damaged.
+        repo: the repo's id.
+        commit: the commit.
+        name: the file's name in the repo.
         progressed: called with the number of bytes so far, where this version of huggingface_hub
             can report them.
+        replace: whether a file that is there is damaged, and is replaced.
     """
     from huggingface_hub import hf_hub_download
 

@@ -1,5 +1,4 @@
-"""What a user is told where the cache of remote files cannot be written to: by a library, or by
-downloads of ours."""
+"""Errors for a cache of remote files that a library or our downloads cannot write to."""
 
 from __future__ import annotations
 
@@ -15,11 +14,12 @@ _UNUSABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
 def cache_error(error: Exception, what: str, cache: Path | str = "") -> ResumergeError | None:
-    """Return the error to raise for one of a file in the cache; None if the exception is none.
+    """Return the error to raise for an exception about a file in the cache; else None.
 
     Args:
-        what: was to be written there: a model, or the address of its file.
-        cache: its folder, if it is known.
+        error: the exception.
+        what: what was to be written there: a model, or the address of its file.
+        cache: the cache's folder, if it is known; else empty.
     """
     if not isinstance(error, OSError):
         return None
@@ -29,7 +29,7 @@ def cache_error(error: Exception, what: str, cache: Path | str = "") -> Resumerg
 
 
 def full_cache(what: str, cache: Path | str = "") -> Resumable:
-    """Return the error that its disk is full; arguments as of `cache_error`."""
+    """Return the error for a cache whose disk is full; see `cache_error` for the arguments."""
     into = f" into {cache}" if cache else ""
     return Resumable(
         "disk_full",
@@ -40,11 +40,16 @@ def full_cache(what: str, cache: Path | str = "") -> Resumable:
 
 @contextmanager
 def usable_cache(what: str, cache: Path) -> Iterator[None]:
-    """Tell a user which folder of the cache cannot be written to, if one cannot; arguments as of
-    `cache_error`. A full disk is told by whoever runs out of space.
+    """Raise an error that names the folder of the cache that cannot be written to, if one cannot.
+
+    A full disk is told by whoever runs out of space.
+
+    Args:
+        what: what was to be written there: a model, or the address of its file.
+        cache: the cache's folder.
 
     Raises:
-        InputError: that is why what is inside failed.
+        InputError: code inside failed since the folder is not usable.
     """
     try:
         yield

@@ -10,7 +10,7 @@ from resumerge.remote.file import Response
 
 @dataclass
 class DownloadCallbacks:
-    """What a download calls while it runs, in the thread that downloads.
+    """The functions that a download calls while it runs, in the thread that downloads.
 
     Args:
         progressed: called with the number of bytes of the file that are on disk so far.

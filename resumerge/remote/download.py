@@ -1,4 +1,4 @@
-"""Download of one remote file, resumed where an earlier download stopped, verified as it arrives.
+"""The download of one remote file, resumed where an earlier one stopped, verified as it arrives.
 
 Libraries delete a partial file when a download fails (huggingface_hub), or know none (boto3), so
 this downloader is our own. The bytes are appended to the cache's partial file. Whether a download
@@ -19,7 +19,7 @@ from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.partial_file import PartialFile
 
 ATTEMPTS = 3
-"""Downloads of a file whose content turns out to be wrong."""
+"""The number of downloads of a file whose content turns out to be wrong."""
 
 
 def download(
@@ -35,7 +35,10 @@ def download(
     one waits for it.
 
     Args:
-        damaged: inode of the damaged file that is to be replaced, if there is one.
+        file: the file.
+        metadata: the cache of verdicts.
+        callbacks: the functions to call meanwhile.
+        damaged: the inode of the damaged file that is to be replaced; None if there is none.
 
     Raises:
         InputError: the server denies the file.
@@ -116,7 +119,7 @@ def _bytes_to_skip(
     """Compare the response with the partial file, which is cleared if they do not match.
 
     Returns:
-        How many bytes at the start of the body the partial file has already.
+        the number of bytes at the start of the body that the partial file has already.
 
     Raises:
         ConnectionError: they do not match; the next attempt requests the file again.

@@ -1,4 +1,4 @@
-"""Ranges of remote files that will be read: the pieces that they are requested in."""
+"""Ranges of remote files that will be read, and the pieces that they are requested in."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from mmap import mmap
 from typing import Generic, TypeVar
 
 PIECE_BYTES = 4 << 20
-"""Bytes that one request asks for, at most."""
+"""The largest number of bytes that one request asks for."""
 
 NOWHERE = 1 << 63
 """An offset behind every file's end."""
 
 File = TypeVar("File", bound=Hashable)
-"""What names a file: who only counts needs nothing else of it."""
+"""The type of a file's name; nothing else of a file is needed to count its bytes."""
 
 Range = tuple[File, int, int]
-"""Bytes ``start:stop`` of a file."""
+"""The bytes ``start:stop`` of a file."""
 
 
 class Piece(Generic[File]):
     """A range that one request asks for.
 
     Attributes:
-        target: where it is received; None before it is requested.
-        is_held: whether that is memory of its own, which others may read, too.
+        target: the memory that it is received into; None before it is requested.
+        is_held: whether `target` is memory of the piece's own, which others may read, too.
         is_received: whether all of it is there.
         is_kept: whether it stays after it was read.
-        unread: bytes that are still to be read, as often as they will be.
+        unread: the number of bytes that are still to be read, as often as they will be.
     """
 
     __slots__ = ("file", "is_held", "is_kept", "is_received", "start", "stop", "target", "unread")
@@ -49,8 +49,10 @@ class Piece(Generic[File]):
         return self.target is not None
 
     def hold(self) -> None:
-        """Receive it into memory of its own, which is mapped for it: it is free for other programs
-        as soon as nobody reads it, whichever thread asked for it.
+        """Give the piece memory of its own to be received into.
+
+        The memory is mapped for the piece: it is free for other programs as soon as nobody reads
+        it, whichever thread asked for it.
         """
         self.target, self.is_held = memoryview(mmap(-1, self.nbytes)), True
 
@@ -59,14 +61,13 @@ class ExpectedRanges(Generic[File]):
     """Ranges in the order in which they will be read.
 
     Bytes that are read several times by one step, or by a step and the next one, are in one piece.
+
+    Args:
+        steps: the ranges that are read together, one step after the other.
+        keep: whether what was read stays in memory, to be read again.
     """
 
     def __init__(self, steps: Iterable[Iterable[Range[File]]], *, keep: bool = False) -> None:
-        """
-        Args:
-            steps: what is read together, one after the other.
-            keep: what was read stays in memory, to be read again.
-        """
         pieces: list[Piece[File]] = []
         before: _Cover[File] = _Cover()
         for step in steps:

@@ -20,16 +20,16 @@ from resumerge.storage import Storage
 T = TypeVar("T")
 
 LONGEST_ASKED = 300.0
-"""Seconds. If a server asks for a longer pause (``Retry-After``), the call fails."""
+"""The longest pause in seconds that a server may ask for (``Retry-After``) before a call fails."""
 
 REQUEST = Backoff(first=1, longest=8, retries=4, longest_asked=LONGEST_ASKED)
-"""For a small request."""
+"""The pauses between attempts of a small request."""
 
 DOWNLOAD = Backoff(first=1, longest=30, retries=6, longest_asked=LONGEST_ASKED)
-"""For a file. Calls that bring more bytes of it do not count."""
+"""The pauses between attempts to download a file. Attempts that bring more bytes do not count."""
 
 LOCK_SECONDS = 0.5
-"""Seconds between two checks while this process waits for another one's lock."""
+"""The seconds between two checks while this process waits for another one's lock."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Response:
 
     Args:
         status: the HTTP status after redirects.
-        headers: looked up without regard to case.
+        headers: the headers, looked up without regard to case.
         chunks: the body, as it arrives.
         abort: closes the connection from another thread; the reading thread gets an error.
     """
@@ -58,11 +58,11 @@ class RemoteFile(ABC):
     and intact. A lock makes sure that one process downloads it at a time.
 
     Args:
-        model: as messages name it, without the version.
+        model: the model as messages name it, without the version.
         revision: the version.
-        name: of the file in the model, with ``/`` between folders.
-        size: bytes.
-        etag: identifies the content, as the server says.
+        name: the file's name in the model, with ``/`` between folders.
+        size: the size in bytes.
+        etag: the server's identity of the content.
     """
 
     model: str
@@ -85,7 +85,7 @@ class RemoteFile(ABC):
 
     @abstractmethod
     def never_intact(self, attempts: int) -> Resumable:
-        """Return the error that every one of several downloads had another content."""
+        """Return the error for several downloads that all had a wrong content."""
 
     @abstractmethod
     def offline_error(self, names: list[str]) -> InputError:
@@ -101,12 +101,12 @@ class RemoteFile(ABC):
     @property
     @abstractmethod
     def pointer(self) -> Path:
-        """The path under which readers open it."""
+        """The path under which readers open the file."""
 
     @property
     @abstractmethod
     def blob(self) -> Path:
-        """The file with its content, shared by all versions that have it."""
+        """The path of the file's content, shared by all versions that have it."""
 
     @property
     @abstractmethod
@@ -116,13 +116,14 @@ class RemoteFile(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What no file with another content has."""
+        """A text that no file with another content has."""
 
     @abstractmethod
     def is_intact(self, path: Path, check: Callable[[], None] | None = None) -> bool:
-        """Read a whole file and compare it with the content that it should have.
+        """Read a whole file and return whether it has the content that it should have.
 
         Args:
+            path: the file to read.
             check: called often; an exception that it raises ends the reading.
         """
 
@@ -133,7 +134,7 @@ class RemoteFile(ABC):
 
     @property
     def content(self) -> Path | None:
-        """The existing file with its content, complete or not; None if there is none."""
+        """The existing file with the content, complete or not; None if there is none."""
         for path in (self.pointer, self.blob):
             if path.is_file():
                 return path
@@ -178,7 +179,8 @@ class RemoteFile(ABC):
         """Move a complete, synced file to its name in the cache, in place of any damaged one.
 
         Args:
-            content: what its bytes were compared with.
+            complete: the path of the file.
+            content: the comparison that its bytes went through.
         """
         if self.pointer.is_file() and not self.pointer.is_symlink():
             self.pointer.unlink()  # a cache without links
@@ -235,11 +237,12 @@ class RemoteFile(ABC):
         """Make requests, and retry while the network or the server fails temporarily.
 
         Args:
-            do: safe to repeat.
-            backoff: the pauses between calls.
+            do: makes the requests; it must be safe to repeat.
+            backoff: the pauses between attempts.
             sleep: waits the given number of seconds; `time.sleep` if None. An exception ends the
                 call.
-            progress: number of bytes received so far; attempts that increase it are not counted.
+            progress: returns the number of bytes received so far; attempts that add to it do not
+                count.
 
         Raises:
             InputError: the server refuses.
@@ -262,27 +265,33 @@ class RemoteFile(ABC):
         """Request bytes ``start:stop`` once, within `call`. The answer may have all bytes.
 
         Args:
-            stop: None for the end.
-            validator: the strong ETag that the server sent with the bytes before.
+            start: the offset of the first byte.
+            stop: the offset after the last byte; None for the end.
+            validator: the strong ETag that the server sent with the bytes before; None if there is
+                none.
         """
 
     @abstractmethod
     def expected_content(self) -> Callable[[], ExpectedContent]:
-        """Begins a comparison with what the server says of the content, which may be requested."""
+        """Return a function that begins a comparison with what the server says of the content.
+
+        A request may be made for that.
+        """
 
     @abstractmethod
     def refreshed(self) -> Self:
         """Return the file with size and etag as the server says.
 
         Raises:
-            InputError, Resumable: as `call`.
+            InputError: the server refuses.
+            Resumable: the network failed, or the content changed.
         """
 
     def whole_transfer(self) -> Callable[[Callable[[int], None]], None] | None:
-        """Return what transfers the whole file into the cache by the server's own library.
+        """Return a function that transfers the whole file into the cache by the server's library.
 
-        None where the server does not ask for that: then ranges are requested. The function gets
-        another one to call with the number of bytes so far.
+        The function calls its argument with the number of bytes so far. None is returned where the
+        server does not ask for that: then ranges are requested.
         """
         return None
 
@@ -317,7 +326,9 @@ def offline_error(version: str, folder: Path, names: list[str], fix: str) -> Inp
 
     Args:
         version: the model with its version.
-        folder: where they should be.
+        folder: the folder where they should be.
+        names: the files.
+        fix: what the user can do.
     """
     return refuse(
         "Offline mode is on, and the cache lacks files of this model",

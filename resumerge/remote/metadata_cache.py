@@ -43,7 +43,9 @@ class Damage:
     """A finding that a file is damaged.
 
     Args:
-        at: when it was found; UTC, ISO 8601.
+        id: the number of the finding; later ones are larger.
+        path: the real path of the file.
+        at: the time when it was found; UTC, ISO 8601.
     """
 
     id: int
@@ -52,17 +54,16 @@ class Damage:
 
 
 class MetadataCache:
-    """The database. Several threads and processes may use it at once.
+    """The database of metadata. Several threads and processes may use it at once.
 
-    It is created at the first write. Where that fails (a read-only or full disk), it is kept in
-    memory until the process ends.
+    The file is created at the first write. Where that fails (a read-only or full disk), the
+    database is kept in memory until the process ends.
+
+    Args:
+        folder: the state folder; with None, nothing outlives this process.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """
-        Args:
-            folder: the state folder; with None, nothing outlives this process.
-        """
         self._path = folder / DATABASE if folder is not None else None
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
@@ -114,7 +115,7 @@ class MetadataCache:
         return [Damage(*row) for row in rows]
 
     def listing(self, model: str, revision: str) -> dict[str, tuple[int, str]]:
-        """Size and etag of the files of a model at a version; empty if that is not known."""
+        """Return size and etag of the files of a model at a version; empty if not known."""
         rows = self._read(
             "SELECT files FROM listings WHERE model = ? AND revision = ?", [model, revision]
         )
@@ -220,7 +221,7 @@ def _key(path: Path) -> str:
 
 
 def _facts(path: Path) -> tuple[int, int, int, int] | None:
-    """Return what changes with the content: size, inode and times, one of which is the kernel's."""
+    """Return the facts that change with the content: size, two times and inode; or None."""
     try:
         stat = path.stat()
     except OSError:

@@ -13,9 +13,14 @@ from resumerge.digests import CHUNK, ExpectedContent
 class PartialFile:
     """The bytes of a file that were downloaded so far.
 
+    Args:
+        fd: a descriptor to read and write the file.
+        size: the size of the whole file in bytes.
+        begin: begins a comparison of the bytes.
+
     Attributes:
-        length: in bytes.
-        content: what they are compared with.
+        length: the number of bytes.
+        content: the comparison of the bytes so far.
     """
 
     def __init__(self, fd: int, size: int, begin: Callable[[], ExpectedContent]) -> None:
@@ -35,8 +40,9 @@ class PartialFile:
         """Open or create the file, and compare the bytes in it.
 
         Args:
-            size: of the whole file.
-            begin: begins a comparison.
+            path: the partial file.
+            size: the size of the whole file in bytes.
+            begin: begins a comparison of the bytes.
             check: called often; an exception that it raises ends the reading.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -54,7 +60,7 @@ class PartialFile:
 
     @property
     def inode(self) -> int:
-        """Of the file, which it keeps to the end."""
+        """The inode of the file, which keeps it to the end."""
         return os.fstat(self.fd).st_ino
 
     def append(self, chunk: bytes) -> None:

@@ -1,8 +1,8 @@
 """Ranges of remote files, read into memory and never stored: ahead of their use, in threads.
 
-A request takes a round trip before its first byte arrives. So what will be read is said in advance
-(`RangeReader.expect`), and several threads request it in that order, as far as the memory for it
-allows. Only these threads use the network: whoever reads waits for them, and can be stopped.
+A request takes a round trip before its first byte arrives. What will be read is therefore said in
+advance (`RangeReader.expect`), and several threads request it in that order, as far as the memory
+for it allows. Only these threads use the network: whoever reads waits for them, and can be stopped.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ from resumerge.remote.expected_ranges import PIECE_BYTES, ExpectedRanges, Piece,
 from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
 
 THREADS = 16
-"""Requests at once. `AHEAD_BYTES` bounds the large ones to fewer; samples are many small ones."""
+"""The number of requests at once.
+
+`AHEAD_BYTES` bounds the large ones to fewer; samples are many small ones.
+"""
 
 AHEAD_BYTES = 32 << 20
-"""Bytes that were requested and are not read yet, at most."""
+"""The largest number of bytes that were requested and are not read yet."""
 
 WAIT_SECONDS = 0.2
-"""Seconds between two calls of `check` while something is waited for."""
+"""The seconds between two calls of `check` while something is waited for."""
 
 STOP_SECONDS = 0.2
-"""Seconds that the threads get to end."""
+"""The seconds that the threads get to end."""
 
 
 class RangeReader:
-    """Reads ranges of remote files. Threads may share it.
+    """A reader of ranges of remote files. Threads may share it.
+
+    Args:
+        check: called often while a reader waits; an exception that it raises ends the waiting.
 
     Attributes:
-        bytes_received: of all answers, also of requests that were repeated.
-        requests: how many were answered.
+        bytes_received: the bytes of all answers, also of requests that were repeated.
+        requests: the number of requests that were answered.
     """
 
     def __init__(self, check: Callable[[], None] = lambda: None) -> None:
-        """
-        Args:
-            check: called often while a reader waits; what it raises ends the waiting.
-        """
         self.bytes_received = self.requests = 0
         self._check = check
         self._changed = threading.Condition()
@@ -61,11 +63,11 @@ class RangeReader:
         """Have ranges requested before they are read, after those that were expected before.
 
         Args:
-            steps: what is read together, one after the other.
-            keep: what is read stays in memory until it is forgotten, to be read again.
+            steps: the ranges that are read together, one step after the other.
+            keep: whether what is read stays in memory until it is forgotten, to be read again.
 
         Returns:
-            To be given to `forget` when they were read.
+            the ranges, to be given to `forget` when they were read.
         """
         expected = ExpectedRanges(steps, keep=keep)
         with self._changed:
@@ -74,7 +76,7 @@ class RangeReader:
         return expected
 
     def forget(self, expected: ExpectedRanges[RemoteFile]) -> None:
-        """Free what was requested of ranges that will not be read any more."""
+        """Free the memory of ranges that will not be read any more."""
         with self._changed:
             if expected in self._expected:
                 self._expected.remove(expected)
@@ -103,7 +105,7 @@ class RangeReader:
                         self._changed.notify_all()
 
     def count(self, nbytes: int, requests: int) -> None:
-        """Add what another process has received for the same merge."""
+        """Add the bytes and requests that another process has received for the same merge."""
         with self._changed:
             self.bytes_received += nbytes
             self.requests += requests
@@ -125,9 +127,9 @@ class RangeReader:
     def _parts(
         self, file: RemoteFile, offset: int, buffer: memoryview
     ) -> Iterator[tuple[Piece[RemoteFile], memoryview | None, memoryview]]:
-        """Yield what a buffer is filled from: pieces, their bytes wanted, and where these go.
+        """Yield the parts that fill a buffer: a piece, its bytes that are wanted, and their place.
 
-        None are the bytes of a piece that is received in its place.
+        The bytes are None for a piece that is received in that place.
         """
         at, stop = offset, offset + len(buffer)
         while at < stop:
@@ -172,7 +174,7 @@ class RangeReader:
         self._changed.notify_all()
 
     def _next(self) -> Piece[RemoteFile] | None:
-        """Return what to request now; what is waited for comes first."""
+        """Return the piece to request now; one that is waited for comes first."""
         if self._urgent:
             return self._urgent.popleft()
         piece = next(filter(None, (expected.next for expected in self._expected)), None)
@@ -263,15 +265,15 @@ class RangeReader:
 
 
 _READ = memoryview(b"")
-"""In place of the memory of a piece that was read."""
+"""The memory of a piece that was read: none."""
 
 
 class _Stopped(Exception):
-    """The reader was closed."""
+    """An error: the reader was closed."""
 
 
 def _for_now(error: Exception) -> Exception:
-    """Return what a run that exists is told: a file that is denied now may be readable again."""
+    """Return the error for a run that exists: a file that is denied now may be readable again."""
     if isinstance(error, InputError):
         return unavailable(error)
     return error
@@ -281,7 +283,7 @@ def _check_answer(file: RemoteFile, response: Response, start: int, stop: int) -
     """Check that an answer has the bytes that were asked for.
 
     Raises:
-        ConnectionError: it has not; the next one may.
+        ConnectionError: the bytes are others; the next answer may have them.
         Resumable: the server sends whole files.
     """
     if response.status == 200 and (start, stop) != (0, file.size):

@@ -17,10 +17,10 @@ class Snapshot(ABC):
     """A model at one version.
 
     Args:
-        model: as messages name it, without the version.
+        model: the model as messages name it, without the version.
         revision: the version.
         folder: the version's folder in the cache, which may not exist yet.
-        files: by name.
+        files: the files by name.
         online: whether the server has listed them.
         is_listing: whether the model has no other files; else these are those in the cache.
     """
@@ -33,10 +33,10 @@ class Snapshot(ABC):
     is_listing: bool
 
     kind: ClassVar[str]
-    """Of the source."""
+    """The kind of the source."""
 
     fix_absent: ClassVar[str]
-    """What to do where the index names files that the model does not have."""
+    """The advice where the index names files that the model does not have."""
 
     @property
     @abstractmethod
@@ -53,4 +53,4 @@ class Snapshot(ABC):
 
     @abstractmethod
     def pin(self, names: Iterable[str]) -> str:
-        """Return what pins the content of the named weight files: the source's revision."""
+        """Return the source's revision, which pins the content of the named weight files."""
