@@ -5,7 +5,7 @@ ledger, the manifest of a finished mirror and the files beside its shards, the s
 and what is damaged in it. `stores/` has the places that a mirror can be in. How a run is reconciled
 with its mirror is in `engine/mirror_session`.
 
-May import: `ledger`, and what is below it; never `engine`.
+This room may import `ledger`, and what is below it; never `engine`.
 """
 
 from resumerge.mirror.lease import Lease

@@ -10,7 +10,7 @@ from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.stores.base import Moved, Store
 
 SMALL = 4 << 20
-"""Bytes that one `put` writes at most; a larger file is uploaded."""
+"""The largest number of bytes that one `put` writes; a larger file is uploaded."""
 
 Companions = Iterable[tuple[str, "bytes | Path"]]
 """The files beside the shards, config.json last: names, and their bytes or the local files."""
@@ -24,8 +24,14 @@ def upload_companions(
     What is there already is not written again: a manifest may promise it, and not every store
     replaces a file in one step.
 
+    Args:
+        store: the mirror.
+        companions: the files.
+        conflicts: keeps the names free.
+        moved: gets the number of bytes that were moved; may raise to stop.
+
     Yields:
-        The name, bytes and SHA-256 of each file.
+        the name, bytes and SHA-256 of each file.
 
     Raises:
         Resumable: a file of the user has one of the names.

@@ -17,25 +17,32 @@ from resumerge.mirror.stores.base import Moved, Store
 from resumerge.output_path import is_weights
 
 OnConflict = Callable[[str, str], None]
-"""Gets the name of a conflicting file, and the name that it has now."""
+"""A function of the name of a conflicting file, and the name that it has now."""
 
 
 class ConflictResolver:
-    """Keeps the names of a run's files free in its mirror."""
+    """A guard that keeps the names of a run's files free in its mirror.
+
+    Args:
+        store: the mirror.
+        on_conflict: called for each file that is not the run's.
+        moved: gets the number of bytes that were read; may raise to stop.
+    """
 
     def __init__(self, store: Store, on_conflict: OnConflict, moved: Moved) -> None:
         self._store, self._on_conflict, self._moved = store, on_conflict, moved
         self._reported: set[str] = set()
 
     def make_way(self, name: str, content: bytes | Path, size: int | None) -> bool:
-        """See that a file of the run can be written under its name.
+        """Let a file of the run be written under its name.
 
         Args:
+            name: the name.
             content: what is to be written: the bytes, or the local file.
-            size: bytes of the file in the mirror with this name; None if there is none.
+            size: the bytes of the file in the mirror with this name; None if there is none.
 
         Returns:
-            False if the file in the mirror is the user's and keeps the name.
+            False if the file in the mirror is the user's and keeps the name; else True.
 
         Raises:
             Resumable: the file is the user's, and the store cannot rename it.

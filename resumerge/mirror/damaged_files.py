@@ -1,4 +1,4 @@
-"""Which files of a mirror are missing or differ from what is promised of them."""
+"""The files of a mirror that are missing or differ from what is promised of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def find_damaged(
     """Compare files in a mirror with what was promised of them.
 
     Args:
-        files: bytes and SHA-256 that each should have.
+        store: the mirror.
+        files: the bytes and SHA-256 that each file should have.
         moved: gets the number of bytes that were read; may raise to stop.
 
     Returns:
-        What is wrong, by the name of the file; nothing of files that are right.
+        what is wrong, by the name of the file; nothing of files that are right.
 
     Raises:
         OSError: the mirror cannot be read now.

@@ -27,26 +27,35 @@ from resumerge.mirror.stores.base import Store
 _log = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS = 4
-"""A lease is dead after so many heartbeats are missing."""
+"""The number of missing heartbeats after which a lease is dead."""
 
 SECONDS_VARIABLE = "RESUMERGE_LEASE_SECONDS"
 CLOCK_ERROR = 3600.0
-"""Seconds that the clock of another machine may be wrong. A lease that is older than its lifetime
-and that, by our clock and the store's, is taken without being watched."""
+"""The seconds that the clock of another machine may be wrong.
+
+A lease that is older than its lifetime and this time, by our clock and the store's, is taken
+without being watched.
+"""
 
 TRIES = 3
-"""Times that a lease is written of which the store says that it is there already, but does not list
-it. One that another machine was faster to write is listed."""
+"""The number of times that a lease is written that the store says is there, but does not list.
+
+A lease that another machine was faster to write is listed.
+"""
 
 EXIT_SECONDS = 3.0
-"""A store that does not respond delays the end of the process by at most so long."""
+"""The longest time by which a store that does not respond delays the end of the process."""
 
 _owners: set[str] = set()
-"""Owners of the leases that this process holds."""
+"""The owners of the leases that this process holds."""
 
 
 class Lease:
     """The right to write to a mirror. A thread renews it until `release` or `stop`.
+
+    Args:
+        store: the mirror.
+        record: the record that was written to it.
 
     Attributes:
         token: the fencing token, higher than that of every earlier lease.
@@ -79,8 +88,10 @@ class Lease:
         time that it names, and is dead if it does not change.
 
         Args:
-            take_over: the user says that the present owner is dead. In a store that cannot hold a
-                lease, a later command of this machine need not say it again.
+            store: the mirror.
+            run: the id of the run.
+            take_over: whether the user says that the present owner is dead. In a store that cannot
+                hold a lease, a later command of this machine need not say it again.
             note: gets messages about what is being waited for.
             heartbeat: called often while waiting.
 
@@ -162,10 +173,11 @@ class Lease:
         """Verify the lease by a listing of the mirror that was made anyway.
 
         Args:
-            files: names of all files in the mirror.
+            files: the names of all files in the mirror.
 
         Raises:
-            Resumable, OSError: as for `check`.
+            Resumable: another machine has taken over.
+            OSError: the store cannot say now.
         """
         if max(fencing_tokens(files), default=0) > self.token:
             self._lost = True
@@ -198,7 +210,7 @@ class Lease:
             self._renew(released=True)
 
     def _keep(self) -> None:
-        """In a thread: renew the lease, sooner after a renewal that failed."""
+        """Renew the lease, in a thread; sooner after a renewal that failed."""
         interval = wait = self._record.seconds / MISSED_HEARTBEATS
         while not self._wake.wait(wait) and not self._lost:
             try:
@@ -242,7 +254,7 @@ class Lease:
 def _tokens(store: Store, files: Collection[str]) -> list[int]:
     """Return the fencing tokens of a mirror, also that of a finished one, whose leases are gone.
 
-    What a machine sent long before may still arrive.
+    Writes that a machine sent long before may still arrive.
     """
     manifest = None
     if MANIFEST_FILE in files:
@@ -251,10 +263,10 @@ def _tokens(store: Store, files: Collection[str]) -> list[int]:
 
 
 def retry_seconds(interval: float) -> float:
-    """Return seconds until a renewal that failed is tried again.
+    """Return the seconds until a renewal that failed is tried again.
 
     Args:
-        interval: seconds between renewals.
+        interval: the seconds between renewals.
     """
     return min(interval, max(interval / 8, 1.0))
 
@@ -262,7 +274,7 @@ def retry_seconds(interval: float) -> float:
 def _wait_until_dead(
     store: Store, found: LeaseRecord, note: Callable[[str], None], heartbeat: Callable[[], None]
 ) -> None:
-    """Return when the owner of a lease is dead or has released it.
+    """Wait until the owner of a lease is dead or has released it.
 
     Raises:
         InputError: the owner is alive.

@@ -1,4 +1,4 @@
-"""The content of a lease file, ``.resumerge/lease-EEEEEE.json``. Anybody may have written it."""
+"""The content of a lease file, ``.resumerge/lease-EEEEEE.json``, which anybody may have written."""
 
 from __future__ import annotations
 
@@ -15,29 +15,33 @@ from resumerge.mirror.stores.base import Store
 from resumerge.printable import printable
 
 LARGEST_LEASE = 1 << 16
-"""Bytes."""
+"""The largest size of a lease file in bytes."""
 
 LONGEST_SECONDS = 3600.0
-"""No lease lives longer without a renewal, whatever its record says."""
+"""The longest time that a lease lives without a renewal, whatever its record says."""
 
 _KEYS = {"heartbeat": "beat"}
-"""Keys in the file that differ from the names of the fields."""
+"""The keys in the file that differ from the names of the fields."""
 
 _NOT_IN_FILE = ("token", "raw", "readable")
 
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """Which process holds a lease.
+    """The record of which process holds a lease.
 
     Args:
+        run: the id of the run.
         owner: a random text, different for each lease.
+        host: the name of the owner's machine.
+        boot_id: an id that changes with every boot of that machine.
         space: the PID namespace, which `pid` belongs to.
-        born: when the process started, to tell it from a later one with the same `pid`.
-        heartbeat: counts the renewals.
+        pid: the owner's process id.
+        born: the start of the process, to tell it from a later one with the same `pid`.
+        heartbeat: the number of renewals.
         at: the time of the last renewal, ISO 8601, by the owner's clock.
         seconds: the owner is dead if the file has not changed for so long; see `lifetime`.
-        released: the owner ended in order: anybody may take the next lease.
+        released: whether the owner ended in order: anybody may take the next lease.
         token: the fencing token, from the file's name.
         raw: the file's bytes.
         readable: whether the bytes are a lease.
@@ -63,14 +67,14 @@ class LeaseRecord:
 
     @property
     def lifetime(self) -> float:
-        """Seconds without a renewal after which the owner is dead."""
+        """The seconds without a renewal after which the owner is dead."""
         return min(max(self.seconds, 0.0), LONGEST_SECONDS)
 
     def age(self, now: datetime) -> float | None:
         """Return the seconds since the last renewal; None if the record names no time with a zone.
 
         Args:
-            now: by a clock that may differ from the owner's; the age may then be negative.
+            now: the time by a clock that may differ from the owner's; the age may then be negative.
         """
         try:
             return (now - datetime.fromisoformat(self.at)).total_seconds()
@@ -81,8 +85,9 @@ class LeaseRecord:
         """Return whether an age is beyond the lifetime.
 
         Args:
-            age: seconds since the last renewal.
-            clock_error: seconds by which the clock that gives the age may differ from the owner's.
+            age: the seconds since the last renewal.
+            clock_error: the seconds by which the clock that gives the age may differ from the
+                owner's.
         """
         return age > self.lifetime + clock_error
 
@@ -104,7 +109,8 @@ def read_lease(store: Store, files: Mapping[str, int] | None = None) -> LeaseRec
     """Return the lease with the highest fencing token; None if there is none.
 
     Args:
-        files: the store's files, if they have just been listed.
+        store: the mirror.
+        files: the store's files, if they have just been listed; else None.
 
     Raises:
         OSError: the store cannot be read now.
@@ -137,6 +143,6 @@ def _parse(raw: bytes, token: int) -> LeaseRecord:
 
 
 def _file_keys() -> dict[str, str]:
-    """Return the fields that are in the file, with their keys there."""
+    """Return the keys of the fields that are in the file, by the name of the field."""
     names = (field.name for field in fields(LeaseRecord) if field.name not in _NOT_IN_FILE)
     return {name: _KEYS.get(name, name) for name in names}

@@ -34,23 +34,24 @@ from resumerge.mirror.stores.base import Store
 from resumerge.output_path import is_weights
 
 LARGEST_MANIFEST = 1 << 24
-"""Bytes."""
+"""The largest size of a manifest in bytes."""
 
 _IDENTIFIER = re.compile("[A-Za-z0-9_-]{1,100}")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished mirror contains.
+    """The content of a finished mirror.
 
     Args:
         run: the run's id.
-        fingerprint: of the recipe and its sources.
-        files: bytes and SHA-256 (hex digits) of each file, by name.
-        created: when the run was, ISO 8601.
-        units: number of tensors in the shards.
-        attempts: rows of the ledger's table, in order.
-        seed, shard_size: options that the run was started with.
+        fingerprint: the fingerprint of the recipe and its sources.
+        files: the bytes and SHA-256 (hex digits) of each file, by name.
+        created: the time when the run was created, ISO 8601.
+        units: the number of tensors in the shards.
+        attempts: the rows of the ledger's table, in order.
+        seed: the seed that the run was started with.
+        shard_size: the size of shards in bytes that the run was started with.
         output: the last part of the output's path; None if it is not usable.
         token: the fencing token of the machine that finished the run; 0 if it is not known. The
             leases are gone, and whoever opens the mirror again must have a higher one.
@@ -81,7 +82,7 @@ def read_manifest(store: Store) -> Manifest | None:
 
 
 def _parse(data: bytes) -> Manifest | None:
-    """Return a manifest from bytes that anybody may have written; None if they are none."""
+    """Return a manifest from bytes that anybody may have written; None if they are no manifest."""
     try:
         content = json.loads(data)
         checksum = content.pop("checksum")
@@ -106,7 +107,7 @@ def _parse(data: bytes) -> Manifest | None:
 
 
 def _is_valid(manifest: Manifest) -> bool:
-    """Return whether a run can have written this; anybody may have."""
+    """Return whether a run can have written a manifest; anybody may have."""
     hashes = (sha256 for _, sha256 in manifest.files.values())
     return (
         all(
@@ -133,7 +134,7 @@ def _are_attempts(rows: Sequence[Row]) -> bool:
 
 
 def is_same_model(one: bytes, other: bytes) -> bool:
-    """Return whether both are manifests of one run, with the same files and hashes."""
+    """Return whether two texts are manifests of one run, with the same files and hashes."""
     first, second = _parse(one), _parse(other)
     if first is None or second is None:
         return False
@@ -141,11 +142,14 @@ def is_same_model(one: bytes, other: bytes) -> bool:
 
 
 def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
-    """Files that a finished mirror lacks: shards that are missing or have another size, and missing
-    files beside them. The user may have edited the latter.
+    """Return the files that a finished mirror lacks.
+
+    These are shards that are missing or have another size, and missing files beside them. The user
+    may have edited the latter.
 
     Args:
-        listed: bytes of every file in the mirror, by name.
+        manifest: the manifest of the mirror.
+        listed: the bytes of every file in the mirror, by name.
     """
     return sorted(
         name
@@ -158,7 +162,8 @@ def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int
     """Return the manifest of a run that is finished now.
 
     Args:
-        files: bytes and SHA-256 of each file of the model.
+        ledger: the ledger of the run.
+        files: the bytes and SHA-256 of each file of the model.
         token: the fencing token of the lease.
     """
     run = ledger.run() or {}
@@ -186,8 +191,10 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
     suspended until another one had finished.
 
     Args:
+        store: the mirror.
+        manifest: the manifest.
         token: the fencing token of the lease; metadata with a higher one stays.
-        files: names of the files of the model.
+        files: the names of the files of the model.
 
     Raises:
         OSError: the mirror cannot be used now, or has the manifest of another run.
@@ -218,6 +225,7 @@ def remove_metadata(store: Store, token: int = LARGEST_TOKEN) -> None:
     """Remove the metadata of a finished mirror, if not all of it was removed.
 
     Args:
+        store: the mirror.
         token: metadata with a higher fencing token stays.
 
     Raises:
@@ -229,7 +237,7 @@ def remove_metadata(store: Store, token: int = LARGEST_TOKEN) -> None:
 
 
 def _to_remove(listed: Iterable[str], token: int, files: Iterable[str]) -> list[str]:
-    """Metadata up to a fencing token, and incomplete files of the model.
+    """Return the metadata up to a fencing token, and incomplete files of the model.
 
     Leases come last: they say whose the other metadata is.
     """

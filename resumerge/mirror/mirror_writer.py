@@ -1,4 +1,4 @@
-"""What is done to a mirror while a run merges, one operation at a time.
+"""The operations on a mirror while a run merges, one at a time.
 
 Each operation leaves the mirror consistent. Only one thread calls them.
 """
@@ -23,12 +23,22 @@ from resumerge.storage import Storage
 
 
 class MirrorWriter:
-    """Writes one attempt of a run to its mirror.
+    """The writer of one attempt of a run to its mirror.
 
     Every operation raises `OSError` if the mirror cannot be used now, and can be called again then.
 
+    Args:
+        store: the mirror.
+        lease: the lease of the mirror.
+        ledger: the ledger of the run.
+        out: the folder of the sealed shards.
+        storage: makes the changes to that folder.
+        note: gets messages for the user.
+        progress: gets the size of each upload.
+        moved: gets the number of bytes that were moved; may raise to stop.
+
     Attributes:
-        named: files that the newest snapshot names; None if it is of an earlier attempt.
+        named: the files that the newest snapshot names; None if it is of an earlier attempt.
     """
 
     def __init__(
@@ -42,13 +52,6 @@ class MirrorWriter:
         progress: TransferProgress,
         moved: Callable[[int], None],
     ) -> None:
-        """
-        Args:
-            out: the folder of the sealed shards.
-            storage: for changes to that folder.
-            note: gets messages for the user.
-            moved: gets the number of bytes that were moved; may raise to stop.
-        """
         self.named: set[str] | None = None
         self._store, self._lease, self._ledger, self._out = store, lease, ledger, out
         self._storage, self._note = storage, note
@@ -58,9 +61,9 @@ class MirrorWriter:
         """The snapshots in the mirror; None if they must be listed."""
         self._lock = threading.Lock()
         self._superfluous: set[str] = set()
-        """Files of tasks whose shards are in the ledger: removed once a snapshot names these."""
+        """The files of tasks whose shards are in the ledger; removed once a snapshot has them."""
         self._manifests: set[bytes] = set()
-        """Manifests that are written, or may be: the answer of the store can be lost."""
+        """The manifests that are written, or may be: the answer of the store can be lost."""
 
     # What is to be done
 
@@ -71,7 +74,7 @@ class MirrorWriter:
 
     @property
     def superfluous(self) -> tuple[str, ...]:
-        """Files of tasks that can be removed, once a snapshot names their shards."""
+        """The files of tasks that can be removed, once a snapshot names their shards."""
         with self._lock:
             return tuple(self._superfluous)
 
@@ -112,7 +115,7 @@ class MirrorWriter:
             self._superfluous.difference_update(names)
 
     def listing(self) -> tuple[Mapping[str, int], bool]:
-        """Return the files in the mirror; and whether somebody removed some, which are forgotten.
+        """Return the files in the mirror, and whether somebody removed some, which are forgotten.
 
         Raises:
             Resumable: another machine has taken over. One that did before a snapshot was written
@@ -151,8 +154,11 @@ class MirrorWriter:
     def finish(self, companions: Callable[[], Companions]) -> bool:
         """Complete the model: the files beside the shards, then the manifest.
 
+        Args:
+            companions: makes the files beside the shards.
+
         Returns:
-            False if a file was missing, which is uploaded first.
+            False if a file was missing, which is uploaded first; else True.
         """
         _, some_are_missing = self.listing()
         if some_are_missing:
@@ -172,7 +178,7 @@ class MirrorWriter:
     def is_finished_there(self) -> bool:
         """Return whether the mirror was finished, by this attempt or another, and the answer lost.
 
-        The lease went with it: it says nothing any more.
+        The lease went with the metadata: it says nothing any more.
         """
         if not self._manifests:
             return False

@@ -1,4 +1,4 @@
-"""Names of the metadata files in a mirror: the manifest, leases, snapshots of the ledger, tasks."""
+"""The names of the metadata files in a mirror: manifest, leases, snapshots of the ledger, tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from resumerge.mirror.stores.base import METADATA
 
 MANIFEST_FILE = f"{METADATA}/done.json"
-"""It exists if the run is finished."""
+"""The name of the manifest, which exists if the run is finished."""
 
 LARGEST_TOKEN = 10**9 - 1
 """The largest fencing token that fits into the names."""
@@ -35,9 +35,9 @@ class SnapshotName:
     """The name of a snapshot; the greatest is the newest.
 
     Args:
-        token: fencing token of the machine that wrote it.
-        number: counts the snapshots with this token.
-        checksum: xxh3-128 of the file, 32 hex digits.
+        token: the fencing token of the machine that wrote it.
+        number: the number of the snapshot among those with this token.
+        checksum: the xxh3-128 of the file, 32 hex digits.
     """
 
     token: int
@@ -55,8 +55,8 @@ class TaskName:
     """The name of the file through which a task of a cluster and its driver speak.
 
     Args:
-        token: fencing token of the driver.
-        task: its id, ``shardN-TRY``.
+        token: the fencing token of the driver.
+        task: the task's id, ``shardN-TRY``.
     """
 
     token: int
@@ -64,7 +64,7 @@ class TaskName:
 
     @property
     def shard(self) -> int:
-        """Number of the shard that is computed."""
+        """The number of the shard that is computed."""
         return int(self.task.removeprefix("shard").partition("-")[0])
 
     @property
@@ -74,13 +74,13 @@ class TaskName:
 
 
 def task_names(names: Iterable[str]) -> list[TaskName]:
-    """Return the files of tasks among these names, sorted."""
+    """Return the files of tasks among some names, sorted."""
     found = (_TASK.fullmatch(name) for name in names)
     return sorted(TaskName(int(match[1]), match[2]) for match in found if match)
 
 
 def snapshot_names(names: Iterable[str]) -> list[SnapshotName]:
-    """Return the snapshots among these names, newest first. Their content is not verified."""
+    """Return the snapshots among some names, newest first. Their content is not verified."""
     found = (_SNAPSHOT.fullmatch(name) for name in names)
     return sorted(
         (SnapshotName(int(match[1]), int(match[2]), match[3]) for match in found if match),
@@ -94,15 +94,15 @@ def lease_name(token: int) -> str:
 
 
 def leases(names: Iterable[str]) -> dict[int, str]:
-    """Return the leases among these names, by their fencing token."""
+    """Return the leases among some names, by their fencing token."""
     return {int(match[1]): name for name in names if (match := _LEASE.fullmatch(name))}
 
 
 def fencing_tokens(names: Iterable[str]) -> list[int]:
-    """Return the fencing tokens of all leases and snapshots among these names."""
+    """Return the fencing tokens of all leases and snapshots among some names."""
     return [int(match[1]) for name in names if (match := _TOKEN.fullmatch(name))]
 
 
 def metadata_in(names: Iterable[str]) -> set[str]:
-    """Return the metadata files of a run among these names, also incomplete ones."""
+    """Return the metadata files of a run among some names, also incomplete ones."""
     return {name for name in names if _METADATA.fullmatch(name)}

@@ -26,22 +26,22 @@ from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
 BACKOFF = Backoff(first=1.0, longest=60.0)
-"""Pauses between attempts of an operation that fails."""
+"""The pauses between attempts of an operation that fails."""
 
 CHECK_SECONDS = 0.25
-"""Time between two checks for signals while the engine waits for the mirror."""
+"""The time between two checks for signals while the engine waits for the mirror."""
 
 EXIT_SECONDS = 0.5
-"""Time that the thread gets to end."""
+"""The time that the thread gets to end."""
 
 
 @dataclass(frozen=True)
 class ReplicationOptions:
-    """How a run is mirrored.
+    """The options of a run's replication.
 
     Args:
-        then_delete: a local shard is deleted once the mirror has it.
-        rate: bytes per second, uploads and downloads together; None for no limit.
+        then_delete: whether a local shard is deleted once the mirror has it.
+        rate: the limit of bytes per second, uploads and downloads together; None for no limit.
         stall_seconds: the run stops if the mirror makes no progress for so long.
     """
 
@@ -51,10 +51,20 @@ class ReplicationOptions:
 
 
 class Replicator:
-    """Replicates one attempt of a run.
+    """The replication of one attempt of a run.
 
     Between `start` and `close` nothing else in this process may write to the store, or delete
     sealed shards.
+
+    Args:
+        store: the mirror.
+        lease: the lease of the mirror.
+        ledger: the ledger of the run.
+        out: the folder of the sealed shards.
+        options: the rate, and what else the user chose.
+        storage: makes the changes to that folder.
+        note: gets messages for the user.
+        waiting: gets a message for the user again and again, while it is true.
     """
 
     def __init__(
@@ -68,12 +78,6 @@ class Replicator:
         note: Callable[[str], None],
         waiting: Callable[[str], None],
     ) -> None:
-        """
-        Args:
-            out: the folder of the sealed shards.
-            storage: for changes to that folder.
-            note, waiting: get messages for the user; the latter again and again, while it is true.
-        """
         self.store, self.options = store, options
         self._lease, self._ledger = lease, ledger
         self._note, self._waiting = note, waiting
@@ -86,7 +90,7 @@ class Replicator:
         self._awake = True
         self._companions: Callable[[], Companions] | None = None
         self._finished = False
-        """Whether the mirror has a manifest of this model. The thread ends then."""
+        """Whether the mirror has a manifest of this model; the thread ends then."""
         self._error: BaseException | None = None
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._work, name="mirror", daemon=True)
@@ -116,7 +120,7 @@ class Replicator:
         """Note that tasks of a cluster have put shards into the mirror, and the ledger has them.
 
         Args:
-            tasks: names of the tasks' files, which a snapshot makes superfluous.
+            tasks: the names of the tasks' files, which a snapshot makes superfluous.
         """
         self._writer.add_superfluous(tasks)
         with self._changed:
@@ -162,7 +166,7 @@ class Replicator:
         """Return whether a local shard will be deleted, so that waiting for disk space makes sense.
 
         Args:
-            waited: seconds since the wait began.
+            waited: the seconds since the wait began.
 
         Raises:
             Resumable: the mirror has made no progress for too long.
@@ -201,7 +205,7 @@ class Replicator:
         self.check()
 
     def close(self) -> None:
-        """End the thread. It interrupts an upload, which the next attempt continues."""
+        """End the thread. An upload that this interrupts is continued by the next attempt."""
         self._closed.set()
         with self._changed:
             self._changed.notify_all()
@@ -209,7 +213,7 @@ class Replicator:
             self._thread.join(EXIT_SECONDS)
 
     def left_behind(self) -> str:
-        """Return what another machine would get from the mirror now, as a sentence."""
+        """Return a sentence about what another machine would get from the mirror now."""
         named = self._writer.named
         if named is None:
             named = set(self._ledger.mirrored.checksums())
@@ -233,7 +237,7 @@ class Replicator:
             self._error = error
 
     def _next(self) -> Callable[[], None]:
-        """Wait for the next operation."""
+        """Wait for the next operation, and return it."""
         while True:
             with self._changed:
                 self._awake = False
@@ -283,7 +287,7 @@ class Replicator:
         self._finished = self._writer.finish(self._companions)
 
     def _failed(self, error: Exception) -> bool:
-        """Report the first of several failures; whether to try again."""
+        """Report the first of several failures, and return whether to try again."""
         if not isinstance(error, OSError):
             return False
         if self._closed.is_set():
@@ -339,4 +343,4 @@ class Replicator:
 
 
 class _Closed(Exception):
-    """`Replicator.close` was called."""
+    """An error: `Replicator.close` was called."""

@@ -12,7 +12,7 @@ from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.retry import Backoff, retry_explained
 
 RETRY_SECONDS = 20.0
-"""An operation that fails is repeated for so long."""
+"""The seconds for which an operation that fails is repeated."""
 
 _PERMANENT = {errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -30,7 +30,9 @@ def retry(store: Store, call: Callable[[], T], noun: str = "mirror") -> T:
     """Do something with a store, again if it fails for a moment.
 
     Args:
-        noun: what the store is to the user.
+        store: the store.
+        call: does it; it must be safe to repeat.
+        noun: the user's word for the store.
 
     Raises:
         FileNotFoundError: a file does not exist.

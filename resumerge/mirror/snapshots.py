@@ -25,19 +25,19 @@ COPY_FILE = "ledger.mirror.db"
 
 
 def is_intact(snapshot: SnapshotName, data: bytes) -> bool:
-    """Return whether these are the bytes that a snapshot's name promises."""
+    """Return whether bytes are those that a snapshot's name promises."""
     return xxhash.xxh3_128_hexdigest(data) == snapshot.checksum
 
 
 def promises_nothing(names: Iterable[str], own_files: Collection[str]) -> bool:
     """Return whether a mirror without an intact snapshot never had one.
 
-    The first snapshot of a machine can be incomplete, and the first one of the next machine, too.
-    A second snapshot, or a shard, is written only after an intact one.
+    The first snapshot of a machine can be incomplete, and the first one of the next machine, too. A
+    second snapshot, or a shard, is written only after an intact one.
 
     Args:
-        names: of all files in the mirror.
-        own_files: of the store.
+        names: the names of all files in the mirror.
+        own_files: the names of files that the store itself creates.
     """
     names = set(names)
     model = {name for name in names if not name.startswith(f"{METADATA}/")} - {CARD, *own_files}
@@ -66,6 +66,8 @@ def write_snapshot(
     """Write the present state of the ledger to the mirror, then remove older snapshots.
 
     Args:
+        store: the mirror.
+        ledger: the ledger.
         token: the fencing token of the lease.
         before: all snapshots that may be in the mirror.
 
@@ -90,7 +92,7 @@ def open_snapshot(data: bytes) -> Iterator[Ledger]:
     """Open a snapshot's bytes as a ledger, to read.
 
     Raises:
-        sqlite3.DatabaseError: they are not a ledger.
+        sqlite3.DatabaseError: the bytes are not a ledger.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"

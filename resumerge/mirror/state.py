@@ -1,4 +1,4 @@
-"""What a mirror holds: nothing, an unfinished run, a finished one, or other files.
+"""The state of a mirror: it holds nothing, an unfinished run, a finished one, or other files.
 
 Anybody may have written what is read here.
 """
@@ -27,20 +27,23 @@ NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
 )
 
 TRIES = 3
-"""A snapshot that disappears while it is read has been replaced by a newer one."""
+"""The number of times that snapshots are listed.
+
+A snapshot that disappears while it is read has been replaced by a newer one.
+"""
 
 
 @dataclass(frozen=True)
 class MirrorState:
-    """What a mirror holds.
+    """The content of a mirror.
 
     Args:
         kind: one of the constants of this module.
-        files: bytes of every file in the mirror, by name.
-        manifest: of a finished run.
-        snapshot: of an unfinished run: the name of the snapshot that was read.
+        files: the bytes of every file in the mirror, by name.
+        manifest: the manifest of a finished run; else None.
+        snapshot: the name of the snapshot that was read of an unfinished run; else empty.
         skipped: newer snapshots that cannot be used, each with the reason.
-        own_files: of the store, see `Store`.
+        own_files: the names of files that the store itself creates, see `Store`.
     """
 
     kind: str
@@ -52,7 +55,7 @@ class MirrorState:
 
     @property
     def others(self) -> list[str]:
-        """Names of files that are neither metadata nor backups nor the store's own."""
+        """The names of files that are neither metadata nor backups nor the store's own."""
         return sorted(
             name
             for name in self.files
@@ -66,7 +69,8 @@ def read_state(store: Store, ledger: Path) -> MirrorState:
     """Find out what a store holds.
 
     Args:
-        ledger: where the ledger of an unfinished run is written; the file must not exist.
+        store: the mirror.
+        ledger: the path that the ledger of an unfinished run is written to; no file may be there.
 
     Raises:
         OSError: the store cannot be read now.
@@ -102,7 +106,7 @@ def _import_snapshot(store: Store, snapshot: SnapshotName, nbytes: int, ledger: 
 
     Raises:
         FileNotFoundError: the snapshot does not exist any more.
-        InvalidLedger: it cannot be used.
+        InvalidLedger: the snapshot cannot be used.
     """
     if nbytes > LARGEST_SNAPSHOT:
         raise InvalidLedger("larger than the limit for a ledger")

@@ -1,4 +1,4 @@
-"""How fast bytes may move to and from a mirror, and for how long none have moved."""
+"""The speed of transfers to and from a mirror, and the time in which no bytes have moved."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import time
 from collections.abc import Callable
 
 LARGEST_FACTOR = 4
-"""Moving bytes, there and back, counts as progress up to so many times the size of the file."""
+"""The number of times that moving a file's bytes, there and back, counts as progress."""
 
 
 class RateLimit:
-    """Limits the bytes per second. Time in which nothing moves is not made up for."""
+    """A limit of the bytes per second. Time in which nothing moves is not made up for.
+
+    Args:
+        rate: the bytes per second; None for no limit.
+        clock: returns seconds, monotonic.
+    """
 
     def __init__(self, rate: int | None, clock: Callable[[], float] = time.monotonic) -> None:
-        """
-        Args:
-            rate: bytes per second; None for no limit.
-        """
         self._rate, self._clock = rate, clock
         self._due = float("-inf")
 
     def seconds(self, nbytes: int) -> float:
-        """Return how long to wait after so many more bytes."""
+        """Return the seconds to wait after so many more bytes."""
         if self._rate is None:
             return 0.0
         now = self._clock()
@@ -34,6 +35,9 @@ class TransferProgress:
     """The rate limit of a mirror's transfers, and the time of their last progress.
 
     Bytes of one file that are sent again and again are no progress.
+
+    Args:
+        rate: the bytes per second; None for no limit.
     """
 
     def __init__(self, rate: int | None) -> None:
@@ -53,7 +57,7 @@ class TransferProgress:
             self._nbytes = nbytes
 
     def moved(self, nbytes: int) -> float:
-        """Note bytes that were moved; return how many seconds to wait for the rate limit."""
+        """Note bytes that were moved, and return the seconds to wait for the rate limit."""
         with self._lock:
             pause = self._limit.seconds(nbytes)
             self._moved += nbytes
@@ -66,5 +70,5 @@ class TransferProgress:
         self._last = time.monotonic()
 
     def stalled_seconds(self) -> float:
-        """Return seconds since the last progress."""
+        """Return the seconds since the last progress."""
         return time.monotonic() - self._last

@@ -6,5 +6,6 @@ one class and its registration, and passes the checks of `tests/support/store_co
 `hub_client`, `hub_address`, `hub_uploads` and `upload_reader` the one on the Hub; `buckets/` has
 those in buckets of S3, Google and Azure. Nothing outside of a store compares schemes or URLs.
 
-May import: `ledger/file_names.py`, `hub`, `buckets`, `remote` and below; nothing else of `mirror`.
+This room may import `ledger/file_names.py`, `hub`, `buckets`, `remote` and below; nothing else of
+`mirror`.
 """

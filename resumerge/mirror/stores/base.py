@@ -14,11 +14,13 @@ from resumerge.foreign_files import has_odd_part
 from resumerge.ledger.file_names import METADATA as METADATA
 
 SMALL = 256 << 20
-"""Bytes of a file that is held in memory, at most."""
+"""The largest size in bytes of a file that is held in memory."""
 
 Moved = Callable[[int], None]
-"""Gets the number of bytes moved since its last call. It may wait, to limit the rate, or raise, to
-stop the transfer."""
+"""A function of the number of bytes moved since its last call.
+
+The function may wait, to limit the rate, or raise, to stop the transfer.
+"""
 
 
 class Store(ABC):
@@ -82,8 +84,8 @@ class Store(ABC):
         """Return the store at an address; it is not contacted yet.
 
         Args:
-            address: as the user wrote it.
-            offline: the network must not be used.
+            address: the address as the user wrote it.
+            offline: whether the network must not be used.
 
         Raises:
             InputError: the address is malformed, or the store needs the network.
@@ -93,7 +95,7 @@ class Store(ABC):
     def recognises(cls, text: str) -> bool:
         """Return whether a text can only be the address of a mirror in a store of this kind.
 
-        Then it is not the name of a run or an output folder.
+        If so, it is not the name of a run or an output folder.
         """
         return text.startswith(f"{cls.scheme}://")
 
@@ -112,7 +114,7 @@ class Store(ABC):
         return None
 
     def check_address(self) -> list[Problem]:
-        """Return what is wrong with the place itself, checked before anything is written."""
+        """Return the problems of the place itself, checked before anything is written."""
         return []
 
     # The files
@@ -124,7 +126,8 @@ class Store(ABC):
         A place that does not exist yet is empty.
 
         Raises:
-            OSError: it cannot be read now. A place that existed and is gone is an error, too.
+            OSError: the place cannot be read now. A place that existed and is gone is an error,
+                too.
         """
 
     @abstractmethod
@@ -132,10 +135,12 @@ class Store(ABC):
         """Return the content of a small file; empty if it is larger, or no file (a link, a pipe).
 
         Args:
-            most: bytes. Anybody may have written the file, and no more of it is held in memory.
+            name: the file's name.
+            most: the largest size in bytes. Anybody may have written the file, and no more of it is
+                held in memory.
 
         Raises:
-            FileNotFoundError: it does not exist.
+            FileNotFoundError: the file does not exist.
         """
 
     @abstractmethod
@@ -156,7 +161,7 @@ class Store(ABC):
         is killed during the call can leave a file that is empty or incomplete.
 
         Returns:
-            False if the file exists already, or another writer was faster.
+            False if the file exists already, or another writer was faster; else True.
         """
 
     def put_if_unchanged(
@@ -168,11 +173,14 @@ class Store(ABC):
         out who writes between the test and the write.
 
         Args:
+            name: the file's name.
+            data: the new content.
             before: the content that is replaced; None if the file must not exist.
+            remove: the names of files to remove.
 
         Returns:
-            False if the file has another content, or does not exist; nothing is written then.
-            True also if it has the new content already.
+            False if the file has another content, or does not exist; nothing is written then. True
+            also if it has the new content already.
         """
         try:
             found: bytes | None = self.get(name)
@@ -206,33 +214,34 @@ class Store(ABC):
         process see it at once.
 
         Returns:
-            SHA-256 of the local bytes, in hex digits; the store's copy was compared with it.
+            the SHA-256 of the local bytes in hex digits; the store's copy was compared with it.
 
         Raises:
             OSError: also if the store's copy differs; the next call replaces it.
         """
 
     def rename(self, name: str, other: str) -> bool:
-        """Rename a file to a name that is free; False if the store cannot rename."""
+        """Rename a file to a name that is free; return False if the store cannot rename."""
         return False
 
     @abstractmethod
     def sha256(self, name: str, moved: Moved) -> str | None:
-        """SHA-256 of a file in hex digits; None if it does not exist."""
+        """Return the SHA-256 of a file in hex digits; None if it does not exist."""
 
     @abstractmethod
     def download(self, name: str, path: Path, moved: Moved) -> None:
         """Copy a large file to a local path. Where possible, continue an earlier download.
 
         Raises:
-            FileNotFoundError: it does not exist.
+            FileNotFoundError: the file does not exist.
         """
 
     def is_placeholder(self, name: str, nbytes: int) -> bool:
-        """Return whether the store itself created this file, and nobody has edited it.
+        """Return whether the store itself created a file, and nobody has edited it.
 
         Args:
-            nbytes: its size.
+            name: the file's name.
+            nbytes: the file's size in bytes.
         """
         return False
 
@@ -241,10 +250,11 @@ def checked(name: str, reserved: str = "") -> str:
     """Return the name of a file in a mirror, unchanged.
 
     Args:
-        reserved: the name of a folder of the place itself.
+        name: the name.
+        reserved: the name of a folder of the place itself; empty if it has none.
 
     Raises:
-        InputError: as a path, it leads out of a folder.
+        InputError: the name, as a path, leads out of a folder.
     """
     if has_odd_part(name) or reserved in name.split("/"):
         raise refuse(

@@ -29,20 +29,20 @@ TEMPORARY = {
     errno.ENOMEM,
     errno.ENOENT,
 }
-"""Errors about the present state of a filesystem. Any other error means a missing capability."""
+"""The errors about the present state of a filesystem; any other means a missing capability."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a filesystem can do.
+    """The capabilities of a filesystem.
 
     Args:
-        rename: a file can be renamed to a name that is free.
-        rename_over: a file can be renamed over another one.
-        exclusive: a file can be created only if it does not exist.
-        sync: the content of a file can be made durable.
-        sync_folder: the names in a folder can be made durable.
-        extend: a file can be opened again and extended at its end.
+        rename: whether a file can be renamed to a name that is free.
+        rename_over: whether a file can be renamed over another one.
+        exclusive: whether a file can be created only if it does not exist.
+        sync: whether the content of a file can be made durable.
+        sync_folder: whether the names in a folder can be made durable.
+        extend: whether a file can be opened again and extended at its end.
     """
 
     rename: bool

@@ -31,10 +31,10 @@ from resumerge.mirror.stores.plain_files import (
 from resumerge.storage import Storage, drop_from_cache
 
 SYNC_BYTES = 64 << 20
-"""Bytes of an upload between two syncs: the kernel would buffer too many for a slow disk."""
+"""The bytes of an upload between two syncs: the kernel would buffer too many for a slow disk."""
 
 SETTLE_SECONDS = 2.0
-"""Without exclusive creation: the time after which other machines see a new file."""
+"""The time after which other machines see a new file, without exclusive creation."""
 
 PART = ".part"
 """The suffix of a file that is incomplete."""
@@ -45,6 +45,10 @@ class FolderStore(Store):
 
     Every change is an operation of `Storage`. The first change creates the folder, but not its
     parent: a drive that is not mounted must not look like an empty one.
+
+    Args:
+        folder: the folder.
+        storage: makes the changes; None for the default.
     """
 
     scheme = ""
@@ -57,7 +61,7 @@ class FolderStore(Store):
         self._storage = storage or Storage()
         self._capabilities: Capabilities | None = None
         self._wrong: set[str] = set()
-        """Uploads whose content differed, and which start again."""
+        """The names of uploads whose content differed, and which start again."""
 
     @classmethod
     def open(cls, address: str, *, offline: bool = False) -> Self:
@@ -110,7 +114,7 @@ class FolderStore(Store):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the filesystem can do. The first access tries it, and creates the folder.
+        """The capabilities of the filesystem. The first access tries them, and creates the folder.
 
         Raises:
             OSError: the folder cannot be used now.
@@ -125,7 +129,7 @@ class FolderStore(Store):
         """Return the size of every file, by name. A folder that does not exist yet is empty.
 
         Raises:
-            OSError: it cannot be read, or existed and is gone.
+            OSError: the folder cannot be read, or existed and is gone.
         """
         if not self.folder.is_dir():
             if self._capabilities is not None or self.folder.exists() or self.folder.is_symlink():
@@ -242,7 +246,7 @@ class FolderStore(Store):
     # One file
 
     def _uploaded_bytes(self, name: str, target: Path, nbytes: int) -> int | None:
-        """Return how many bytes an interrupted upload has written; None if there is no file.
+        """Return the bytes that an interrupted upload has written; None if there is no file.
 
         A useless beginning is removed.
         """
@@ -261,13 +265,16 @@ class FolderStore(Store):
         return done
 
     def _send(self, path: Path, target: Path, done: int | None, moved: Moved) -> str:
-        """Write the local file after the first `done` bytes; the SHA-256 of all of it.
+        """Write the local file after the first `done` bytes, and return the SHA-256 of all of it.
 
         Args:
-            done: None if the target does not exist.
+            path: the local file.
+            target: the file in the store.
+            done: the bytes that the target has; None if it does not exist.
+            moved: gets the number of bytes that were written; may raise to stop.
 
         Raises:
-            FileExistsError: it exists.
+            FileExistsError: the target exists although `done` is None.
         """
         moved(0)  # a process that has lost the lease stops here
         fd = self._begin(target) if done is None else self._storage.open(target)
@@ -294,11 +301,11 @@ class FolderStore(Store):
     def _begin(self, path: Path) -> int:
         """Create a file, and return its descriptor.
 
-        One that has appeared since it was looked for is not emptied: a machine that was suspended
-        in between would empty what its successor has written.
+        A file that has appeared since it was looked for is not emptied: a machine that was
+        suspended in between would empty what its successor has written.
 
         Raises:
-            FileExistsError: it has appeared.
+            FileExistsError: the file has appeared.
         """
         return self._storage.begin(path, exclusive=self.capabilities.exclusive)
 
@@ -329,6 +336,8 @@ class FolderStore(Store):
         """Give a file its final name.
 
         Args:
+            source: the file.
+            target: the path with the final name.
             before: the file that had that name when it was looked for. Where it has to be removed
                 first, another one is not: it is what a successor of this machine has written.
 
@@ -343,7 +352,7 @@ class FolderStore(Store):
         self._sync_folder(target.parent)
 
     def _path(self, name: str) -> Path:
-        """Return the path of a file to write; creates the folders in its name."""
+        """Return the path of a file to write, and create the folders in its name."""
         assert self.capabilities
         path = self.folder / name
         for folder in reversed(path.relative_to(self.folder).parents[:-1]):

@@ -33,13 +33,13 @@ from resumerge.remote.download import download_by_ranges
 from resumerge.remote.metadata_cache import MetadataCache
 
 LARGEST_PLACEHOLDER = 1000
-"""Bytes of the largest model card that can be the Hub's own."""
+"""The bytes of the largest model card that can be the Hub's own."""
 
 _PLACEHOLDER = re.compile(rb"\s*(---\s*\n[^\n]*(\n[^\n]+)*\n---\s*)?")
 """The model card that the Hub creates when a licence was chosen: a header without text."""
 
 TRIES = 3
-"""Commits tried in a row while others commit at the same time."""
+"""The number of commits tried in a row while others commit at the same time."""
 
 
 class HubStore(Store):
@@ -59,6 +59,13 @@ class HubStore(Store):
 
     Commits are made one after the other. A connection that fails is retried within huggingface_hub,
     for up to 25 seconds.
+
+    Args:
+        url: the address, ``hf://org/name``.
+        offline: whether the network must not be used.
+
+    Raises:
+        InputError: the name is malformed, or the network is off.
     """
 
     scheme = SCHEME
@@ -67,10 +74,6 @@ class HubStore(Store):
     heartbeat_seconds = 120.0
 
     def __init__(self, url: str, *, offline: bool = False) -> None:
-        """
-        Raises:
-            InputError: the name is malformed, or the network is off.
-        """
         self._repo = HubRepo(repo_of(url))
         self.url = f"{SCHEME}://{self._repo.name}"
         if offline or is_offline():
@@ -187,7 +190,7 @@ class HubStore(Store):
         return sha256
 
     def download(self, name: str, path: Path, moved: Moved) -> None:
-        """Let the bytes grow in ``NAME.part``, which is renamed once its hash is as listed."""
+        """Download a file to ``NAME.part``, which is renamed once its hash is as listed."""
         self._commit_pending(name)
         commit, files = self._repo.listing()
         listed = files.get(name)

@@ -11,7 +11,7 @@ def repo_of(url: str) -> str:
     """Return the repo in an address: ``org/name`` of ``hf://org/name``.
 
     Raises:
-        InputError: it is not the name of a model's repo.
+        InputError: the text is not the name of a model's repo.
     """
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id

@@ -1,7 +1,7 @@
 """Calls of huggingface_hub for a store: with a timeout, without output, without long retries.
 
-By default, the library waits for a response without a limit, sleeps for as long as a busy Hub asks,
-and prints about it, with signed addresses.
+Without this, the library waits for a response without a limit, sleeps for as long as a busy Hub
+asks, and prints about it, with signed addresses.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from resumerge.mirror.stores.base import StoreError
 from resumerge.storage import DISK_FULL
 
 IDLE_TIMEOUT = 60.0
-"""A connection that transfers nothing for so many seconds is closed."""
+"""The seconds after which a connection that transfers nothing is closed."""
 
 
 class Conflict(StoreError):
-    """Another commit was faster."""
+    """An error: another commit was faster."""
 
 
 class NoFile(StoreError):
-    """The repo has no such file."""
+    """An error: the repo has no such file."""
 
 
 class NoRepo(StoreError):
-    """The repo does not exist, or this account may not read it."""
+    """An error: the repo does not exist, or this account may not read it."""
 
 
 @dataclass
 class Call:
-    """Facts about a call.
+    """The facts about a call.
 
     Args:
-        at: the Hub's clock at its last response.
+        at: the Hub's clock at its last response; None if there is none.
     """
 
     at: datetime | None = None
@@ -129,7 +129,7 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
 
 
 def _words(refusal: Any) -> str:
-    """Status and message of the Hub's response."""
+    """Return the status and message of the Hub's response."""
     words = brief(Exception(refusal.server_message or "")).partition(": ")[2]
     return f"HTTP {refusal.response.status_code}" + (f", {words}" if words else "")
 

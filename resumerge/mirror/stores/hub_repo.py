@@ -22,6 +22,9 @@ class HubRepo:
     """A repo, which the first change creates.
 
     Every method raises `StoreError` if the Hub cannot be reached, fails or refuses.
+
+    Args:
+        name: the repo's id, ``org/name``.
     """
 
     def __init__(self, name: str) -> None:
@@ -48,7 +51,7 @@ class HubRepo:
             return call.at.astimezone(UTC) if call.at is not None else None
 
     def model_info(self) -> Any:
-        """Request what the Hub says of the newest commit and its files."""
+        """Request the Hub's description of the newest commit and its files."""
         return self.api().model_info(
             self.name, revision=BRANCH, files_metadata=True, timeout=LIST_TIMEOUT
         )
@@ -78,11 +81,16 @@ class HubRepo:
     def stream(self, name: str, take: Callable[[bytes], None], most: int) -> bool:
         """Read a file, in pieces that `take` gets.
 
+        Args:
+            name: the file's name.
+            take: gets each piece.
+            most: the largest size in bytes.
+
         Returns:
-            False if it is larger than `most` bytes, of which no more are read.
+            False if the file is larger than `most` bytes, of which no more are read; else True.
 
         Raises:
-            FileNotFoundError: it does not exist.
+            FileNotFoundError: the file does not exist.
         """
         from huggingface_hub import hf_hub_url
 
@@ -107,11 +115,11 @@ class HubRepo:
         """Make one commit.
 
         Args:
-            operations: of huggingface_hub.
+            operations: operations of huggingface_hub.
             parent: the commit that must be the newest one; None if any may be.
 
         Raises:
-            Conflict: another one is.
+            Conflict: another commit is the newest one.
         """
         names = [operation.path_in_repo for operation in operations]
         shown = [name for name in names if not name.startswith(METADATA)] or ["metadata"]

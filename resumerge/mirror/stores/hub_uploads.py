@@ -21,8 +21,8 @@ class ListedFile:
     """A file as the Hub lists it.
 
     Args:
-        nbytes: its size.
-        etag: SHA-256 of a large file (git LFS), git blob id of another, in hex digits.
+        nbytes: the size in bytes.
+        etag: the SHA-256 of a large file (git LFS), the git blob id of another, in hex digits.
     """
 
     nbytes: int
@@ -30,7 +30,7 @@ class ListedFile:
 
     @property
     def sha256(self) -> str | None:
-        """The SHA-256, if the Hub lists it."""
+        """The SHA-256, if the Hub lists it; else None."""
         return self.etag if len(self.etag) == 64 else None
 
 
@@ -39,7 +39,11 @@ class PendingUpload:
     """An upload that is to be committed.
 
     Args:
-        operation: huggingface_hub's, whose bytes are stored; None if they must be sent again.
+        path: the local file.
+        nbytes: the size in bytes.
+        sha256: the SHA-256 in hex digits.
+        operation: huggingface_hub's operation, whose bytes are stored; None if they must be sent
+            again.
     """
 
     path: Path
@@ -48,7 +52,7 @@ class PendingUpload:
     operation: Any = None
 
     def is_listed(self, listed: ListedFile | None) -> bool:
-        """Return whether the Hub lists this content."""
+        """Return whether a file that the Hub lists has the content of the upload."""
         if listed is None or listed.nbytes != self.nbytes:
             return False
         if listed.sha256 is not None:
@@ -57,15 +61,16 @@ class PendingUpload:
 
 
 class FileHashes:
-    """SHA-256 of local files; a file is read again only after it has changed."""
+    """The SHA-256 of local files; a file is read again only after it has changed."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Path, int, int, int], str] = {}
 
     def sha256(self, path: Path, check: Callable[[], None]) -> str:
-        """Return the hash in hex digits.
+        """Return the SHA-256 of a file in hex digits.
 
         Args:
+            path: the file.
             check: called between pieces; may raise to stop.
         """
         stat = path.stat()
@@ -80,9 +85,13 @@ def store_bytes(api: Any, repo: str, name: str, upload: PendingUpload, moved: Mo
 
     Args:
         api: a `huggingface_hub.HfApi`.
+        repo: the repo's id.
+        name: the file's name in the repo.
+        upload: the local file.
+        moved: gets the number of bytes that are sent; may raise to stop.
 
     Returns:
-        The operation that commits them.
+        the operation that commits them.
 
     Raises:
         StoreError: the Hub cannot be reached, fails or refuses.

@@ -11,20 +11,21 @@ from pathlib import Path
 from resumerge.mirror.stores.base import Moved
 
 PIECE = 1 << 20
-"""Bytes that are moved at once. Between two pieces, a transfer can wait or stop."""
+"""The bytes that are moved at once. Between two pieces, a transfer can wait or stop."""
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Opening a pipe or a link that somebody put there neither blocks nor follows it."""
+"""The flags to open a file that somebody else put there: no link is followed, no pipe waited for.
+"""
 
 Identity = tuple[int, int, int]
-"""Inode, bytes and time of the last change of a file."""
+"""The inode, bytes and time of the last change of a file."""
 
 
 def read_small(path: Path, most: int) -> bytes:
     """Return the bytes of a file; nothing if it has more than `most`, or is no regular file.
 
     Raises:
-        FileNotFoundError: it does not exist.
+        FileNotFoundError: the file does not exist.
     """
     if not is_plain(path):
         return b""
@@ -50,6 +51,7 @@ def sha256_of(path: Path, moved: Moved) -> str:
     """Return the SHA-256 of a file in hex digits.
 
     Args:
+        path: the file.
         moved: gets the bytes of each piece; may raise to stop.
     """
     digest = hashlib.sha256()
@@ -77,9 +79,9 @@ def identity_of(path: Path) -> Identity | None:
 
 
 def is_plain(path: Path) -> bool:
-    """Return whether this is a regular file, and not a link, pipe or device.
+    """Return whether a path is a regular file, and not a link, pipe or device.
 
     Raises:
-        FileNotFoundError: it does not exist.
+        FileNotFoundError: the path does not exist.
     """
     return stat.S_ISREG(path.lstat().st_mode)

@@ -15,7 +15,7 @@ from resumerge.mirror.stores.hub import HubStore
 STORES: dict[str, type[Store]] = {
     kind.scheme: kind for kind in (FolderStore, HubStore, S3Store, GoogleStore, AzureStore)
 }
-"""Kinds of stores by scheme. The empty scheme is for addresses without one: paths."""
+"""The kinds of stores by scheme. The empty scheme is for addresses without one: paths."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -24,7 +24,8 @@ def open_store(address: str, *, offline: bool = False) -> Store:
     """Return the store at an address that a user wrote; it is not contacted yet.
 
     Raises:
-        InputError: no store has such addresses, or it needs the network and `offline` is set.
+        InputError: no store has such addresses, or the store needs the network and `offline` is
+            set.
     """
     scheme = _scheme(address)
     if scheme not in STORES:

@@ -9,17 +9,18 @@ from pathlib import Path
 from resumerge.mirror.stores.base import Moved
 
 PIECE = 4 << 20
-"""Bytes that one read returns at most."""
+"""The largest number of bytes that one read returns."""
 
 
 class Stopped(Exception):
-    """Reading was stopped. This is not an `OSError`: HTTP libraries would retry that."""
+    """An error: reading was stopped. It is no `OSError`, since HTTP libraries would retry that."""
 
 
 class UploadReader(io.BufferedIOBase):
     """A file that reports each piece before it is sent, also when it is sent again.
 
     Args:
+        path: the file.
         moved: gets the number of bytes; may wait, or raise to stop.
 
     Attributes:
@@ -32,7 +33,7 @@ class UploadReader(io.BufferedIOBase):
         self.stopped: Exception | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most `PIECE` bytes, whatever `size` is; empty only at the end of the file."""
+        """Return at most `PIECE` bytes, whatever `size` is; empty only at the end of the file."""
         if self.stopped is not None:
             raise Stopped
         try:

@@ -23,16 +23,16 @@ from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 BLOCK = 4 << 20
-"""Bytes of a block, which is in memory."""
+"""The bytes of a block, which is in memory."""
 
 MOST_BLOCKS = 50_000
-"""Blocks that a blob can have."""
+"""The largest number of blocks of a blob."""
 
 COPY_POLL_SECONDS = 0.5
 
 
 class AzureClient(BucketClient):
-    """See `BucketClient` and `AzureBucket`."""
+    """The requests to a container of Azure, and the names below one prefix."""
 
     objects = AzureBucket
     _objects: AzureBucket
@@ -65,7 +65,7 @@ class AzureClient(BucketClient):
         return sha256 or _Upload(self.bucket, self._blob(name), path, moved, condition).run()
 
     def abandon_uploads(self, names: Iterable[str]) -> None:
-        """Blocks that are not committed expire within a week."""
+        """Do nothing: blocks that are not committed expire within a week."""
 
     def now(self) -> datetime | None:
         dates: list[str] = []
@@ -88,7 +88,10 @@ class _Upload:
     """One file on its way to one blob.
 
     Args:
-        blob: the library's client.
+        container: the container's name.
+        blob: the library's client of the blob.
+        path: the local file.
+        moved: gets the number of bytes that were moved; may raise to stop.
         condition: arguments of the request that makes the blocks a blob.
     """
 
@@ -103,7 +106,7 @@ class _Upload:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def run(self) -> str:
-        """Send what the server does not have; SHA-256 of the local file."""
+        """Send what the server does not have, and return the SHA-256 of the local file."""
         there = self._blocks_there()
         names = []
         for number, data in enumerate(self._pieces()):
@@ -120,8 +123,8 @@ class _Upload:
     def _blocks_there(self) -> set[str]:
         """Return the names of the blocks that an interrupted upload has sent.
 
-        Those of a stranger's, which may have names of another length, are discarded: the server
-        refuses both in one blob.
+        Blocks of a stranger, whose names may have another length, are discarded: the server refuses
+        both in one blob.
         """
         try:
             with azure_errors(self._container, self._blob.blob_name):

@@ -19,12 +19,12 @@ from resumerge.mirror.stores.base import Moved
 class BucketClient(ABC):
     """One bucket, and the names below one prefix.
 
-    Args:
-        bucket: its name.
-        prefix: without a ``/`` at its end; may be empty.
-
     Requests are those of the protocol, once each: an object is written and removed in one step, and
     every request that begins later sees that. Names are `Store`'s, without the prefix.
+
+    Args:
+        bucket: the bucket's name.
+        prefix: the prefix without a ``/`` at its end; may be empty.
 
     Raises (all methods):
         FileNotFoundError: the object does not exist.
@@ -33,7 +33,7 @@ class BucketClient(ABC):
     """
 
     objects: ClassVar[type[Bucket]]
-    """The requests that read."""
+    """The class with the requests that read."""
 
     def __init__(self, bucket: str, prefix: str) -> None:
         self.bucket = bucket
@@ -41,7 +41,7 @@ class BucketClient(ABC):
         self._prefix = f"{prefix}/" if prefix else ""
 
     def list(self) -> dict[str, int]:
-        """Return bytes of every object, by name."""
+        """Return the bytes of every object, by name."""
         found = self._objects.list(self._prefix)
         return {name: listed.nbytes for name, listed in found.items()}
 
@@ -58,8 +58,10 @@ class BucketClient(ABC):
         """Write an object in one request.
 
         Args:
-            absent: only if there is none with this name.
-            version: only if the object with this name still has this version.
+            name: the object's name.
+            data: the content.
+            absent: whether to write only if no object has this name.
+            version: the version that an object with this name must still have; empty for any.
 
         Raises:
             Changed: the condition is not met, and nothing was written.
@@ -71,14 +73,17 @@ class BucketClient(ABC):
 
     @abstractmethod
     def copy(self, name: str, other: str) -> None:
-        """Copy an object, at the server."""
+        """Copy an object to another name, at the server."""
 
     @abstractmethod
     def upload(self, name: str, path: Path, moved: Moved, *, absent: bool = False) -> str:
         """Write a large local file; see `Store.upload`.
 
         Args:
-            absent: only if there is none with this name, or one with the same content.
+            name: the object's name.
+            path: the local file.
+            moved: gets the number of bytes that were moved; may raise to stop.
+            absent: whether to write only if no object has this name, or one with the same content.
 
         Raises:
             Changed: the condition is not met, and nothing was written.
@@ -90,14 +95,17 @@ class BucketClient(ABC):
 
     @abstractmethod
     def now(self) -> datetime | None:
-        """Return the server's clock."""
+        """Return the time by the server's clock; None if it does not say."""
 
 
 def sha256_if_there(bucket: RangedBucket, key: str, path: Path, moved: Moved) -> str:
-    """SHA-256 of a local file if an object has its size and its hash; else empty.
+    """Return the SHA-256 of a local file if an object has its size and its hash; else empty.
 
     Args:
-        moved: is called with 0 now and then.
+        bucket: the bucket.
+        key: the object's key.
+        path: the local file.
+        moved: called with 0 now and then; may raise to stop.
     """
     try:
         found, expected = bucket.head(key)

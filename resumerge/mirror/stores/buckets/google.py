@@ -22,14 +22,14 @@ from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
 from resumerge.mirror.stores.buckets.store import BucketStore
 
 CHUNK = 8 << 20
-"""Bytes of one request of an upload, which are in memory."""
+"""The bytes of one request of an upload, which are in memory."""
 
 PIECE = 1 << 18
-"""Bytes that are read from a local file between two reports."""
+"""The bytes that are read from a local file between two reports."""
 
 
 class GoogleClient(BucketClient):
-    """See `BucketClient` and `GoogleBucket`."""
+    """The requests to a bucket of Google Cloud Storage, and the names below one prefix."""
 
     objects = GoogleBucket
     _objects: GoogleBucket
@@ -82,10 +82,10 @@ class GoogleClient(BucketClient):
         return reader.sha256.hexdigest()
 
     def abandon_uploads(self, names: Iterable[str]) -> None:
-        """Sessions expire."""
+        """Do nothing: the server's sessions expire."""
 
     def now(self) -> datetime | None:
-        """When a small object was written."""
+        """Return the time when the server wrote a small object, which is removed again."""
         name = f"{METADATA}/probe-{secrets.token_hex(4)}-0"
         written: datetime | None = self._put(name, b"now", None).updated
         self.remove(name)

@@ -22,7 +22,7 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 
 
 class _WritableBucket(S3Bucket):
-    """Its client reports the bytes of uploads."""
+    """A bucket whose client reports the bytes of uploads."""
 
     def _open(self) -> Any:
         api = super()._open()
@@ -31,7 +31,7 @@ class _WritableBucket(S3Bucket):
 
 
 class S3Client(BucketClient):
-    """See `BucketClient` and `S3Bucket`."""
+    """The requests to a bucket of S3, and the names below one prefix."""
 
     objects = _WritableBucket
     _objects: S3Bucket
@@ -69,12 +69,12 @@ class S3Client(BucketClient):
         return self._objects.at
 
     def _place(self, name: str) -> dict[str, str]:
-        """Return the arguments of boto3 that say which object is meant."""
+        """Return the arguments of boto3 that name an object."""
         return {"Bucket": self.bucket, "Key": self._prefix + name}
 
 
 class S3Store(BucketStore):
-    """Objects in a bucket of S3, Cloudflare R2, MinIO, Ceph, SeaweedFS …
+    """Objects in a bucket of S3, or of Cloudflare R2, MinIO, Ceph, SeaweedFS and others.
 
     Endpoint, region and credentials are those of `S3Bucket`.
     """

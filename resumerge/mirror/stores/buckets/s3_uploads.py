@@ -1,8 +1,8 @@
-"""Uploads to S3: a small file in one request, a large one in parts, which a later attempt continues
-wherever the former one was interrupted, also on another machine.
+"""Uploads to S3: a small file in one request, a large one in parts.
 
-The server says the MD5 of what it received (the ETag), and that is compared. Where an ETag is no
-MD5, because the server encrypts with keys of its own, all of the object is read back.
+A later attempt continues wherever the former one was interrupted, also on another machine. The
+server says the MD5 of what it received (the ETag), and that is compared. Where an ETag is no MD5,
+because the server encrypts with keys of its own, all of the object is read back.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from resumerge.buckets.s3_errors import s3_errors
 from resumerge.mirror.stores.base import Moved, StoreError
 
 PART = 16 << 20
-"""Bytes of a part, which is held in memory. The protocol asks for 5 MiB at least."""
+"""The bytes of a part, which is held in memory. The protocol asks for 5 MiB at least."""
 
 MOST_PARTS = 10_000
-"""Parts that an object can have."""
+"""The largest number of parts of an object."""
 
 REPORTED = 1 << 18
-"""Bytes that are sent between two reports, at most."""
+"""The largest number of bytes that are sent between two reports."""
 
 _moved: ContextVar[Moved | None] = ContextVar("_moved", default=None)
 
@@ -37,6 +37,10 @@ class Upload:
 
     Args:
         api: boto3's client.
+        bucket: the bucket's name.
+        key: the object's key.
+        path: the local file.
+        moved: gets the number of bytes that were moved; may raise to stop.
         conditions: arguments of the request that gives the object its name.
     """
 
@@ -59,7 +63,7 @@ class Upload:
         self._md5s: list[bytes] = []
 
     def run(self) -> str:
-        """Send what the server does not have; SHA-256 of the local file.
+        """Send what the server does not have, and return the SHA-256 of the local file.
 
         Raises:
             StoreError: also if the server's copy differs.
@@ -146,9 +150,9 @@ class Upload:
         return base64.b64encode(self._md5s[-1]).decode()
 
     def _started(self) -> tuple[str, dict[int, str]]:
-        """Return the newest upload of this object that was begun, or a new one; the parts it has.
+        """Return the newest upload of this object that was begun, or a new one; and its parts.
 
-        Others are aborted.
+        Other uploads of the object are aborted.
         """
         begun = [
             item
@@ -195,7 +199,7 @@ def part_bytes(nbytes: int) -> int:
 
 
 def begun_uploads(api: Any, bucket: str, prefix: str) -> list[dict[str, Any]]:
-    """Multipart uploads that were begun, for objects whose keys begin with a prefix."""
+    """Return the multipart uploads that were begun, for objects whose keys begin with a prefix."""
     try:
         with s3_errors(bucket, prefix):
             pages = api.get_paginator("list_multipart_uploads")
@@ -222,7 +226,7 @@ def _abort(api: Any, bucket: str, item: dict[str, Any]) -> None:
 
 
 class _Stop(BaseException):
-    """The transfer is to stop. HTTP libraries would retry an `Exception`."""
+    """An order to stop the transfer. HTTP libraries would retry an `Exception`."""
 
 
 class _ReportedBody(io.BytesIO):
@@ -265,8 +269,10 @@ def _reported(moved: Moved) -> Iterator[None]:
 
 
 def report_sent_bytes(api: Any) -> None:
-    """Have a client of boto3 report bodies. They are replaced after they were hashed for the
-    signature, which reads them as well."""
+    """Have a client of boto3 report the bodies that it sends.
+
+    The bodies are replaced after they were hashed for the signature, which reads them as well.
+    """
 
     def replace(request: Any, **_: Any) -> None:
         moved = _moved.get()

@@ -22,7 +22,7 @@ from resumerge.mirror.stores.buckets.client import BucketClient
 from resumerge.storage import Storage
 
 SETTLE_SECONDS = 2.0
-"""Without conditional writes: the time after which of several writers the last one has written."""
+"""The time after which the last of several writers has written, without conditional writes."""
 
 
 class BucketStore(Store):
@@ -37,7 +37,7 @@ class BucketStore(Store):
         client: answers the requests.
 
     Attributes:
-        client: the class of it, for stores of this kind.
+        client: the class of clients for stores of this kind.
     """
 
     client: ClassVar[type[BucketClient]]
@@ -157,8 +157,10 @@ class BucketStore(Store):
         return {checked(name): nbytes for name, nbytes in self._client.list().items()}
 
     def listed(self, name: str) -> Listed | None:
-        """Bytes of a file, and its ETag, which every change of the content changes; None if it does
-        not exist."""
+        """Return the size in bytes of a file, and its ETag; None if it does not exist.
+
+        Every change of the content changes the ETag.
+        """
         return self._client.listed(checked(name))
 
     def get(self, name: str, most: int = SMALL) -> bytes:
@@ -178,9 +180,13 @@ class BucketStore(Store):
         return self._client.upload(checked(name), path, moved)
 
     def create(self, name: str, path: Path, moved: Moved) -> str | None:
-        """As `upload`, but no object with other content is replaced; None if there is one.
+        """Upload a file as `upload` does, but replace no object with other content.
 
         A server that ignores conditional writes keeps no other writer out.
+
+        Returns:
+            the SHA-256 of the local bytes in hex digits; None if an object with other content is
+            there.
         """
         absent = not self.lease_obstacle()
         try:
@@ -236,4 +242,4 @@ class BucketStore(Store):
 
 
 def _ignore(nbytes: int) -> None:
-    """Bytes were moved."""
+    """Ignore the number of bytes that were moved."""
