@@ -17,7 +17,7 @@ from resumerge.options.cluster import LOCAL_CLUSTER
 
 
 class ClusterComputation(Computation):
-    """Computes on a Ray cluster: each shard that is not sealed is a task."""
+    """A computation on a Ray cluster: each shard that is not sealed is a task."""
 
     def run(self, progress: Sequence[Progress]) -> float:
         sealed = {row["number"] for row in self.ledger.shards.all() if row["state"] == "sealed"}
@@ -52,7 +52,7 @@ class ClusterComputation(Computation):
         self.context.stop.check()
 
     def _exchange(self) -> Exchange:
-        """Where driver and tasks meet: in the bucket if no disk keeps the shards."""
+        """Return where driver and tasks meet: the bucket if no disk keeps shards, or the folder."""
         context = self.context
         if not context.frees_shards:
             return FolderExchange(

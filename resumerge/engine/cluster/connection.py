@@ -23,23 +23,23 @@ _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each node."""
 
 ANSWER_SECONDS = 3.0
-"""So long the head may take to accept a connection, and to answer, until it counts as silent."""
+"""The time for the head to accept a connection, and to answer, before it counts as silent."""
 
 INIT_SECONDS = 120
-"""So long heartbeats say that Ray is connecting, or starting a cluster on this machine."""
+"""The time for which heartbeats say that Ray is connecting, or starting a cluster here."""
 
 
 @contextmanager
 def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
-    """A connection to a cluster; one that was started for this run ends with it.
+    """Connect to a cluster; a cluster that was started for this run ends with the connection.
 
     If the process is connected already, that connection is used and stays.
 
     Args:
         address: ``HOST:PORT``, ``auto`` for the cluster that this machine is part of, or ``local``
             for a new one on this machine alone.
-        heartbeat: called often while the cluster is waited for, in any thread. What it raises in
-            this one ends the waiting.
+        heartbeat: called often while the cluster is waited for, in any thread. An error that it
+            raises in this thread ends the waiting.
 
     Raises:
         Resumable: there is no such cluster, or it does not answer.
@@ -83,7 +83,7 @@ def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
 
 @contextmanager
 def _heartbeats(heartbeat: Callable[[], None]) -> Iterator[None]:
-    """Heartbeats from a thread, for `INIT_SECONDS` at most, while Ray is at work."""
+    """Send heartbeats from a thread, for `INIT_SECONDS` at most, while Ray is at work."""
     over = threading.Event()
 
     def beat() -> None:
@@ -103,7 +103,7 @@ def _heartbeats(heartbeat: Callable[[], None]) -> Iterator[None]:
 
 
 def _restore(handlers: Mapping[signal.Signals, Any]) -> None:
-    """Ray sets handlers of its own, which would end the process before it commits."""
+    """Restore the signal handlers: Ray's own would end the process before it commits."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -113,9 +113,9 @@ class Cluster:
     """The cluster that this process is connected to.
 
     Attributes:
-        is_lost: its head is gone. Ray ends this process when it has noticed, after a minute, and
-            waits for it until then: nothing is asked of it any more.
-        machines: the nodes that are alive, those without processors, too, as the head said last.
+        is_lost: whether its head is gone. Ray ends this process when it has noticed, after a
+            minute, and waits for the head until then: nothing is asked of it any more.
+        machines: the nodes that are alive, also those without processors, as the head said last.
     """
 
     def __init__(self) -> None:
@@ -126,9 +126,9 @@ class Cluster:
         self.answers(10 * ANSWER_SECONDS)
 
     def answers(self, seconds: float = ANSWER_SECONDS) -> bool:
-        """Ask the head for its machines; whether it answers in time.
+        """Ask the head for its machines, and return whether it answers in time.
 
-        A thread asks: Ray waits for ever for a head that hangs.
+        A thread asks, since Ray waits for ever for a head that hangs.
         """
         if self._asking is None:
             self._has_answered = False
@@ -151,9 +151,11 @@ class Cluster:
             self._has_answered = True
 
     def submit(self, task: ShardTask, request: TaskRequest, avoid: Collection[str] = ()) -> Any:
-        """Submit a task; what is returned stands for its outcome.
+        """Submit a task, and return a reference to its outcome.
 
         Args:
+            task: the task.
+            request: the resources that are reserved for it.
             avoid: ids of nodes that it must not run on.
         """
         import ray
@@ -164,14 +166,14 @@ class Cluster:
         return ray.remote(run_on_worker).options(**options).remote(task)
 
     def finished(self, running: Collection[Any], seconds: float) -> list[Any]:
-        """Those that are over; waits for the first of them, at most so long."""
+        """Wait for the first task to end, at most so long, and return the tasks that have ended."""
         import ray
 
         done, _ = ray.wait(list(running), num_returns=1, timeout=seconds)
         return list(done)
 
     def outcome(self, reference: Any) -> Outcome:
-        """What came back from a task that is over."""
+        """Return what came back from a task that is over."""
         import ray
         from ray import exceptions
 
@@ -186,7 +188,7 @@ class Cluster:
             return Failed(None, "lost", _first_line(error))
 
     def cancel(self, reference: Any) -> None:
-        """End a task; its worker is killed, if it can be reached."""
+        """End a task. Its worker is killed, if it can be reached."""
         import ray
 
         if self.is_lost:

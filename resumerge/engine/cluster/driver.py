@@ -36,7 +36,7 @@ POLL_SECONDS = 0.25
 """Time between two looks at signals and heartbeats."""
 
 START_SECONDS = 60.0
-"""So long a worker's process may take to start, whatever ``--stall-timeout`` is."""
+"""The time that a worker's process may take to start, whatever ``--stall-timeout`` is."""
 
 HEAD_SECONDS, LOST_SECONDS = 5.0, 20.0
 """Time between two looks at the cluster's head, and without an answer until it counts as lost: Ray
@@ -51,7 +51,15 @@ STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 
 
 class Dispatcher:
-    """The tasks of one attempt."""
+    """The driver's loop over the tasks of one attempt.
+
+    Args:
+        run: the computation whose shards are computed.
+        cluster: the cluster that tasks are submitted to.
+        journal: journals the results.
+        exchange: the exchange with the tasks, open.
+        pending: the shards to be computed.
+    """
 
     def __init__(
         self,
@@ -61,12 +69,6 @@ class Dispatcher:
         exchange: Exchange,
         pending: Sequence[Shard],
     ) -> None:
-        """
-        Args:
-            run: whose shards are computed.
-            exchange: with the tasks, open.
-            pending: the shards to be computed.
-        """
         self._run, self._cluster, self._journal = run, cluster, journal
         self._exchange, self._heartbeats = exchange, Heartbeats(exchange)
         self._context, self._plan = run.context, run.plan
@@ -84,7 +86,8 @@ class Dispatcher:
         """Work until every shard is sealed.
 
         Raises:
-            Interrupted, Resumable: stopped before.
+            Interrupted: a signal stopped the run.
+            Resumable: the run cannot go on now.
         """
         try:
             for shard in self._left.values():
@@ -104,7 +107,7 @@ class Dispatcher:
                 self._cluster.cancel(reference)
 
     def _submit(self, shard: Shard) -> None:
-        """Submit a task for a shard: not where one failed, as long as there is another machine."""
+        """Submit a task for a shard, on a machine where none has failed as long as there is one."""
         self._cluster.answers()  # where a task failed, a machine may just have gone
         tries, machines = self._tries[shard.index], self._cluster.machines
         request = self._request(tries, machines)
@@ -116,8 +119,11 @@ class Dispatcher:
         self._running[reference] = RunningTask(task, shard, request)
 
     def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
-        """What the next task of a shard asks for: all processors of the smallest machine that can
-        take it, unless the options say how many."""
+        """Return the resources that the next task of a shard asks for.
+
+        It asks for all processors of the smallest machine that can take it, unless the options say
+        how many.
+        """
         options = self._context.options
         further = read_task_resources(options.ray_resources or "{}")
         request = TaskRequest(options.threads or 1, tries.memory or options.memory, further)
@@ -188,7 +194,7 @@ class Dispatcher:
         """Count a failure, and try the shard again; without another try, it waits for the driver.
 
         Raises:
-            Resumable: it would fail anywhere.
+            Resumable: the task would fail anywhere.
         """
         beat = self._heartbeats.last(running)
         node = failed.node or (beat.node if beat else None)
@@ -211,7 +217,7 @@ class Dispatcher:
             self._submit(running.shard)
 
     def _was_published(self, running: RunningTask, node: Node | None) -> bool:
-        """Whether a task published its shard before it was lost; it is journaled then."""
+        """Return whether a task published its shard before it was lost; journal the shard then."""
         shard = running.shard
         record = self._exchange.record(running.task.id, shard)
         if node is None or record is None or not record.fits(self._plan, shard, self._fingerprint):
@@ -244,7 +250,7 @@ class Dispatcher:
                 self._cluster.cancel(reference)
 
     def _look(self) -> None:
-        """Read the heartbeats; what has none for too long is stalled."""
+        """Read the heartbeats, and give up tasks that are silent for too long."""
         now = time.monotonic()
         if now - self._looked < self._exchange.beat_seconds:
             return
@@ -312,7 +318,7 @@ class Dispatcher:
         """Have the driver compute what no machine takes, unless none has ever taken a task.
 
         Raises:
-            Resumable: the cluster is of no use as it is.
+            Resumable: no machine has ever taken a task.
         """
         why = f"no machine had room for it for {seconds:.0f} s"
         if self._has_worked:
@@ -332,7 +338,8 @@ class Dispatcher:
         """Compute a shard in this process, after its tasks have failed.
 
         Raises:
-            Interrupted, Resumable: this fails, too.
+            Interrupted: a signal stopped the run.
+            Resumable: this fails, too.
         """
         tries, here = self._tries[shard.index], Node("", hostname())
         self._reporter.note(
@@ -366,7 +373,7 @@ class Dispatcher:
         self._ledger.events.add(STARTED, **facts, node=str(node or ""))
 
     def _current(self) -> list[RunningTask]:
-        """The tasks that are not given up."""
+        """Return the tasks that are not given up."""
         return [running for running in self._running.values() if not running.given_up]
 
     def _report(self, shard: Shard | None = None) -> None:

@@ -18,11 +18,11 @@ from resumerge.planning.plan import Shard
 
 @dataclass
 class ShardJournal:
-    """Journals shards as tasks finish them. The first hashes of a block are kept.
+    """A journal of the shards that tasks finish. The first hashes of a block are kept.
 
     Args:
         work: the computation whose shards these are.
-        progress: of every unit, as it is known now.
+        progress: the progress of every unit, as it is known now.
     """
 
     work: Computation
@@ -39,16 +39,16 @@ class ShardJournal:
 
     @property
     def bytes_done(self) -> int:
-        """Bytes of output that are committed."""
+        """The bytes of output that are committed."""
         return self._before + self._nbytes
 
     @property
     def units_done(self) -> int:
-        """Units that are complete."""
+        """The number of units that are complete."""
         return sum(known.checksum is not None for known in self.progress)
 
     def commit(self, shard: Shard, finished: Finished, task: str) -> bool:
-        """Journal a shard and seal it; False if its file is not where it should be.
+        """Journal a shard and seal it. Return False if its file is not where it should be.
 
         Raises:
             Resumable: a source changed, or some blocks had other hashes before.

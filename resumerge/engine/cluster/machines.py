@@ -41,11 +41,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """What Ray reserves for a task.
+    """The resources that Ray reserves for a task.
 
     Args:
         memory: bytes; None reserves none.
-        further: of ``--ray-resources``, as `read_task_resources` returns it.
+        further: the resources of ``--ray-resources``, as `read_task_resources` returns them.
     """
 
     threads: int
@@ -53,7 +53,7 @@ class TaskRequest:
     further: Mapping[str, Any]
 
     def fits(self, machine: Machine) -> bool:
-        """Whether a machine has all of it, when nothing else runs there."""
+        """Return whether a machine has all of the request when nothing else runs there."""
         return all(machine.resources.get(name, 0.0) >= n for name, n in self._needed().items())
 
     def options(self) -> dict[str, Any]:
@@ -87,5 +87,5 @@ class TaskRequest:
 
 
 def show_machines(machines: Collection[Machine]) -> str:
-    """What machines have, each kind once, for messages."""
+    """Return a text about what machines have, each kind once."""
     return "; ".join(sorted({str(machine) for machine in machines})) or "no machine is there"

@@ -12,10 +12,10 @@ HASH_CONFLICT = "hash_conflict"
 
 @dataclass(frozen=True)
 class Node:
-    """Where a task ran.
+    """The machine where a task ran.
 
     Args:
-        id: of Ray's node; empty for the driver itself.
+        id: the id of Ray's node; empty for the driver itself.
         host: the machine's name.
     """
 
@@ -28,13 +28,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Finished:
-    """The shard has its final name.
+    """The outcome of a task whose shard has its final name.
 
     Args:
         record: the hashes of its blocks, and of what they were computed from.
-        seconds: that the task took.
-        peak_rss: bytes, of the worker's process.
-        bytes_received, requests: of streamed files.
+        seconds: seconds that the task took.
+        peak_rss: largest RSS of the worker's process, in bytes.
+        bytes_received: bytes of streamed files.
+        requests: requests for streamed files.
     """
 
     node: Node
@@ -51,8 +52,8 @@ class HashConflict:
     """A block that two machines computed to different bytes.
 
     Args:
-        first: its hash (32 hex digits) that is kept.
-        second: the other one.
+        first: the hash (32 hex digits) that is kept.
+        second: the other hash.
     """
 
     tensor: str
@@ -61,10 +62,11 @@ class HashConflict:
     second: str
 
     def message(self, shard: str, node: str) -> str:
-        """What happened, and what to do.
+        """Return what happened, and what to do.
 
         Args:
-            node: where the second was computed.
+            shard: the shard's name.
+            node: where the second hash was computed.
         """
         return (
             f"Two machines computed different bytes of {self.tensor} in {shard}: block "
@@ -77,12 +79,12 @@ class HashConflict:
 
 @dataclass(frozen=True)
 class Failed:
-    """Nothing was published.
+    """The outcome of a task that published nothing.
 
     Args:
-        node: None where the worker was lost before it said where it was.
-        reason: that of a `Resumable`, ``error`` for what was raised; ``lost``, ``oom`` or
-            ``stalled`` of a worker that said nothing.
+        node: where it ran; None if the worker was lost before it said where it was.
+        reason: the reason of a `Resumable`; ``error`` for another error; ``lost``, ``oom`` or
+            ``stalled`` for a worker that said nothing.
     """
 
     node: Node | None
@@ -92,10 +94,10 @@ class Failed:
 
 @dataclass(frozen=True)
 class Refused:
-    """The worker cannot take any task of this run.
+    """The outcome of a worker that cannot take any task of this run.
 
     Args:
-        differences: a line each.
+        differences: what differs on the worker, a line each.
     """
 
     node: Node

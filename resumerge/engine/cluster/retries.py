@@ -18,7 +18,7 @@ shared one, the driver finds that in the end."""
 
 
 def stops_the_run(failed: Failed) -> bool:
-    """Whether it would happen anywhere."""
+    """Return whether a failure would happen on any machine."""
     return failed.reason in _EVERYWHERE
 
 
@@ -28,8 +28,8 @@ class Tries:
 
     Args:
         count: tasks that were submitted.
-        nodes: ids of the nodes where they failed.
-        memory: budget of the next one in bytes; None as the run's options say.
+        nodes: ids of the nodes where tasks failed.
+        memory: budget of the next task in bytes; None for what the run's options say.
     """
 
     count: int = 0
@@ -46,6 +46,7 @@ class Tries:
         """Count a failure.
 
         Args:
+            failed: the outcome.
             node: id of the node; empty if it is not known.
             budget: bytes that the task had; 0 if that is not known.
         """

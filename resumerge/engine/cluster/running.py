@@ -19,11 +19,12 @@ class RunningTask:
     """A task that was submitted, and is not over.
 
     Args:
-        request: what it asks of a machine.
-        changed: when its heartbeat changed last, or it was submitted; seconds of this machine.
+        request: the resources that it asks of a machine.
+        changed: when its heartbeat changed last, or it was submitted; seconds of this machine's
+            clock.
         fitted: when a machine was known last that can take it, or it was submitted.
-        started: the ledger has the event.
-        given_up: another one has its shard; what comes back is compared.
+        started: whether the ledger has the event.
+        given_up: whether another task has its shard; what comes back is compared.
     """
 
     task: ShardTask
@@ -37,17 +38,17 @@ class RunningTask:
 
 
 class Heartbeats:
-    """Reads the heartbeats of tasks."""
+    """The reader of the tasks' heartbeats."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._read = time.monotonic()
 
     def read(self, tasks: Sequence[RunningTask]) -> list[RunningTask]:
-        """Those with a new heartbeat. Nobody is late as long as none can be read.
+        """Return the tasks with a new heartbeat. No task is late as long as none can be read.
 
         Raises:
-            Resumable: that is so for too long.
+            Resumable: heartbeats cannot be read for too long.
         """
         now = time.monotonic()
         try:
@@ -68,7 +69,7 @@ class Heartbeats:
         return heard
 
     def last(self, running: RunningTask) -> Beat | None:
-        """The last heartbeat of a task that is over."""
+        """Return the last heartbeat of a task that is over."""
         with suppress(OSError):
             beats = self._exchange.beats([running.task.id])
             running.beat = beats.get(running.task.id) or running.beat

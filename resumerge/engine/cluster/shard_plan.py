@@ -10,11 +10,11 @@ from resumerge.tensors import Stored, stored_in
 
 
 def shard_plan(plan: Plan, number: int) -> Plan:
-    """A plan whose only shard is this one, to the same bytes.
+    """Return a plan whose only shard is this one, to the same bytes.
 
-    It is small, since a task gets it as it is: of the sources it has the files and, of remote ones,
-    the headers that downloads are compared with; nothing of what only planning and the files beside
-    the shards need.
+    It is small, since it is sent to a task. Of the sources it has the files and, of remote ones,
+    the headers that downloads are compared with. What only planning and the files beside the shards
+    need is left out.
     """
     shard = plan.shards[number]
     units = tuple(
@@ -45,7 +45,7 @@ def shard_plan(plan: Plan, number: int) -> Plan:
 
 
 def _without_the_rest(source: Source, read: set[str]) -> Source:
-    """A source with nothing but the files that are read, and the headers of remote ones."""
+    """Return a source with only the files that are read, and the headers of remote ones."""
     prefixes = {"base/": source.base, "adapter/": source.adapter}
     parts = {
         prefix: part and _without_the_rest(part, {name.removeprefix(prefix) for name in read})

@@ -44,15 +44,15 @@ from resumerge.storage import Storage
 
 @dataclass(frozen=True)
 class ShardTask:
-    """What a task is told.
+    """The orders of a task.
 
     Args:
-        id: unique in its attempt.
-        shard: its number in the run's plan.
-        first: number of its first unit there.
-        endpoint: its side of the exchange with the driver.
-        plan: `shard_plan`, pickled: it is read after the versions were compared.
-        options: of the run; memory and threads are those of the task.
+        id: an id that is unique in its attempt.
+        shard: the shard's number in the run's plan.
+        first: number of its first unit in the run's plan.
+        endpoint: the task's side of the exchange with the driver.
+        plan: the result of `shard_plan`, pickled: it is read after the versions were compared.
+        options: the run's options, with the memory and threads of the task.
     """
 
     id: str
@@ -66,7 +66,7 @@ class ShardTask:
 
 
 def run_on_worker(task: ShardTask) -> Outcome:
-    """Compute and publish the shard; whatever fails is an outcome."""
+    """Compute and publish the shard, and return the outcome, also of what fails."""
     import ray
 
     node = Node(ray.get_runtime_context().get_node_id(), hostname())
@@ -83,7 +83,10 @@ def run_task(
     """Compute and publish the shard on this machine, whatever is installed here.
 
     Args:
-        inner: gets the heartbeats, too.
+        task: the orders.
+        node: this machine.
+        stop: whether a signal asks to stop.
+        inner: a reporter that gets the heartbeats, too.
 
     Raises:
         Interrupted: a signal asked to stop.
@@ -158,7 +161,7 @@ def _compute(
 
 
 def _run_row(task: ShardTask, folder: Path) -> dict[str, object]:
-    """The row of ``run`` in the ledger of a task."""
+    """Return the row of ``run`` in the ledger of a task."""
     return {
         "id": task.id,
         "created": now(),
@@ -175,7 +178,7 @@ def _run_row(task: ShardTask, folder: Path) -> dict[str, object]:
 
 
 def _state_folder() -> Path:
-    """Where a machine that works for others keeps what it knows of its cached files."""
+    """Return where a machine that works for others keeps what it knows of its cached files."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HOME) / "resumerge" / "tasks"

@@ -13,18 +13,18 @@ from resumerge.sources.remote.prefetch import DownloadProgress
 
 
 class TaskReporter(Reporter):
-    """Sends a heartbeat while blocks are computed.
+    """A reporter that sends a heartbeat while blocks are computed.
+
+    Args:
+        endpoint: the task's side of the exchange; its working folder exists.
+        node: this machine.
+        inner: a reporter that gets the heartbeats, and what is waited for, too.
 
     Raises:
         TaskAbandoned: from every call, once the task is given up.
     """
 
     def __init__(self, endpoint: TaskEndpoint, node: Node, inner: Reporter | None = None) -> None:
-        """
-        Args:
-            endpoint: of the task, whose working folder exists.
-            inner: gets the heartbeats, and what is waited for, too.
-        """
         self._endpoint, self._inner = endpoint, inner or Reporter()
         self.last = Beat(node)
         self._lock = threading.Lock()

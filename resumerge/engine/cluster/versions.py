@@ -20,19 +20,19 @@ _METHOD = "merge method "
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions by what they are of. A task gets them before its plan, whose form they decide."""
+    """The versions that decide bytes. A task gets them before its plan, whose form they decide."""
 
     known: Mapping[str, Any]
 
     @classmethod
     def of_plan(cls, plan: Plan) -> Versions:
-        """What matters for a plan, as it is on this machine."""
+        """Return the versions on this machine that matter for a plan."""
         names = {node.method for node in plan.nodes() if isinstance(node, Merged)}
         libraries = ["torch"] if needs_torch(plan) else []
         return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))
 
     def differences(self) -> list[str]:
-        """What this machine has otherwise, a line each."""
+        """Return the versions that this machine has otherwise, a line each."""
         found = _found(self.known)
         return [
             f"{name}: {_shown(self.known[name])} at the driver, {_shown(found[name])} here"
@@ -49,7 +49,7 @@ def _found(names: Iterable[str]) -> dict[str, Any]:
 
 
 def _version(name: str) -> Any:
-    """A version on this machine; None where it is missing."""
+    """Return a version on this machine; None where it is missing."""
     if name == "numerics":
         return NUMERICS
     if name == "block":

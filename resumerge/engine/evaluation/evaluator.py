@@ -36,38 +36,45 @@ if TYPE_CHECKING:
     from resumerge.engine.evaluation.torch_backend import TorchBackend
 
 Statistics = Mapping[Tensor, Any]
-"""What the blocks of a unit need of whole tensors: of each `Merged` what the reductions over its
-operands found, of each `Spilled` the file that it is in."""
+"""The facts about whole tensors that a unit's blocks need.
+
+For each `Merged` it is what the reductions over its operands found, for each `Spilled` the file
+that it lies in.
+"""
 
 Sweep = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
-"""Calls a function with the numbers of all blocks of a tensor, several at once, and yields what it
-returns, in order. Whether it reads samples alone is told, since more blocks are then one call."""
+"""A function that calls another one with the numbers of all blocks of a tensor, several at once.
+
+It yields what the other one returns, in order. It is told whether only samples are read, since more
+blocks are then one call.
+"""
 
 
 def serial_sweep(
     tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
 ) -> Iterator[Any]:
-    """A sweep in the calling thread, block by block."""
+    """Yield the results of a sweep in the calling thread, block by block."""
     for index in range(tensor.blocks):
         yield function(range(index, index + 1))
 
 
 class Evaluator:
-    """Evaluates blocks of the units of one plan; may be used by many threads at once.
+    """An evaluator of blocks of the units of one plan. Many threads may use it at once.
 
     Every thread reads and computes in buffers of its own, which it uses again for the next blocks:
     memory depends on the depth of the trees, the number of operands and of threads, not on the size
     of a tensor. torch is imported only for what computes with it.
+
+    Args:
+        plan: the plan.
+        reader: reads the sources' files.
+        device: the device where torch computes.
+        hashes: whether `compute` hashes what it reads from local models.
     """
 
     def __init__(
         self, plan: Plan, reader: SourceReader, device: str = "cpu", *, hashes: bool = True
     ) -> None:
-        """
-        Args:
-            device: where torch computes.
-            hashes: whether `compute` hashes what it reads from local models.
-        """
         self._reader = reader
         self.device = device
         self._buffers = Buffers()
@@ -86,7 +93,7 @@ class Evaluator:
         self._prepare_thread()
 
     def evaluation_of_steps(self) -> Evaluation:
-        """What steps read tensors with."""
+        """Return the evaluation that steps read tensors with."""
         return self._evaluation({})
 
     def hold(self, step: Step, result: np.ndarray) -> None:
@@ -94,7 +101,7 @@ class Evaluator:
         self._held.get(step, step.nbytes, lambda: result)
 
     def needs_statistics(self, unit: Unit) -> bool:
-        """Whether the unit's blocks depend on reductions over whole tensors."""
+        """Return whether the unit's blocks depend on reductions over whole tensors."""
         return any(
             isinstance(node, Spilled) or (isinstance(node, Merged) and node.needs_statistics)
             for node in unit.expression.nodes()
@@ -103,11 +110,12 @@ class Evaluator:
     def statistics(
         self, unit: Unit, sweep: Sweep = serial_sweep, scratch: Scratch | None = None
     ) -> Statistics:
-        """What the unit's blocks need of whole tensors.
+        """Return what the unit's blocks need of whole tensors.
 
         Args:
+            unit: the unit.
             sweep: goes over the blocks of the tensor that is next.
-            scratch: where tensors are spilled; without it they are computed again where they are
+            scratch: where tensors are spilled. Without it they are computed again where they are
                 read.
         """
         return self._statistics([unit.expression], sweep, scratch)
@@ -115,10 +123,10 @@ class Evaluator:
     def compute(
         self, unit: Unit, indices: range, statistics: Statistics
     ) -> tuple[memoryview, bytes]:
-        """Consecutive blocks of the output.
+        """Return consecutive blocks of the output.
 
         Returns:
-            Their bytes, valid until this thread's next call; and the hashes of what they were
+            the bytes, valid until this thread's next call; and the hashes of what they were
             computed from: for each block one for each of `hashed_operands`, none for a copy.
 
         Raises:
@@ -132,7 +140,9 @@ class Evaluator:
         """Read some operands of a block again, and hash them as `compute` does.
 
         Args:
-            operands: their numbers, ascending.
+            unit: the unit.
+            index: the block's number.
+            operands: numbers of the operands, ascending.
         """
         if unit.numel == 0:
             return b""
@@ -198,10 +208,14 @@ class Evaluator:
         function: MapFunction[Any],
         sample: bool = False,
     ) -> list[Any]:
-        """The partial results of `function` for consecutive blocks, or for samples of them.
+        """Return the partial results of `function` for consecutive blocks, or for samples of them.
 
         Args:
-            statistics: of the tensors that it is computed from.
+            merged: the tensor.
+            statistics: the statistics of the tensors that it is computed from.
+            indices: numbers of the blocks.
+            function: a map function of the merge method.
+            sample: whether only samples are read.
 
         Raises:
             Resumable: a method of a user fails, or keeps its inputs.
@@ -217,7 +231,7 @@ class Evaluator:
     def _spill(
         self, spilled: Spilled, statistics: Statistics, sweep: Sweep, scratch: Scratch
     ) -> ScratchFile | None:
-        """A file of the tensor's elements; None where the disk has no room for it."""
+        """Return a file of the tensor's elements; None if the disk has no room for it."""
         file = scratch.begin()
         if file is None:
             return None
@@ -239,7 +253,10 @@ class Evaluator:
 
 
 def _prepared_for(plan: Plan) -> Callable[[], None]:
-    """What a thread does before it evaluates; torch is imported now, where a signal stops it."""
+    """Return a function that prepares a thread for evaluating.
+
+    torch is imported now, where a signal stops it.
+    """
     if not needs_torch(plan):
         return lambda: None
     from resumerge.engine.evaluation.torch_backend import use_one_thread
@@ -248,20 +265,20 @@ def _prepared_for(plan: Plan) -> Callable[[], None]:
 
 
 def _hashed_as_read(plan: Plan, unit: Unit) -> list[int]:
-    """The operands that are hashed as blocks are computed: none of what is copied, or empty."""
+    """Return the operands that are hashed as blocks are computed; none for a copy."""
     computed = isinstance(unit.expression, Merged) and unit.numel
     return list(hashed_operands(plan, unit)) if computed else []
 
 
 def _elements(tensor: Tensor, start: int, stop: int, evaluation: Evaluation) -> memoryview:
-    """The bytes of elements ``start:stop``, in a buffer that is used again."""
+    """Return the bytes of elements ``start:stop``, in a buffer that is used again."""
     out = evaluation.take("out", nbytes(tensor.dtype, stop - start))
     tensor.read(evaluation, start, stop, out)
     return out.data
 
 
 def _by_block(hashes: Sequence[bytearray]) -> bytes:
-    """For each block its operands' hashes, one after the other."""
+    """Return the hashes of each block's operands, one block after the other."""
     if not hashes:
         return b""
     by_operand = np.frombuffer(b"".join(hashes), f"V{HASH_BYTES}").reshape(len(hashes), -1)

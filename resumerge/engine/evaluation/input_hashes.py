@@ -20,7 +20,7 @@ from resumerge.tensors import Merged
 
 
 def hashed_operands(plan: Plan, unit: Unit) -> dict[int, frozenset[SourceFileKey]]:
-    """The operands of a unit whose bytes are hashed, with their local files, by number."""
+    """Return the operands of a unit whose bytes are hashed, with their local files, by number."""
     tensor = unit.expression
     operands = tensor.operands if isinstance(tensor, Merged) else (tensor,)
     files = {number: plan.files_of(operand, "local") for number, operand in enumerate(operands)}
@@ -28,35 +28,38 @@ def hashed_operands(plan: Plan, unit: Unit) -> dict[int, frozenset[SourceFileKey
 
 
 def are_hashed(ledger: Ledger) -> bool:
-    """Whether what a run reads is hashed: it is one way for all its attempts, and not where
-    ``--trust-sources`` was given when it began."""
+    """Return whether a run hashes what it reads, which is decided once for all its attempts.
+
+    Nothing is hashed if ``--trust-sources`` was given when the run began.
+    """
     run = ledger.run()
     return not (run and json.loads(run["options"]).get("trust_sources"))
 
 
 def known_hashes(unit: Unit, row: Mapping[str, bytes | None]) -> bytes:
-    """The hashes of what a unit's committed blocks were computed from.
+    """Return the hashes of what a unit's committed blocks were computed from.
 
-    For each block in order 16 bytes for each of `hashed_operands`. What is copied has the bytes of
+    Each block in order has 16 bytes for each of `hashed_operands`. What is copied has the bytes of
     the output, whose hashes are not kept twice.
 
     Args:
-        row: of the ledger's table `units`.
+        unit: the unit.
+        row: the unit's row of the ledger's table `units`.
     """
     return row["input_hashes" if isinstance(unit.expression, Merged) else "block_hashes"] or b""
 
 
 def operand_hashes(hashes: bytes, place: int, count: int) -> Iterator[bytes]:
-    """The hashes of one operand's blocks, out of those of `count` operands; `place` among them."""
+    """Yield the hashes of the blocks of operand number `place`, out of `count` operands."""
     step = count * HASH_BYTES
     for start in range(place * HASH_BYTES, len(hashes), step):
         yield hashes[start : start + HASH_BYTES]
 
 
 def content_hashes(plan: Plan, ledger: Ledger) -> dict[str, str]:
-    """A hash of what a finished run read of each local model, by the text of its reference.
+    """Return a hash of what a finished run read of each local model, by the text of its reference.
 
-    It is the same for any two runs of one recipe that read the same bytes, whatever happened
+    The hash is the same for any two runs of one recipe that read the same bytes, whatever happened
     meanwhile, and another one if a byte that was read differs.
 
     Returns:

@@ -20,7 +20,7 @@ from resumerge.tensors import Merged
 
 
 class KernelBackend:
-    """Computes the blocks of one tensor.
+    """A backend that computes the blocks of one tensor with kernels.
 
     Attributes:
         is_users: whether the method is a user's, so that what it returns is checked.
@@ -37,14 +37,14 @@ class KernelBackend:
         inputs: list[Vector],
         run: Run,
     ) -> list[Any]:
-        """The partial result of a map function of `statistics`: one for the run."""
+        """Return the partial result of a map function of `statistics`: one for the run."""
         return [function(inputs, run)]
 
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
-            Resumable: a method of a user fails, did not write them, or returned something.
+            Resumable: a method of a user fails, did not write the blocks, or returned something.
         """
         checked = self.is_users and _are_finite(inputs)
         if checked:
@@ -60,5 +60,5 @@ class KernelBackend:
 
 
 def _are_finite(vectors: Sequence[Vector]) -> bool:
-    """Whether they hold neither NaN nor infinity."""
+    """Return whether vectors hold neither NaN nor infinity."""
     return all(np.isfinite(l1_norms(v, None, Run(0, len(v), len(v)))).all() for v in vectors)

@@ -47,7 +47,7 @@ def failures_named(merged: Merged) -> Iterator[None]:
 
 
 def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: str) -> Resumable:
-    """The error for a result that is no block."""
+    """Return the error for a result that is no block."""
     elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
     name = merged.method
     what = f"The merge method {name!r} did not return a block"
@@ -55,7 +55,7 @@ def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: 
 
 
 def kept_inputs(merged: Merged) -> Resumable:
-    """The error for a partial result that the next block would overwrite."""
+    """Return the error for a partial result that the next block would overwrite."""
     return _stopped(
         merged,
         f"The merge method {merged.method!r} keeps a reference to its inputs",
@@ -66,7 +66,7 @@ def kept_inputs(merged: Merged) -> Resumable:
 
 
 def keeps_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
-    """Whether the result of a map function has its memory in common with the inputs."""
+    """Return whether the result of a map function has its memory in common with the inputs."""
     places = [(_address(x), x.data.nbytes) for x in inputs]
     return any(
         first is not None and first <= address < first + size
@@ -76,7 +76,7 @@ def keeps_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
 
 
 def described(result: Any) -> str:
-    """What a method returned, in words."""
+    """Return a description of what a method returned."""
     if isinstance(result, Vector):
         return "Vector"
     facts = [str(getattr(result, fact)) for fact in ("dtype", "device") if hasattr(result, fact)]
@@ -94,7 +94,10 @@ def _addresses(partial: Any) -> Iterator[int]:
 
 
 def _address(values: Any) -> int | None:
-    """Of the first element of a vector, an array, or a tensor of torch, which may not be loaded."""
+    """Return the address of the first element of a vector, an array, or a tensor of torch.
+
+    torch may not be loaded.
+    """
     if isinstance(values, Vector):
         values = values.data
     if isinstance(values, np.ndarray):

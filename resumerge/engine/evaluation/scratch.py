@@ -22,7 +22,7 @@ class Scratch:
         self._storage, self._folder = storage, folder
 
     def begin(self) -> ScratchFile | None:
-        """A new, empty file; None where there can be none."""
+        """Return a new, empty file; None if there can be none."""
         try:
             return ScratchFile(self._storage.scratch(self._folder))
         except OSError as error:
@@ -30,7 +30,7 @@ class Scratch:
             return None
 
     def write(self, file: ScratchFile, data: memoryview, offset: int) -> bool:
-        """Write at an offset (bytes); False if the disk has no room, or fails."""
+        """Write at an offset (bytes). Return False if the disk has no room, or fails."""
         try:
             self._storage.write(file.fd, data, offset)
         except OSError as error:

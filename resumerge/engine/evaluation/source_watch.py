@@ -16,10 +16,10 @@ SOURCE_CHANGED = "source_changed"
 
 
 class SourceWatch:
-    """Compares source files with what they were when their headers were read.
+    """A watch that compares source files with what they were when their headers were read.
 
-    A block is committed only after all files that its unit reads were found unchanged: then what
-    the unit's scans read, and what its blocks read, was one content.
+    A block is committed only after all files that its unit reads were found unchanged. So what the
+    unit's scans read, and what its blocks read, was one content.
     """
 
     def __init__(self, plan: Plan, ledger: Ledger, reader: SourceReader) -> None:
@@ -29,7 +29,7 @@ class SourceWatch:
         """Check the files that some units read.
 
         Raises:
-            Resumable: one is another file now, has other bytes, or is gone.
+            Resumable: a file is another one now, has other bytes, or is gone.
         """
         files: set[SourceFileKey] = set()
         for unit in units:
@@ -41,7 +41,7 @@ class SourceWatch:
         """Check the files that all units read.
 
         Raises:
-            Resumable: as `check`.
+            Resumable: a file is another one now, has other bytes, or is gone.
         """
         by_unit = {unit.index: _files_of(self._plan, unit) for unit in self._plan.units}
         files = frozenset[SourceFileKey]().union(*by_unit.values())

@@ -27,7 +27,7 @@ def use_one_thread() -> None:
 
 
 class TorchBackend:
-    """Computes the blocks of one tensor.
+    """A backend that computes the blocks of one tensor with torch.
 
     Args:
         device: name of the device to compute on.
@@ -49,7 +49,7 @@ class TorchBackend:
         inputs: list[Vector],
         run: Run,
     ) -> list[Any]:
-        """The partial results of a map function of `statistics`, one for each block."""
+        """Return the partial results of a map function of `statistics`, one for each block."""
         return [function(tensors, block) for block, _, tensors in self._tensors(inputs, run)]
 
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
@@ -75,7 +75,7 @@ class TorchBackend:
     def _tensors(
         self, inputs: list[Vector], run: Run
     ) -> Iterator[tuple[Block, slice, list[Tensor]]]:
-        """Each block, its elements, and its inputs in float32, which may be overwritten."""
+        """Yield each block, its elements, and its inputs in float32, which may be overwritten."""
         for block, part in zip(run.in_tensor(), run.blocks()):
             yield block, part, [self._wide(k, vector, part) for k, vector in enumerate(inputs)]
 
@@ -98,5 +98,5 @@ class TorchBackend:
 
 
 def _are_finite(tensors: Sequence[Tensor]) -> bool:
-    """Whether they hold neither NaN nor infinity."""
+    """Return whether tensors hold neither NaN nor infinity."""
     return all(bool(tensor.isfinite().all()) for tensor in tensors)

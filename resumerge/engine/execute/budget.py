@@ -20,11 +20,11 @@ from resumerge.planning.estimates.time import computes
 
 @dataclass(frozen=True)
 class ResourceBudget:
-    """What an attempt may use, and what it is predicted to use.
+    """The resources that an attempt may use, and those that it is predicted to use.
 
     Args:
         memory: bytes of RSS.
-        device: where torch computes: ``cpu``, ``cuda`` or ``cuda:1``.
+        device: the device where torch computes: ``cpu``, ``cuda`` or ``cuda:1``.
     """
 
     threads: int
@@ -39,10 +39,13 @@ def resource_budget(
     """Decide threads, memory and device.
 
     Args:
+        context: the run's context.
+        plan: the plan.
         memory_wait: seconds to wait for memory; None refuses at once (a new run).
 
     Raises:
-        InputError, Resumable: there is not enough memory, or no such device.
+        InputError: there is not enough memory for a new run, or no such device.
+        Resumable: there is not enough memory now.
     """
     context.reporter.doing("measuring the memory")
     options = context.options

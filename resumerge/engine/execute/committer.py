@@ -29,11 +29,12 @@ class WrittenBlocks:
     """Consecutive blocks of the output that are written but not synced.
 
     Args:
-        indices: their numbers.
-        nbytes: of all together.
-        hashes: xxh3-128 of each, 16 bytes.
-        inputs: hashes of what they were computed from (`input_hashes`).
-        seconds: spent computing and writing them.
+        unit: the unit.
+        indices: the blocks' numbers.
+        nbytes: bytes of all blocks together.
+        hashes: xxh3-128 of each block, 16 bytes.
+        inputs: hashes of what the blocks were computed from (`input_hashes`).
+        seconds: seconds spent computing and writing them.
     """
 
     unit: Unit
@@ -45,20 +46,28 @@ class WrittenBlocks:
 
     @property
     def completes_unit(self) -> bool:
-        """Whether the last block of the unit is among them."""
+        """Whether the last block of the unit is among these."""
         return self.indices.stop == self.unit.blocks
 
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
-    """Bytes of the committed blocks of all units."""
+    """Return the bytes of the committed blocks of all units."""
     return sum(unit.span(range(known.committed_blocks))[1] for unit, known in zip(units, progress))
 
 
 class Committer:
-    """Commits one batch in the background while the next one is computed.
+    """A thread that commits one batch while the next one is computed.
 
     `submit` waits for the batch before: at most two are uncommitted, the one that is being synced
     and the one that is being computed.
+
+    Args:
+        execution: the attempt's context.
+        page_cache: drops pages that are not needed again.
+        committed: called with the numbers of the units that a batch completed, in the thread that
+            commits.
+        sealed: called with the number of a shard that was sealed, in the same thread. It may raise,
+            to end the run.
     """
 
     def __init__(
@@ -68,13 +77,6 @@ class Committer:
         committed: Callable[[Sequence[int]], None],
         sealed: Callable[[int], None],
     ) -> None:
-        """
-        Args:
-            committed: called with the numbers of the units that a batch completed, in the thread
-                that commits.
-            sealed: called with the number of a shard that was sealed, likewise; may raise to end
-                the run.
-        """
         self._execution, self._page_cache = execution, page_cache
         self._committed, self._sealed = committed, sealed
         self._started = time.monotonic()
@@ -98,16 +100,16 @@ class Committer:
         execution.ledger.samples.add(execution.attempt, self._measured())
 
     def submit(self, batch: list[WrittenBlocks]) -> None:
-        """Start to commit a batch, its blocks in order; returns when the batch before is committed.
+        """Start to commit a batch, and return when the batch before is committed.
 
         Raises:
-            Exception: what failed in the batch before.
+            Exception: the error of the batch before.
         """
         self.wait()
         self._pending = self._thread.submit(self._commit, batch)
 
     def wait(self) -> None:
-        """Wait for the last batch; raises what failed in it."""
+        """Wait for the last batch, and raise its error."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending.result()
@@ -172,7 +174,7 @@ class Committer:
         return UnitCommit(number, hashes, inputs, checksum, seconds)
 
     def _sample(self) -> dict[str, int] | None:
-        """Memory and progress for the ledger, at a bounded rate; None when none is due."""
+        """Return memory and progress for the ledger, at a bounded rate; None if none is due."""
         now = time.monotonic()
         if now - self._sampled < max(SAMPLE_SECONDS, (now - self._started) / SAMPLES):
             return None

@@ -17,12 +17,13 @@ from resumerge.sources.reader import SourceReader
 
 @dataclass(frozen=True)
 class Computation(ABC):
-    """What computes the pending units of an attempt.
+    """A computation of the pending units of an attempt.
 
     Args:
-        attempt: its number in the ledger.
-        files: of the shards, as recovery left them.
-        replicator: copies sealed shards to the mirror meanwhile, and is started; None without one.
+        attempt: the attempt's number in the ledger.
+        files: the shards, as recovery left them.
+        replicator: copies sealed shards to the mirror meanwhile, and is started; None without a
+            mirror.
     """
 
     context: RunContext
@@ -36,16 +37,17 @@ class Computation(ABC):
 
     @abstractmethod
     def run(self, progress: Sequence[Progress]) -> float:
-        """Compute, write and commit; the seconds that it took to import torch are returned.
+        """Compute, write and commit, and return the seconds that it took to import torch.
 
         Args:
-            progress: of every unit.
+            progress: the progress of every unit.
 
         Raises:
-            Interrupted, Resumable: stopped before the end; what is committed is kept.
+            Interrupted: a signal stopped the run; what is committed is kept.
+            Resumable: the run cannot go on now; what is committed is kept.
         """
 
     def sealed(self, shard: int) -> None:
-        """Announce the number of a shard that is sealed to the mirror; may raise to end the run."""
+        """Announce a sealed shard to the mirror, by its number. This may raise, to end the run."""
         if self.replicator is not None:
             self.replicator.sealed(shard)

@@ -17,10 +17,18 @@ from resumerge.sources.remote.files import remote_file
 
 
 class DownloadEvictor:
-    """Notes the downloads of a run, over all its attempts, and deletes those that nothing needs.
+    """The keeper of a run's downloads: it notes them, and deletes those that nothing needs.
 
     A file belongs to the run if the run created its partial file, whose inode stays the same to the
     end. A file that was in the cache before, or that another program put there, does not.
+
+    Args:
+        plan: the run's plan.
+        ledger: the run's ledger.
+        metadata: the cache of what is known of files.
+        reader: reads the sources' files.
+        progress: the progress of every unit.
+        evict: whether to delete a download when every unit that reads it is committed.
     """
 
     def __init__(
@@ -33,10 +41,6 @@ class DownloadEvictor:
         *,
         evict: bool,
     ) -> None:
-        """
-        Args:
-            evict: delete a download when every unit that reads it is committed.
-        """
         self._plan, self._ledger, self._metadata, self._reader = plan, ledger, metadata, reader
         self._evict = evict
         self._readers: Counter[Path] = Counter()
@@ -53,11 +57,11 @@ class DownloadEvictor:
         self._ledger.downloads.note(str(file.blob), file.model, file.name, file.size, inode)
 
     def evict_unneeded(self) -> None:
-        """Delete what no uncommitted unit needs."""
+        """Delete the downloads that no uncommitted unit needs."""
         self._remove(blob for blob in self._files if not self._readers[blob])
 
     def committed(self, units: Iterable[int]) -> None:
-        """Delete what only these units, which are committed now, needed."""
+        """Delete the downloads that only these units, which are committed now, needed."""
         done: set[Path] = set()
         for number in units:
             blobs = self._blobs(number)
@@ -84,7 +88,7 @@ class DownloadEvictor:
             self._ledger.downloads.evict(str(blob), name, size)
 
     def _deleted(self, blob: Path, inode: int) -> bool:
-        """Delete a file if it is the run's and nothing else links to it; whether it is gone.
+        """Delete a file if it is the run's and nothing else links to it; return whether it is gone.
 
         It may be gone already: the attempt before was killed before its ledger said so.
         """
@@ -104,7 +108,7 @@ class DownloadEvictor:
 
 
 def _other_links(blob: Path, ours: set[Path]) -> bool:
-    """Whether another version of the model links to the same content."""
+    """Return whether another version of the model links to the same content."""
     folder = blob.parent.parent / "snapshots"
     return any(
         path.is_symlink() and path not in ours and os.path.realpath(path) == os.path.realpath(blob)

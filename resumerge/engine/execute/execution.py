@@ -18,12 +18,12 @@ from resumerge.storage import Storage
 
 @dataclass(frozen=True)
 class Execution:
-    """The context of one attempt's scheduler, work queue, committer and page cache.
+    """The context that one attempt's scheduler, work queue, committer and page cache share.
 
     Args:
-        attempt: its number in the ledger.
-        progress: of every unit of the plan, as it was when the attempt started.
-        threads: the number that compute blocks.
+        attempt: the attempt's number in the ledger.
+        progress: the progress of every unit of the plan when the attempt started.
+        threads: the number of threads that compute blocks.
     """
 
     plan: Plan

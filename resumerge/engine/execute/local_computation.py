@@ -29,7 +29,7 @@ from resumerge.sources.remote.prefetch import Prefetcher
 
 
 class LocalComputation(Computation):
-    """Computes in this process, with everything that goes with it: downloads, steps, memory."""
+    """A computation in this process, with all that goes with it: downloads, steps, memory."""
 
     def run(self, progress: Sequence[Progress]) -> float:
         context = self.context
@@ -97,7 +97,7 @@ class LocalComputation(Computation):
     def _prefetcher(
         self, progress: Sequence[Progress], evictor: DownloadEvictor, space: SpaceReservation
     ) -> Prefetcher:
-        """Downloads the files that pending units read, and those beside the weights."""
+        """Return the downloader of the files that pending units, and the companions, read."""
         reference = self.plan.reference_model
         beside = [(reference, name) for name in reference.companions]
         pending = self._pending(progress)
@@ -112,7 +112,7 @@ class LocalComputation(Computation):
         )
 
     def _told(self, kind: str, **facts: Any) -> None:
-        """Note what happened to a download; a user reads of a cached file that was damaged."""
+        """Note what happened to a download. The user is told of a cached file that was damaged."""
         self.ledger.events.add(kind, **facts)
         if kind == DAMAGED:
             then = "" if self.context.options.offline else ", and is downloaded again"
@@ -123,5 +123,5 @@ class LocalComputation(Computation):
             )
 
     def _pending(self, progress: Sequence[Progress]) -> list[Unit]:
-        """The units that are not committed."""
+        """Return the units that are not committed."""
         return [u for u, known in zip(self.plan.units, progress) if known.checksum is None]

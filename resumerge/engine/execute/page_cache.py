@@ -16,7 +16,7 @@ from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 
 
 class PageCache:
-    """Knows which pages are read or written for the last time."""
+    """A helper that drops pages from the page cache that are not needed again."""
 
     def __init__(self, execution: Execution) -> None:
         self._reader, self._files = execution.reader, execution.files
@@ -28,7 +28,7 @@ class PageCache:
         }
 
     def finished(self, unit: Unit, indices: range) -> None:
-        """Drop blocks of the output, which are on disk, and their inputs."""
+        """Drop the pages of blocks of the output, which are on disk, and of their inputs."""
         if not self._governor.cache_is_scarce:
             return
         drop_from_cache(self._files.descriptor(unit.shard), *unit.span(indices))
@@ -40,9 +40,9 @@ class PageCache:
         )
 
     def swept(self, tensor: Merged | Spilled, indices: range) -> None:
-        """Drop the inputs of blocks that a sweep has passed, where all of them do not fit.
+        """Drop the inputs of blocks that a sweep has passed, if all of them do not fit.
 
-        The inputs are read again after it, but these pages would be reclaimed before.
+        The inputs are read again after the sweep, but these pages would be reclaimed before.
         """
         if not self._governor.cache_is_scarce:
             return

@@ -14,8 +14,9 @@ from resumerge.tensors import Merged, Spilled
 
 
 class ReadAhead:
-    """What the blocks of units and the sweeps before them will read. Does nothing where all files
-    are on this disk.
+    """A forecast of what the blocks of units, and the sweeps before them, will read.
+
+    It does nothing if all files are on this disk.
 
     Attributes:
         is_needed: whether files are streamed.
@@ -29,19 +30,19 @@ class ReadAhead:
         self._units: dict[int, ExpectedRanges[RemoteFile]] = {}
 
     def begin(self, unit: Unit, first: int) -> None:
-        """The blocks of a unit will be computed, from this one on."""
+        """Tell that the blocks of a unit will be computed, from block `first` on."""
         if self.is_needed:
             reads = reads_of_blocks(unit, first)
             self._units[unit.index] = self._reader.expect(reads, keep=is_kept(unit))
 
     def end(self, unit: Unit) -> None:
-        """All blocks of a unit are computed."""
+        """Tell that all blocks of a unit are computed."""
         if unit.index in self._units:
             self._reader.ranges.forget(self._units.pop(unit.index))
 
     @contextmanager
     def sweep(self, tensor: Merged | Spilled, *, sample: bool) -> Iterator[None]:
-        """A pass over all blocks of a tensor."""
+        """Tell of a pass over all blocks of a tensor, while it lasts."""
         if not self.is_needed:
             yield
             return

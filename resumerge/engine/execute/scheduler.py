@@ -46,7 +46,7 @@ SAMPLE_RUNS = 2
 
 
 class Scheduler:
-    """Computes every pending block of a plan, batch by batch."""
+    """The main loop: it computes every pending block of a plan, batch by batch."""
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class Scheduler:
             self._committer.close()
 
     def _next_batch(self) -> list[WrittenBlocks]:
-        """The next blocks in order, computed, written and hashed; empty if none can be now.
+        """Return the next blocks in order, computed, written and hashed; empty if none can be now.
 
-        Threads go on with the blocks after them. Those in flight are a quarter of the batch size,
-        half of it together with the batch (or one task): the batch before is still being committed,
-        and a kill costs all of them.
+        Threads go on with the blocks after them. The blocks in flight are a quarter of the batch
+        size, or half of it together with the batch (or one task): the batch before is still being
+        committed, and a kill costs all of them.
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
@@ -129,10 +129,10 @@ class Scheduler:
         """Keep all threads busy.
 
         Args:
-            nbytes: of the batch so far.
+            nbytes: bytes of the batch so far.
 
         Returns:
-            Whether there is no room for another task before the batch is committed.
+            whether there is no room for another task before the batch is committed.
         """
         while not self._stop.requested and self._has_idle_threads():
             left = self._governor.batch_bytes // 2 - nbytes - self._bytes_in_flight
@@ -147,7 +147,7 @@ class Scheduler:
         return False
 
     def _has_idle_threads(self) -> bool:
-        """Whether a thread has no task, or will have none soon."""
+        """Return whether a thread has no task, or will have none soon."""
         if not self._running:
             return True
         few = len(self._running) <= self._tasks_in_flight()
@@ -158,10 +158,10 @@ class Scheduler:
         return sum(size for _, size in self._running)
 
     def _written(self) -> Iterator[WrittenBlocks]:
-        """The blocks that are next in order, half of those in flight, as soon as they are written.
+        """Yield the blocks that are next in order, half of those in flight, once written.
 
-        This thread wakes once for all of them: each time it takes the interpreter's lock from those
-        that compute.
+        This thread wakes once for all of them: each time it takes the interpreter's lock from the
+        threads that compute.
         """
         count = -(-len(self._running) // 2)
         self._running[count - 1][0].exception()  # waits for it
@@ -172,7 +172,7 @@ class Scheduler:
             yield written
 
     def _next_blocks(self, nbytes: int) -> tuple[Unit, range, Statistics] | None:
-        """The next blocks of a unit whose files are present, and the unit's statistics.
+        """Return the next blocks of a unit whose files are present, and the unit's statistics.
 
         Args:
             nbytes: largest size of the blocks; at least one block is returned in any case.
@@ -191,8 +191,9 @@ class Scheduler:
         return None
 
     def _start_units(self) -> None:
-        """Take the next units from the queue and start to compute their statistics, ahead of their
-        blocks, so that no thread waits for the end of a scan.
+        """Take the next units from the queue, and start to compute their statistics.
+
+        That is done ahead of their blocks, so that no thread waits for the end of a scan.
         """
         while len(self._upcoming) <= self._units_ahead:
             self._taken = self._taken or self._queue.take()
@@ -207,13 +208,14 @@ class Scheduler:
 
     @property
     def _scans_are_costly(self) -> bool:
-        """Whether several at once would cost more than memory: downloads, room on a disk, or pages
-        of the page cache that are read again.
+        """Return whether several scans at once would cost more than memory.
+
+        They may cost downloads, room on a disk, or pages of the page cache that are read again.
         """
         return self._read_ahead.is_needed or self._spills or self._governor.cache_is_scarce
 
     def _has_room(self, unit: Unit) -> bool:
-        """Whether what is held for a unit fits beside that of the units before it, as planned."""
+        """Return whether what is held for a unit fits beside that of the units before it."""
         held = [held_bytes(started) for started, _ in self._upcoming]
         return len(held) < 2 or sum(held) + held_bytes(unit) <= self._held_limit
 
@@ -225,7 +227,7 @@ class Scheduler:
         return unit, self._statistics_pool.submit(self._scan, unit)
 
     def _scan(self, unit: Unit) -> Statistics:
-        """Runs in a thread of its own, which puts together what the workers find."""
+        """Compute a unit's statistics, in a thread that puts together what workers find."""
         with self._one_scan if self._scans_are_costly else nullcontext():
             return self._evaluator.statistics(unit, self._sweep, self._scratch)
 
@@ -241,11 +243,11 @@ class Scheduler:
             self._read_ahead.begin(unit, first)
 
     def _first_block(self, unit: Unit) -> int:
-        """The first block of a unit that is not committed."""
+        """Return the first block of a unit that is not committed."""
         return self._execution.progress[unit.index].committed_blocks
 
     def _write_blocks(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
-        """Runs in a worker thread."""
+        """Compute and write blocks, in a worker thread, and return them."""
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(unit, scratch=self._scratch)
         started = time.perf_counter()
@@ -259,7 +261,7 @@ class Scheduler:
         return WrittenBlocks(unit, indices, unit.span(indices)[1], hashes, inputs, seconds)
 
     def _write(self, unit: Unit, indices: range, statistics: Statistics) -> tuple[bytes, bytes]:
-        """Compute blocks and write them together; the hashes of them and of their inputs."""
+        """Compute blocks and write them together; return their hashes and those of their inputs."""
         data, inputs = self._evaluator.compute(unit, indices, statistics)
         hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
         begin, _ = unit.span(indices)
@@ -270,7 +272,7 @@ class Scheduler:
     def _sweep(
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
-        """A sweep by all threads, a few runs of blocks ahead of its consumer."""
+        """Yield the results of a sweep by all threads, a few runs ahead of the consumer."""
         with self._read_ahead.sweep(tensor, sample=sample):
             yield from self._swept(tensor, function, sample)
 
@@ -297,12 +299,12 @@ class Scheduler:
             yield running.popleft()[1].result()
 
     def _tasks_in_flight(self) -> int:
-        """Tasks that wait or run: enough that no thread idles, fewer under memory pressure."""
+        """The number of tasks that wait or run: no thread idles, fewer under memory pressure."""
         fits = self._governor.batch_bytes // (2 * 4 * BLOCK)
         return max(1, min(2 * self._execution.threads, fits))
 
     def _run_bytes(self) -> int:
-        """What a run of blocks may take of an operand: less under memory pressure."""
+        """Return the bytes of an operand in a run of blocks: less under memory pressure."""
         return min(RUN_BYTES, self._governor.batch_bytes // RUNS_OF_A_BATCH)
 
     def _report(self, batch: list[WrittenBlocks]) -> None:
@@ -327,4 +329,4 @@ class Scheduler:
 
 
 class _SweepStopped(BaseException):
-    """A sweep ends early: the process was asked to stop. No error that a method may catch."""
+    """A signal to end a sweep early: the process was asked to stop. No method may catch it."""

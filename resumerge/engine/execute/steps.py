@@ -25,7 +25,7 @@ PREFIX, SUFFIX = "step-", ".safetensors"
 
 @dataclass(frozen=True)
 class Steps:
-    """Does the steps of a plan, and keeps each piece: a kill costs one.
+    """The steps of a plan, and the files that keep each of their pieces: a kill costs one piece.
 
     What is known after a piece is a file in the run's folder. The ledger has its checksum, so that
     a damaged file is not used: its step begins again.
@@ -38,10 +38,11 @@ class Steps:
     threads: int
 
     def run(self, pending: Iterable[Unit], prefetcher: Prefetcher) -> None:
-        """Do the steps that units need, which then find their results in the evaluator.
+        """Do the steps that units need, which then find the results in the evaluator.
 
         Args:
             pending: the units that are not committed.
+            prefetcher: downloads the files that steps read.
 
         Raises:
             Interrupted: a signal asked to stop.
@@ -85,8 +86,9 @@ class Steps:
         return frozenset((s.source, s.file) for tensor in tensors for s in stored_in(tensor))
 
     def _key(self, step: Step, files: frozenset[SourceFileKey]) -> str:
-        """Of the step, of its files as they are, and of the device: another one if one of them has
-        changed.
+        """Return a key of the step, of its files as they are, and of the device.
+
+        It is another one if one of them has changed.
         """
         device, stamps = self.evaluator.device, []
         for number, name in sorted(files):
@@ -95,7 +97,7 @@ class Steps:
         return xxhash.xxh3_128_hexdigest(json.dumps([step.key, stamps, device]).encode())
 
     def _known(self, key: str, step: Step) -> tuple[int, State | None]:
-        """How many pieces are done, and the state after them."""
+        """Return how many pieces are done, and the state after them."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 

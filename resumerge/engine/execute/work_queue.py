@@ -23,12 +23,14 @@ RemoteFiles = frozenset[SourceFileKey]
 def download_order(
     plan: Plan, units: Iterable[Unit], *, by_shard: bool = False
 ) -> list[tuple[Source, str]]:
-    """The files to download for units, in an order that lets the first units be computed soon.
+    """Return the files to download for units, ordered so that the first units are ready soon.
 
     Each step takes the files that complete some unit with the fewest bytes.
 
     Args:
-        by_shard: all files of a shard come before those that only later shards need.
+        plan: the plan.
+        units: the units that are to be computed.
+        by_shard: whether all files of a shard come before those that only later shards need.
     """
     first: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
@@ -71,7 +73,7 @@ class WorkQueue:
                 self._waiting.setdefault(files, []).append(unit.index)
 
     def take(self) -> Unit | None:
-        """The next unit; None where none is left or none is ready."""
+        """Return the next unit; None if none is left or none is ready."""
         self._move_ready()
         shard = self._writable_shard()
         if shard is None:
@@ -83,7 +85,7 @@ class WorkQueue:
 
     @property
     def download_progress(self) -> DownloadProgress | None:
-        """How far the downloads are; None where there is none."""
+        """The progress of the downloads; None if there is none."""
         return self._prefetcher.progress
 
     def wait(self, report: Callable[[], None]) -> bool:
@@ -93,7 +95,7 @@ class WorkQueue:
             report: called a few times a second meanwhile.
 
         Returns:
-            Whether there is such a unit; False at the end, and when a signal asks to stop.
+            whether there is such a unit; False at the end, and when a signal asks to stop.
 
         Raises:
             Resumable: a file cannot be downloaded, or there is no space and none will be freed.
@@ -120,11 +122,11 @@ class WorkQueue:
         return self._stop.requested or (not self._ready and not self._waiting)
 
     def _writable_shard(self) -> int | None:
-        """The first shard with a ready unit that has space on the disk, allocated now if needed."""
+        """Return the first shard with a ready unit that has disk space, allocated now if needed."""
         return next((shard for shard in sorted(self._ready) if self._space.reserve(shard)), None)
 
     def _allocated_shard_waits(self) -> bool:
-        """Whether a shard that has its space waits for source files."""
+        """Return whether a shard that has its space waits for source files."""
         shards = {self._plan.units[n].shard for units in self._waiting.values() for n in units}
         return any(self._space.is_allocated(shard) for shard in shards)
 

@@ -17,19 +17,19 @@ from resumerge.planning.plan import Unit
 
 
 def file_checksum(path: Path) -> str:
-    """Return 32 hex digits, of a whole file: `hash_block` of its bytes."""
+    """Return 32 hex digits: the `hash_block` of a whole file's bytes."""
     digest = xxhash.xxh3_128()
     hash_file(path, digest)
     return digest.hexdigest()
 
 
 def unit_checksum(hashes: bytes) -> str:
-    """32 hex digits, of the concatenated hashes of all blocks."""
+    """Return 32 hex digits: the hash of the concatenated hashes of all blocks."""
     return xxhash.xxh3_128_hexdigest(hashes)
 
 
 def first_mismatch(fd: int, unit: Unit, hashes: bytes) -> int | None:
-    """Read the blocks that have a hash; the number of the first that differs, or None."""
+    """Read the blocks that have a hash; return the number of the first that differs, or None."""
     for index in range(len(hashes) // HASH_BYTES):
         offset, nbytes = unit.block_bytes(index)
         expected = hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]

@@ -16,13 +16,16 @@ TASKS = ".resumerge-tasks"
 
 
 class ShardFiles:
-    """The files of one plan in its output folder."""
+    """The files of one plan's shards in its output folder.
+
+    Args:
+        plan: the plan.
+        folder: the output folder.
+        storage: the operations on files.
+        sparse: whether to allocate shards as they are written (see `allocates_lazily`).
+    """
 
     def __init__(self, plan: Plan, folder: Path, storage: Storage, *, sparse: bool = False) -> None:
-        """
-        Args:
-            sparse: allocate shards as they are written (see `allocates_lazily`).
-        """
         self._plan = plan
         self.folder = folder
         self._storage = storage
@@ -31,11 +34,11 @@ class ShardFiles:
         self._lock = threading.Lock()
 
     def final(self, shard: Shard) -> Path:
-        """The path of a sealed shard."""
+        """Return the path of a sealed shard."""
         return self.folder / shard.name
 
     def partial(self, shard: Shard) -> Path:
-        """The path of a shard until it is sealed."""
+        """Return the path of a shard until it is sealed."""
         return self.folder / (shard.name + PARTIAL)
 
     def create(self, shard: Shard) -> None:
@@ -45,7 +48,7 @@ class ShardFiles:
         self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
 
     def unallocated(self, shard: Shard) -> int:
-        """Bytes of disk space that a shard still needs."""
+        """Return the bytes of disk space that a shard still needs."""
         path = next((p for p in (self.final(shard), self.partial(shard)) if p.exists()), None)
         if path is None:
             return shard.nbytes
@@ -59,7 +62,7 @@ class ShardFiles:
         self._storage.remove(self.partial(shard))
 
     def is_intact(self, shard: Shard, path: Path) -> bool:
-        """Whether a file has the shard's size and header."""
+        """Return whether a file has the shard's size and header."""
         try:
             if path.stat().st_size != shard.nbytes:
                 return False
@@ -69,7 +72,7 @@ class ShardFiles:
             return False
 
     def descriptor(self, number: int) -> int:
-        """An open descriptor of a shard's partial file."""
+        """Return an open descriptor of a shard's partial file."""
         with self._lock:
             if number not in self._open:
                 path = self.partial(self._plan.shards[number])

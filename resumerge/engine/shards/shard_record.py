@@ -23,8 +23,8 @@ class Uploaded:
     """A shard in a bucket, as the machine that put it there compared it.
 
     Args:
-        nbytes: of the file.
-        sha256: in hex digits.
+        nbytes: bytes of the file.
+        sha256: SHA-256 of the file in hex digits.
         version: the ETag that the server had for it then.
     """
 
@@ -34,10 +34,11 @@ class Uploaded:
 
     @classmethod
     def of_json(cls, value: Any) -> Uploaded | None:
-        """What `as_json` of a record has written.
+        """Return the object that `as_json` of a record has written.
 
         Raises:
-            ValueError, TypeError: it is none.
+            ValueError: it is no such object.
+            TypeError: it is no such object.
         """
         if value is None:
             return None
@@ -49,12 +50,12 @@ class Uploaded:
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """What was computed for one shard.
+    """The result of computing one shard.
 
     Args:
-        fingerprint: of the run.
-        units: those of the shard, in order, each complete. `number` counts those of the plan.
-        uploaded: the shard in a bucket; None in a folder.
+        fingerprint: the run's fingerprint.
+        units: the units of the shard, in order, each complete. `number` counts those of the plan.
+        uploaded: the shard in a bucket; None for a shard in a folder.
     """
 
     fingerprint: str
@@ -73,10 +74,11 @@ class ShardRecord:
 
     @classmethod
     def of_bytes(cls, data: bytes, key: str | None = None) -> ShardRecord | None:
-        """The record in a file that anybody may have written; None if it is none.
+        """Return the record in a file that anybody may have written; None if it is none.
 
         Args:
-            key: of the record in the file's JSON object; None where that is the record.
+            data: the file's content, JSON.
+            key: the record's key in the JSON object; None if the record is the whole object.
         """
         with suppress(*_WRONG):
             value = json.loads(data)
@@ -85,10 +87,13 @@ class ShardRecord:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> ShardRecord:
-        """The record of what `as_json` returned.
+        """Return the record of what `as_json` returned.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: it is none.
+            ValueError: it is no record.
+            TypeError: it is no record.
+            KeyError: it is no record.
+            AttributeError: it is no record.
         """
         units = []
         for number, hashes, inputs, seconds in value["units"]:
@@ -101,7 +106,7 @@ class ShardRecord:
         return cls(str(value["fingerprint"]), tuple(units), uploaded)
 
     def fits(self, plan: Plan, shard: Shard, fingerprint: str) -> bool:
-        """Whether it is of this shard of this run, with a hash of each of its blocks."""
+        """Return whether the record is of this shard of this run, with a hash of each block."""
         units = plan.units[shard.first : shard.last]
         return self.fingerprint == fingerprint and [
             (unit.index, unit.blocks * HASH_BYTES) for unit in units
@@ -109,13 +114,13 @@ class ShardRecord:
 
     @property
     def mirrored(self) -> tuple[int, str] | None:
-        """Bytes and SHA-256 of a shard in a bucket."""
+        """The bytes and SHA-256 of a shard in a bucket."""
         return None if self.uploaded is None else (self.uploaded.nbytes, self.uploaded.sha256)
 
     def contradicts(self, progress: Sequence[Progress]) -> bool:
-        """Whether blocks are committed with other hashes.
+        """Return whether blocks are committed with other hashes.
 
         Args:
-            progress: of every unit of the plan.
+            progress: the progress of every unit of the plan.
         """
         return any(not unit.hashes.startswith(progress[unit.number].hashes) for unit in self.units)

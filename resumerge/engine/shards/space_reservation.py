@@ -20,15 +20,18 @@ RESERVE = COMPANION_BYTES // 2
 
 
 def allocates_lazily(plan: Plan, out: Path, *, frees: bool) -> bool:
-    """Whether shards get their space as they are written, and not when they are created.
+    """Return whether shards get their space as they are written, and not when they are created.
 
-    So it is in memory (tmpfs): reserving space there fills it with zeros, which takes half a second
-    for 2 GB and the memory of the whole output before the merge begins. If the disk fills up
-    midway, a write fails, and the run can be resumed. Where this run downloads files to the same
-    disk meanwhile, space is reserved: those files would take it.
+    That is so in memory (tmpfs): reserving space there fills it with zeros, which takes half a
+    second for 2 GB and the memory of the whole output before the merge begins. If the disk fills up
+    midway, a write fails, and the run can be resumed. If this run downloads files to the same disk
+    meanwhile, space is reserved: those files would take it.
 
     Args:
-        frees: shards are deleted once the mirror has them, and the next one gets its space then.
+        plan: the plan.
+        out: the output folder.
+        frees: whether shards are deleted once the mirror has them, and the next one gets its space
+            then.
     """
     if frees or not is_in_memory(out):
         return False
@@ -40,9 +43,15 @@ def allocates_lazily(plan: Plan, out: Path, *, frees: bool) -> bool:
 
 
 class SpaceReservation:
-    """Which shards have their space on the disk, and whether another can be given its own now.
+    """The disk space of shards: which have theirs, and whether another one can get its own.
 
     Without a mirror that frees shards, every shard has its space from the beginning.
+
+    Args:
+        plan: the plan.
+        files: the shards.
+        progress: the progress of every unit.
+        replicator: the replicator of the mirror that frees shards here; None if none does.
     """
 
     def __init__(
@@ -52,22 +61,17 @@ class SpaceReservation:
         progress: Sequence[Progress],
         replicator: Replicator | None = None,
     ) -> None:
-        """
-        Args:
-            progress: of every unit.
-            replicator: of the mirror that frees shards here; None where none does.
-        """
         self._plan, self._files, self._replicator = plan, files, replicator
         pending = (u.shard for u, known in zip(plan.units, progress) if known.checksum is None)
         self._pending = sorted(set(pending))
         self._allocated = {shard.index for shard in plan.shards if files.partial(shard).exists()}
 
     def is_allocated(self, number: int) -> bool:
-        """Whether a shard has its space."""
+        """Return whether a shard has its space."""
         return self._replicator is None or number in self._allocated
 
     def reserve(self, number: int) -> bool:
-        """Allocate a shard's space if it has none yet; False where the disk is too full for it."""
+        """Allocate a shard's space if it has none yet. Return False if the disk lacks room."""
         if self.is_allocated(number):
             return True
         shard = self._plan.shards[number]
@@ -84,7 +88,7 @@ class SpaceReservation:
         return True
 
     def will_be_freed(self, waited: float) -> bool:
-        """Whether space will be freed: a sealed shard is on its way to the mirror.
+        """Return whether space will be freed: a sealed shard is on its way to the mirror.
 
         Args:
             waited: seconds that the caller has waited so far.
@@ -95,11 +99,11 @@ class SpaceReservation:
         return self._replicator is not None and self._replicator.frees(waited)
 
     def reserved_bytes(self, blocked: bool, cache: Path) -> int:
-        """Bytes that downloads to the same disk must leave free: the next shard's.
+        """Return the bytes that downloads to the same disk must leave free: the next shard's.
 
         Args:
-            blocked: nothing can be computed, nor will anything be freed, until another file is
-                present. A shard that has its space then goes before the next one.
+            blocked: whether nothing can be computed, nor will anything be freed, until another file
+                is present. A shard that has its space then goes before the next one.
             cache: the folder that is downloaded to.
         """
         allocated = self._allocated.copy()
@@ -116,7 +120,7 @@ class SpaceReservation:
         return len(devices) == 2 and devices[0] == devices[1]
 
     def no_space(self, number: int) -> Resumable:
-        """The error that there is no space for a shard."""
+        """Return the error that there is no space for a shard."""
         shard = self._plan.shards[number]
         free = free_bytes(self._files.folder)
         return Resumable(

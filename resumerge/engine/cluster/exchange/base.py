@@ -18,11 +18,12 @@ from resumerge.planning.plan import Plan, Shard
 
 @dataclass(frozen=True)
 class Beat:
-    """What a task says of itself. A later one differs: clocks of machines are not compared.
+    """A heartbeat of a task. A later one differs: clocks of machines are not compared.
 
     Args:
-        budget: bytes of RSS that it may use; 0 until it is known.
-        nbytes: of the shard that are written.
+        node: where the task runs.
+        budget: bytes of RSS that the task may use; 0 until it is known.
+        nbytes: bytes of the shard that are written.
     """
 
     node: Node
@@ -48,7 +49,7 @@ class Beat:
 
 
 class TaskAbandoned(ResumergeError):
-    """The driver has given the task up, or is gone."""
+    """An error: the driver has given the task up, or is gone."""
 
     @property
     def text(self) -> str:
@@ -56,7 +57,7 @@ class TaskAbandoned(ResumergeError):
 
 
 class TaskEndpoint(ABC):
-    """A task's side: made by the driver, pickled, and used on a worker.
+    """A task's side of the exchange: made by the driver, pickled, and used on a worker.
 
     Once the task is given up, `beat` and `publish` raise `TaskAbandoned`, however late it wakes up.
 
@@ -68,11 +69,14 @@ class TaskEndpoint(ABC):
 
     @abstractmethod
     def obstacle(self, node: Node) -> str:
-        """Why this machine cannot take a task; empty if it can. It may send the first heartbeat."""
+        """Return why this machine cannot take a task; empty if it can.
+
+        It may send the first heartbeat.
+        """
 
     @abstractmethod
     def working_folder(self) -> AbstractContextManager[Path]:
-        """The folder where the shard is computed, which is deleted at the end."""
+        """Return the folder where the shard is computed, which is deleted at the end."""
 
     @abstractmethod
     def beat(self, beat: Beat) -> None:
@@ -87,12 +91,13 @@ class TaskEndpoint(ABC):
         A shard that is there already stays, if it has the same bytes.
 
         Args:
-            plan: of one shard.
+            plan: the plan of one shard.
+            record: the hashes of what was computed.
             beat: the last heartbeat.
             moved: called between pieces of the work, with bytes that were moved.
 
         Returns:
-            The record, with what is known now.
+            the record, with what is known now.
 
         Raises:
             TaskAbandoned: nothing was published.
@@ -101,11 +106,11 @@ class TaskEndpoint(ABC):
 
 
 class Exchange(ABC):
-    """The driver's side, in one attempt.
+    """The driver's side of the exchange, in one attempt.
 
     Attributes:
         beat_seconds: time between two looks at the heartbeats.
-        patience: seconds for which they may be unreadable.
+        patience: seconds for which heartbeats may be unreadable.
     """
 
     beat_seconds: ClassVar[float]
@@ -121,33 +126,35 @@ class Exchange(ABC):
 
     @abstractmethod
     def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:
-        """The side of a new task.
+        """Return the side of a new task.
 
         Args:
-            task: its id, ``shardN-TRY``.
-            shard: that it computes.
+            task: the task's id, ``shardN-TRY``.
+            shard: the shard that it computes.
         """
 
     @abstractmethod
     def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
-        """The last heartbeats of tasks, by their ids.
+        """Return the last heartbeats of tasks, by their ids.
 
         Raises:
-            OSError: they cannot be read now.
+            OSError: the heartbeats cannot be read now.
         """
 
     @abstractmethod
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
-        """The record of a shard that a task has published and not told of; else None. Anybody may
-        have written it."""
+        """Return the record of a shard that a task has published and not told of; None without one.
+
+        Anybody may have written it.
+        """
 
     @abstractmethod
     def has(self, shard: Shard, record: ShardRecord) -> bool:
-        """Whether a published shard is there, as this machine sees it."""
+        """Return whether a published shard is there, as this machine sees it."""
 
     @abstractmethod
     def journaled(self, task: str, shard: Shard) -> None:
-        """The shard that a task published is in the ledger."""
+        """Note that the shard which a task published is in the ledger."""
 
     @abstractmethod
     def give_up(self, task: str) -> None:
@@ -155,15 +162,18 @@ class Exchange(ABC):
 
     @abstractmethod
     def adopt(self) -> list[int]:
-        """Journal what was published and not journaled; every task is given up. The numbers of
-        these shards are returned."""
+        """Give every task up, and journal what was published and not journaled.
+
+        Returns:
+            the numbers of the shards that were journaled.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """End: nothing is left of the tasks."""
+        """End the exchange, so that nothing is left of the tasks."""
 
     def check(self) -> None:  # noqa: B027, a folder has nothing to say
-        """Called often.
+        """Check that the driver may go on; called often.
 
         Raises:
             Resumable: the driver must not go on.

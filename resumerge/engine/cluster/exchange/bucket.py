@@ -31,7 +31,16 @@ T = TypeVar("T")
 
 
 class BucketExchange(Exchange):
-    """The driver's side of an exchange in a bucket: see `recovery/uploaded.py`."""
+    """The driver's side of an exchange in a bucket: see `recovery/uploaded.py`.
+
+    Args:
+        plan: the run's plan.
+        ledger: the run's ledger.
+        files: the shards on this machine, which holds none that a task computes.
+        mirror: the mirror session.
+        replicator: the mirror's replicator, started.
+        waiting: called a few times a second while the mirror is waited for.
+    """
 
     beat_seconds = BEAT_SECONDS
 
@@ -44,12 +53,6 @@ class BucketExchange(Exchange):
         replicator: Replicator,
         waiting: Callable[[], None],
     ) -> None:
-        """
-        Args:
-            files: of this machine, which holds no shard that a task computes.
-            replicator: of the mirror, started.
-            waiting: called a few times a second while the mirror is waited for.
-        """
         assert isinstance(mirror.store, BucketStore)
         self._plan, self._ledger, self._files = plan, ledger, files
         self._mirror, self._store, self._replicator = mirror, mirror.store, replicator
@@ -116,7 +119,7 @@ class BucketExchange(Exchange):
         return adopted
 
     def close(self) -> None:
-        """Objects that are left are removed by the replicator, or by the next attempt."""
+        """End the exchange. The replicator, or the next attempt, removes objects that are left."""
 
     def check(self) -> None:
         self._replicator.check()
@@ -128,7 +131,7 @@ class BucketExchange(Exchange):
         """Change something in the bucket, as long as no other machine has taken over.
 
         Raises:
-            Resumable: one has; or as for `_ask`.
+            Resumable: another machine has taken over, or the bucket fails or denies the change.
         """
 
         def checked() -> None:
@@ -141,7 +144,7 @@ class BucketExchange(Exchange):
         """Do something with the bucket, again if it fails for a moment.
 
         Raises:
-            Resumable: it fails for longer, or denies it.
+            Resumable: the bucket fails for longer, or denies it.
         """
         try:
             return retry(self._store, call)

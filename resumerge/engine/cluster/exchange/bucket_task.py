@@ -35,7 +35,7 @@ JOIN_SECONDS = 60.0
 
 
 def opening(nonce: str) -> bytes:
-    """What the driver writes into a task's object."""
+    """Return what the driver writes into a task's object."""
     return _content(nonce, {})
 
 
@@ -45,15 +45,15 @@ def _content(nonce: str, content: Mapping[str, Any]) -> bytes:
 
 @dataclass
 class BucketEndpoint(TaskEndpoint):
-    """A task's side of an exchange in a bucket. Its object is deleted when it is given up.
+    """A task's side of an exchange in a bucket. The task's object is deleted when it is given up.
 
     The object is only ever replaced, under the condition that it is what this task wrote last. So a
     task that wakes up late leaves nothing behind.
 
     Args:
-        url: of the mirror. Every machine opens it with its own credentials.
-        object: the task's.
-        nonce: differs from that of every other task.
+        url: the mirror's address. Every machine opens it with its own credentials.
+        object: the name of the task's object.
+        nonce: a text that differs from that of every other task.
         rate: bytes a second that are uploaded; None for no limit.
         patience: seconds that the bucket may fail while the shard is uploaded.
     """
@@ -131,7 +131,7 @@ class BucketEndpoint(TaskEndpoint):
             raise
 
     def _upload(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> Uploaded:
-        """Have the shard in the bucket."""
+        """Upload the shard, or compare it with the one that is there, and return what is there."""
         name = plan.shards[0].name
         path = self._folder / name
         nbytes = path.stat().st_size
@@ -150,7 +150,7 @@ class BucketEndpoint(TaskEndpoint):
         return Uploaded(nbytes, sha256, found.etag)
 
     def _compare(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> str:
-        """Compare the shard with one that another task has uploaded; its SHA-256.
+        """Compare the shard with one that another task has uploaded, and return its SHA-256.
 
         Raises:
             Resumable: they differ.
@@ -164,8 +164,11 @@ class BucketEndpoint(TaskEndpoint):
         return ours
 
     def _remove_orphans(self, name: str) -> None:
-        """Remove what this task has uploaded if it is nobody's: parts, where there is no lease (who
-        has one may go on with them), and the shard, where there is no finished model either."""
+        """Remove what this task has uploaded if it is nobody's.
+
+        Parts are removed if there is no lease: whoever holds one may go on with them. The shard is
+        removed if there is no finished model either.
+        """
         with suppress(OSError):
             there = self._store.list()
             if not fencing_tokens(there):
@@ -177,7 +180,7 @@ class BucketEndpoint(TaskEndpoint):
         """Replace the task's object.
 
         Raises:
-            TaskAbandoned: it is gone.
+            TaskAbandoned: the object is gone.
             StoreError: the bucket cannot be used now.
         """
         data = _content(self.nonce, content)

@@ -17,9 +17,11 @@ def compare_with_record(path: Path, name: str, plan: Plan, record: ShardRecord, 
     """Compare a shard that somebody published with what was computed here.
 
     Args:
-        path: of the shard, or of its copy.
-        name: of the shard.
-        plan: of one shard.
+        path: the path of the shard, or of its copy.
+        name: the shard's name.
+        plan: the plan of one shard.
+        record: the hashes of what was computed here.
+        node: where it was computed.
 
     Raises:
         Resumable: they differ.

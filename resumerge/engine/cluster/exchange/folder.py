@@ -41,12 +41,12 @@ _LARGEST_BEAT = 1 << 16
 
 @dataclass(frozen=True)
 class FolderEndpoint(TaskEndpoint):
-    """A task's side of an exchange in a folder. Its folder is deleted when it is given up.
+    """A task's side of an exchange in a folder. The task's folder is deleted when it is given up.
 
     Args:
-        folder: of the attempt's tasks, on the disk that all machines share.
-        task: its id.
-        shard: its number in the run's plan.
+        folder: the folder of the attempt's tasks, on the disk that all machines share.
+        task: the task's id.
+        shard: the shard's number in the run's plan.
         out: the output's folder.
     """
 
@@ -59,7 +59,7 @@ class FolderEndpoint(TaskEndpoint):
 
     @property
     def own_folder(self) -> Path:
-        """Where it works."""
+        """The folder that the task works in."""
         return self.folder / self.task
 
     def obstacle(self, node: Node) -> str:
@@ -106,24 +106,27 @@ class FolderEndpoint(TaskEndpoint):
 
 
 def read_beat(folder: Path) -> Beat | None:
-    """The last heartbeat of the task with this folder; None before the first one."""
+    """Return the last heartbeat of the task with this folder; None before the first one."""
     with suppress(OSError, UnfitFile):
         return Beat.of_bytes(read_foreign(folder / _BEAT, _LARGEST_BEAT))
     return None
 
 
 class FolderExchange(Exchange):
-    """The driver's side of an exchange in a folder."""
+    """The driver's side of an exchange in a folder.
+
+    Args:
+        plan: the run's plan.
+        ledger: the run's ledger.
+        files: the run's shards.
+        waiting: called a few times a second while a file is waited for.
+    """
 
     beat_seconds = BEAT_SECONDS
 
     def __init__(
         self, plan: Plan, ledger: Ledger, files: ShardFiles, waiting: Callable[[], None]
     ) -> None:
-        """
-        Args:
-            waiting: called a few times a second while a file is waited for.
-        """
         self._plan, self._ledger, self._files, self._waiting = plan, ledger, files, waiting
         self._folder = files.folder / TASKS / secrets.token_hex(8)
 
