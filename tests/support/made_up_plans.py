@@ -66,6 +66,26 @@ def llama(
     )
 
 
+def vectors(name: str, *sizes: int) -> Source:
+    """Return a model with nothing but vectors of these sizes, ``t0`` and so on."""
+    others = [tensor(f"t{number}", (size,)) for number, size in enumerate(sizes)]
+    return llama(name, 0, others=others, without=list(llama(name, 0).tensors))
+
+
+def remote(name: str, *sizes: int) -> Source:
+    """Return a model of the Hub with a file for each vector, of 100 bytes for each element."""
+    source = vectors(name, *sizes)
+    tensors = {
+        f"t{number}": replace(tensor(f"t{number}", (size,)), file=f"f{number}")
+        for number, size in enumerate(sizes)
+    }
+    files = {
+        f"f{number}": SourceFile(f"f{number}", 100 * size, {"etag": "e"}, present=False)
+        for number, size in enumerate(sizes)
+    }
+    return replace(source, kind="hub", revision="c" * 40, tensors=tensors, files=files)
+
+
 def plan(recipe: str, *models: Source, seed: int = 0, shard_size: int = 1 << 30) -> Plan:
     """The plan of a recipe."""
     parsed = parse_recipe(recipe)

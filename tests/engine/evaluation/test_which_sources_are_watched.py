@@ -8,9 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_plans import plan
-from test_pages_are_dropped_after_their_last_use import vectors
-from test_which_tensor_is_next import remote
+from made_up_plans import plan, remote, vectors
 
 from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.errors import Resumable

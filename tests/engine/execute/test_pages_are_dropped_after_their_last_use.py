@@ -8,23 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up_plans import llama, plan, tensor
+from made_up_plans import llama, plan, tensor, vectors
 
 from resumerge.engine.execute import page_cache
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
-from resumerge.sources.types import Source
 from resumerge.tensors import Gathered, Stacked
 from resumerge.tensors.rows import Rows
 
 BLOCK = 4
 Dropped = list[tuple[str, int, int]]
-
-
-def vectors(name: str, *sizes: int) -> Source:
-    others = [tensor(f"t{number}", (size,)) for number, size in enumerate(sizes)]
-    return llama(name, 0, others=others, without=list(llama(name, 0).tensors))
 
 
 class Cache:

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_plans import plan, tensor
-from test_pages_are_dropped_after_their_last_use import vectors
+from made_up_plans import plan, tensor, vectors
 
 from resumerge.engine.execute.eviction import DownloadEvictor
 from resumerge.ledger import Progress

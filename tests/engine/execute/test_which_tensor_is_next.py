@@ -9,32 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_plans import plan, tensor
-from test_pages_are_dropped_after_their_last_use import vectors
+from made_up_plans import plan, remote, vectors
 
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.errors import Resumable
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
-from resumerge.sources.types import Source, SourceFile
+from resumerge.sources.types import Source
 
 RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 PENDING = Progress(0, b"", b"", None, None, None)
 DONE = Progress(1, bytes(16), b"", "0" * 32, 1, 1)
-
-
-def remote(name: str, *sizes: int) -> Source:
-    """A model of the Hub with a file for each of its vectors, of 100 bytes for each element."""
-    source = vectors(name, *sizes)
-    tensors = {
-        f"t{number}": replace(tensor(f"t{number}", (size,)), file=f"f{number}")
-        for number, size in enumerate(sizes)
-    }
-    files = {
-        f"f{number}": SourceFile(f"f{number}", 100 * size, {"etag": "e"}, present=False)
-        for number, size in enumerate(sizes)
-    }
-    return replace(source, kind="hub", revision="c" * 40, tensors=tensors, files=files)
 
 
 def names(found: Plan, **options: bool) -> list[tuple[str, str]]:

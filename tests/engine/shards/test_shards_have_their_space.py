@@ -10,8 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_plans import llama, plan
-from test_pages_are_dropped_after_their_last_use import vectors
+from made_up_plans import llama, plan, vectors
 
 from resumerge.engine.shards import space_reservation
 from resumerge.engine.shards.shard_files import ShardFiles
