@@ -70,7 +70,7 @@ class ResumergeError(Exception):
 
     @property
     def text(self) -> str:
-        """What happened, and what the user can do."""
+        """The text for the user: what happened, and what to do."""
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:

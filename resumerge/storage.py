@@ -31,7 +31,7 @@ class Storage:
         """Create a file of its full size that begins with `head`; durable afterwards.
 
         Args:
-            path: the file; one that exists is replaced.
+            path: the file; one that exists is overwritten.
             nbytes: the size of the file in bytes.
             head: the first bytes.
             sparse: whether its space is allocated as it is written, not now.

@@ -81,7 +81,7 @@ class BlockCost:
 
 @dataclass(frozen=True)
 class TensorContext:
-    """What a method knows of the tensor that it computes.
+    """The facts about one tensor that a method computes with.
 
     Args:
         shape: the shape of the tensor.
@@ -89,7 +89,7 @@ class TensorContext:
         per_model: the parameters of each input, in the order of the inputs.
         base: the index of the base model's input; None where the recipe names none.
         name: the name of the output tensor; part of the key of random masks.
-        seed: the seed of the run; part of that key as well.
+        seed: the seed of the run; part of the key of random masks.
         bits: the width of an element of the widest input.
     """
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 LARGEST_FACTOR = 4
-"""The number of times that moving a file's bytes, there and back, counts as progress."""
+"""The multiple of a file's size up to which its moved bytes, there and back, count as progress."""
 
 
 class RateLimit:

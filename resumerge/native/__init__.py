@@ -62,7 +62,7 @@ KINDS: dict[int, type[np.generic]] = {
 }
 """The NumPy types of arrays of each element type.
 
-Where NumPy lacks a type, its bits are unsigned integers.
+Elements of 8 and 16 bits are unsigned integers with these bits.
 """
 
 Kept = np.ndarray | tuple[int, int] | None

@@ -122,7 +122,7 @@ def _bytes_to_skip(
         the number of bytes at the start of the body that the partial file has already.
 
     Raises:
-        ConnectionError: they do not match; the next attempt requests the file again.
+        ConnectionError: the response does not match; the next attempt requests the file again.
     """
     etag = str(response.headers.get("ETag") or "")
     strong = etag if etag.startswith('"') else None

@@ -43,7 +43,7 @@ class Damage:
     """A finding that a file is damaged.
 
     Args:
-        id: the number of the finding; later ones are larger.
+        id: the number of the finding.
         path: the real path of the file.
         at: the time when it was found; UTC, ISO 8601.
     """

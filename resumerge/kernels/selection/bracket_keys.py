@@ -38,11 +38,11 @@ class BracketKeys:
         """Add the next blocks.
 
         Args:
-            above: the number of their elements with keys above the bracket.
+            above: the number of elements of the blocks with keys above the bracket.
             key_bytes: the distinct keys inside the bracket of each block, one block after the
                 other: uint32.
-            count_bytes: for each of these keys, how many elements of its block have it: uint32.
-            ends: for each block, how many of the keys come before its end.
+            count_bytes: the number of elements of the block with each of `key_bytes`: uint32.
+            ends: the number of keys before the end of each block.
         """
         keys, counts = np.frombuffer(key_bytes, np.uint32), np.frombuffer(count_bytes, np.uint32)
         self._rank -= above

@@ -64,7 +64,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
 
 @dataclass(frozen=True)
 class TaskVectorStatistics:
-    """What the blocks need to know of the whole task vectors, by input.
+    """The facts about whole task vectors that the blocks need, by input.
 
     Args:
         selections: the elements that `mask` keeps, as `select` returned them.

@@ -59,13 +59,13 @@ class Store(ABC):
 
     Attributes:
         url: the normalised address, as the ledger records it.
-        scheme: what stands before ``://`` in an address; empty for paths.
+        scheme: the text before ``://`` in an address; empty for paths.
         example: an address for messages, such as ``hf://org/name``.
-        own_files: names that the store itself creates in a new place. They do not count as files of
-            the user.
-        heartbeat_seconds: time between two heartbeats of a lease in this store.
-        settle_seconds: where `put_if_absent` is not exclusive, the time after which concurrent
-            writers see each other's file; 0 where it is exclusive.
+        own_files: the names that the store itself creates in a new place. They do not count as
+            files of the user.
+        heartbeat_seconds: the time between two heartbeats of a lease in this store.
+        settle_seconds: the time after which concurrent writers see each other's file, where
+            `put_if_absent` is not exclusive; 0 where it is.
     """
 
     scheme: ClassVar[str]
