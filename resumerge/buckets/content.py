@@ -158,7 +158,7 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
     length = part(1)
     last = size - (count - 1) * length
     # Parts may have any sizes: of those that do not have the same one nothing is known.
-    if not 0 <= last <= length or (count > 1 and part(count) != last):
+    if last > length or (count > 1 and part(count) != last):
         return None
     return lambda: PartsCheck(max(1, length), expected)
 

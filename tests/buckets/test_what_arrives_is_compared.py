@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,15 @@ def test_what_the_server_states_is_compared(name: str, cuts: list[int]) -> None:
     assert not feed(content(head, etag), damaged(DATA), cuts)
 
 
+def test_a_crc_32_with_leading_zeros() -> None:
+    data = b"62"
+    crc = zlib.crc32(data)
+    assert crc < 1 << 24
+    head = {"ChecksumCRC32": encoded(crc.to_bytes(4, "big"))}
+    assert feed(content(head, "x", data), data, [])
+    assert not feed(content(head, "x", data), damaged(data), [])
+
+
 UNKNOWN: dict[str, tuple[dict[str, Any], str, str]] = {
     "encrypted by KMS": (KMS, "0" * 32, "bucket"),
     "twice": ({"ServerSideEncryption": "aws:kms:dsse"}, "0" * 32, "bucket"),
@@ -111,9 +121,15 @@ def test_objects_of_parts_are_compared_part_by_part(
     assert not feed(content({}, etag, data, length), damaged(data), cuts)
 
 
-def test_parts_of_different_lengths_are_not_guessed() -> None:
-    parts = [DATA[:10], DATA[10:100], DATA[100:]]
-    found = content({}, etag_of(parts), DATA, lambda number: len(parts[number - 1]))
+@pytest.mark.parametrize(
+    "lengths", [[10, 90, 2204], [1000, 800, 504], [100, 100, 2104], [2000, 300, 4], [1000, 1304]]
+)
+def test_parts_of_different_lengths_are_not_guessed(lengths: list[int]) -> None:
+    """What the first part's length leaves for the last is too much, too little, or less than 0."""
+    edges = np.cumsum([0, *lengths]).tolist()
+    parts = [DATA[start:stop] for start, stop in pairwise(edges)]
+    assert b"".join(parts) == DATA
+    found = content({}, etag_of(parts), DATA, lambda number: lengths[number - 1])
     assert feed(found, DATA, [])
 
 
