@@ -20,7 +20,7 @@ from resumerge.hub.cache import cache_folder, cached_revisions
 from resumerge.hub.snapshot import cached_files
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.planning import Plan, read_recipe
+from resumerge.planning import Plan, estimate, read_recipe
 from resumerge.recipe.references import is_local
 from resumerge.remote.file import RemoteFile
 from resumerge.sources import MetadataCache
@@ -167,12 +167,12 @@ def _cached(model: str, revision: str | None) -> Sequence[RemoteFile]:
 def _needed(plan: Plan) -> list[RemoteFile]:
     """The weights that a merge reads, and what lies beside those of its reference models."""
     references = {document.reference for document in (*plan.stages, plan)}
-    files = []
+    estimated, files = estimate(plan), []
     for number, source in enumerate(plan.sources):
         beside = source.companions if number in references else {}
         files += [
             remote_file(source, name)
-            for name in [*beside, *sorted(plan.bytes_needed(number))]
+            for name in [*beside, *sorted(estimated.read_of(number))]
             if source.part_of(name)[0].is_remote
         ]
     return list(dict.fromkeys(files))

@@ -26,9 +26,8 @@ from resumerge.host.speed import probe
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
-from resumerge.planning import Plan, read_recipe
-from resumerge.planning.estimates.estimate import disk_needed, estimate, largest_file
-from resumerge.planning.estimates.time import computes
+from resumerge.planning import Estimate, Plan, read_recipe
+from resumerge.planning.estimates.estimate import largest_file
 from resumerge.sources import Source
 from resumerge.storage import Storage
 
@@ -74,60 +73,57 @@ def _described(
     context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
     if unusable := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
         return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
+    problems = _mirror_problems(context, out)
     try:
         earlier = context.runs.of_output(out.path) if out is not None else []
-        plan = pinned_plan(context, read_recipe(config), out)
+        plan, estimate = pinned_plan(context, read_recipe(config), out)
     except InputError as error:
         return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
     except Resumable as error:
         what, *more = str(error).split("\n")
         problem = Problem(what, where=str(config), fix=" ".join(more))
         return {**_nothing(budget, out), "problems": [asdict(problem)]}
-    problems = _mirror_problems(context, out)
     if are_cached(plan):
         try:
             plan = check_companions(context, plan, out.model if out is not None else "model")
         except InputError as error:
             problems += error.problems
     if out is not None and not earlier:
-        problems += (p for p in new_run_problems(context, plan, out) if p not in problems)
+        problems += (p for p in new_run_problems(context, plan, estimate, out) if p not in problems)
     else:
-        target, needed = _folder(out), disk_needed(plan)
+        target, needed = _folder(out), estimate.disk
         problems += check_disk(target, needed, cluster=options.ray is not None)
         problems += check_downloads(
-            plan, target, needed, offline=options.offline, evict=bool(options.evict)
+            plan, estimate, target, needed, offline=options.offline, evict=bool(options.evict)
         )
-        problems += step_problems(plan, context.stop)
+        problems += step_problems(estimate.steps, context.stop)
     notes: list[str] = []
     try:
-        notes = device_for(plan, options.device)[1]
+        notes = device_for(estimate, options.device)[1]
     except InputError as error:
         problems += error.problems
     try:
-        threads = fit_threads(plan, options.threads, budget, options.memory, options.mirror)
+        threads = fit_threads(estimate.memory, options.threads, budget, options.memory)
     except InputError as error:
         problems += error.problems
         threads = 1
     folder = existing_folder(_folder(out))
-    speed = probe(largest_file(plan), folder, computes=computes(plan))
-    predicted = estimate(plan, threads, speed, options.mirror)
+    speed = probe(largest_file(plan, estimate), folder, computes=estimate.time.computes)
+    predicted = estimate.on_machine(threads, speed)
     return {
         "units": len(plan.units),
-        "output_bytes": plan.output_bytes,
+        "output_bytes": estimate.output,
         "shards": len(plan.shards),
-        "memory": {"predicted_peak_rss": predicted.peak_rss, "budget": budget},
-        "disk": {"needed": predicted.disk, "free": free_bytes(_folder(out))},
+        "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
+        "disk": {"needed": estimate.disk, "free": free_bytes(_folder(out))},
         "download": {
-            "bytes": predicted.download,
-            "files": predicted.download_files,
-            "cached_bytes": predicted.cached,
-            "streamed_bytes": sum(predicted.streamed.values()),
+            "bytes": estimate.download,
+            "files": len(estimate.missing),
+            "cached_bytes": estimate.cached,
+            "streamed_bytes": sum(estimate.streamed.values()),
         },
         "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
-        "sources": [
-            _source(plan, number) | {"streamed_bytes": predicted.streamed.get(number, 0)}
-            for number in range(len(plan.sources))
-        ],
+        "sources": [_source(plan, estimate, number) for number in range(len(plan.sources))],
         "stages": [_stage(plan, model) for model in plan.stage_models],
         "threads": threads,
         "method": plan.method,
@@ -137,8 +133,8 @@ def _described(
             {"stack": m.stack, "layers": [list(o.inputs) for o in m.origins]}
             for m in plan.layer_maps
         ],
-        "largest_unit": {"name": predicted.largest.name, "bytes": predicted.largest.nbytes},
-        "notes": [*plan.notes, *predicted.notes, *notes, *too_many_threads(options.threads)],
+        "largest_unit": {"name": estimate.largest.name, "bytes": estimate.largest.nbytes},
+        "notes": [*plan.notes, *estimate.notes, *notes, *too_many_threads(options.threads)],
         "problems": [asdict(problem) for problem in problems],
         "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }
@@ -165,13 +161,14 @@ def _folder(out: OutputPath | None) -> Path:
     return Path.cwd() if out is None else out.folder
 
 
-def _source(plan: Plan, number: int) -> dict[str, Any]:
+def _source(plan: Plan, estimate: Estimate, number: int) -> dict[str, Any]:
     source = plan.sources[number]
     return {
         "model": source.ref.text,
         "kind": source.kind,
         "revision": source.revision,
-        "bytes_needed": sum(plan.bytes_needed(number).values()),
+        "bytes_needed": sum(estimate.read_of(number).values()),
+        "streamed_bytes": estimate.streamed_of(number),
     }
 
 

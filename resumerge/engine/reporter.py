@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.output.model_files import RECIPE_FILE
-from resumerge.planning.estimates.estimate import Estimate
+from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
 from resumerge.sources.remote.prefetch import DownloadProgress
 
@@ -80,7 +80,7 @@ class Reporter:
     def doing(self, what: str) -> None:
         """A phase that may take a while starts, like ``opening the models``."""
 
-    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+    def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
         """The plan is complete and checked."""
 
     def began(self, attempt: int, budget: int) -> None:

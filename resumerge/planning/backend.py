@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from resumerge.planning.plan import Plan
-from resumerge.tensors import Adapted, Computed, Merged
+from resumerge.tensors import Adapted, Computed, Merged, Tensor
 
 
-def needs_torch(plan: Plan) -> bool:
-    """Whether torch has to be loaded: it takes a second, and 200 MB."""
-    return computes_with_torch(plan) or any(isinstance(node, Adapted) for node in plan.nodes())
+def needs_torch(node: Tensor) -> bool:
+    """Whether torch has to be loaded for a tensor: that takes a second, and 200 MB."""
+    return isinstance(node, Adapted) or computes_with_torch(node)
 
 
-def computes_with_torch(plan: Plan) -> bool:
-    """Whether a method or a step computes with torch, which it can do on a GPU."""
-    return any(
-        node.uses_torch if isinstance(node, Merged) else "torch" in node.step.libraries
-        for node in plan.nodes()
-        if isinstance(node, (Merged, Computed))
-    )
+def computes_with_torch(node: Tensor) -> bool:
+    """Whether a method or a step computes a tensor with torch, which it can do on a GPU."""
+    if isinstance(node, Computed):
+        return "torch" in node.step.libraries
+    return isinstance(node, Merged) and node.uses_torch

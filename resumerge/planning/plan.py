@@ -251,16 +251,3 @@ class Plan:
             for stored in stored_in(tensor)
             if self.sources[stored.source].part_of(stored.file)[0].kind in kinds
         )
-
-    def bytes_needed(self, source: int) -> dict[str, int]:
-        """Bytes read from each file of a source."""
-        seen = {
-            (stored.file, stored.name): stored
-            for unit in self.units
-            for stored in stored_in(unit.expression)
-            if stored.source == source
-        }
-        needed: dict[str, int] = {}
-        for stored in seen.values():
-            needed[stored.file] = needed.get(stored.file, 0) + stored.nbytes
-        return needed

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from resumerge.kernels.blocks import Run
-from resumerge.planning.plan import Plan, Unit
-from resumerge.tensors import Merged, Spilled, Stored, Tensor, spilled_in, steps_of
+from resumerge.planning.plan import Unit
+from resumerge.tensors import Merged, Spilled, Step, Stored, Tensor, spilled_in
 from resumerge.tensors.tensor import RUN_BYTES
 
 Read = tuple[Stored, int, int]
@@ -58,11 +58,16 @@ def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:
         yield from _passes_before_blocks(unit)
 
 
-def reads_of_plan_once(plan: Plan) -> Iterator[Read]:
-    """What is read once and held for many blocks, and what steps read."""
-    for step in {step for unit in plan.units for step in steps_of(unit.expression)}:
+def reads_once(nodes: Iterable[Tensor], steps: Iterable[Step]) -> Iterator[Read]:
+    """Yield what is read once and held for many blocks, and what steps read.
+
+    Args:
+        nodes: of the expressions of a plan, each once.
+        steps: of the plan, each once.
+    """
+    for step in steps:
         yield from _stored(step.reads())
-    for node in dict.fromkeys(plan.nodes()):
+    for node in nodes:
         yield from _stored(node.reads_once())
 
 

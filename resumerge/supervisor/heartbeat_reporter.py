@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
-from resumerge.planning.estimates.estimate import Estimate
+from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
 from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
@@ -23,9 +23,9 @@ class HeartbeatReporter(Reporter):
         self._link.heartbeat()
         self._inner.doing(what)
 
-    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
-        self._link.tell(run=run, floor=estimate.memory.least_enough)
-        self._inner.planned(run, plan, estimate, resumed=resumed)
+    def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
+        self._link.tell(run=run, floor=predicted.need.least_enough)
+        self._inner.planned(run, plan, predicted, resumed=resumed)
 
     def began(self, attempt: int, budget: int) -> None:
         self._link.tell(budget=budget)

@@ -22,9 +22,8 @@ from resumerge.experts.upcycling.gates.hidden_states import LOADING_SECONDS
 from resumerge.experts.upcycling.gates.prompts import TOKEN_BYTES
 from resumerge.host.speed import Speed
 from resumerge.options import Options
-from resumerge.planning import Plan
-from resumerge.planning.estimates.memory import memory_need, steps_of_plan
-from resumerge.planning.estimates.time import REFERENCE_COMPUTE, merge_seconds
+from resumerge.planning import Plan, estimate
+from resumerge.planning.estimates.time import REFERENCE_COMPUTE
 from resumerge.recipe import parse_recipe
 
 SPEED = Speed(read=1e9, write=1e9, compute=REFERENCE_COMPUTE)
@@ -42,21 +41,21 @@ def planned(models: Path, mode: str, prompt: str = "Once upon a time") -> Plan:
 
 
 def seconds(plan: Plan, speed: Speed = SPEED) -> float:
-    return merge_seconds(plan, 2, speed)[0]
+    return estimate(plan).time.seconds(2, speed)[0]
 
 
 def test_time_counts_the_layers_that_are_computed_first(llamas: Path) -> None:
     plan = planned(llamas, "hidden")
-    [step] = steps_of_plan(plan)
+    [step] = estimate(plan).steps
     assert seconds(plan) > seconds(planned(llamas, "cheap_embed")) + step.seconds(2) > 1
-    assert "making gates takes longest" in merge_seconds(plan, 2, SPEED)[1]
+    assert "making gates takes longest" in estimate(plan).time.seconds(2, SPEED)[1]
     slow = replace(SPEED, compute=REFERENCE_COMPUTE / 2)
     assert seconds(plan, slow) == pytest.approx(2 * seconds(plan), abs=0.2)
 
 
 def test_time_grows_with_prompts_and_layers(llamas: Path) -> None:
     short, longer, all_layers = (
-        steps_of_plan(plan).pop().seconds(1) - LOADING_SECONDS
+        next(iter(estimate(plan).steps)).seconds(1) - LOADING_SECONDS
         for plan in (
             planned(llamas, "hidden"),
             planned(llamas, "hidden", "a song " * 1000),
@@ -70,8 +69,8 @@ def test_time_grows_with_prompts_and_layers(llamas: Path) -> None:
 def test_each_thread_has_a_text_of_its_own(llamas: Path) -> None:
     """With as many threads as there are texts no more are of use."""
     plan = planned(llamas, "hidden")
-    [step] = steps_of_plan(plan)
-    need = {threads: memory_need(plan, threads) for threads in (1, 2, 5, 6)}
+    [step] = estimate(plan).steps
+    need = {threads: estimate(plan).memory.need(threads) for threads in (1, 2, 5, 6)}
     of_text = need[2].steps - need[1].steps
     assert of_text > 0 and need[5].steps - need[1].steps == 4 * of_text
     assert need[6].steps == need[5].steps and need[6].least_steps == need[1].steps
@@ -97,11 +96,14 @@ def test_the_peak_is_predicted(mode: str, llamas: Path, tmp_path: Path) -> None:
 
 def test_large_vocabularies_take_memory_while_prompts_are_split(llamas: Path) -> None:
     small, large = planned(llamas, "cheap_embed"), planned(llamas, "cheap_embed")
-    [step] = steps_of_plan(large)
+    [step] = estimate(large).steps
     assert isinstance(step, EmbeddedPrompts)
     table = replace(step.table, shape=(step.table.shape[0] + 100_000, *step.table.shape[1:]))
     object.__setattr__(step, "table", table)
-    assert memory_need(large, 1).steps - memory_need(small, 1).steps == 100_000 * TOKEN_BYTES
+    assert (
+        estimate(large).memory.need(1).steps - estimate(small).memory.need(1).steps
+        == 100_000 * TOKEN_BYTES
+    )
 
 
 def test_a_device_that_is_not_here_is_refused(

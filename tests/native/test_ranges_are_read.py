@@ -21,6 +21,7 @@ from resumerge.errors import Resumable
 from resumerge.kernels.hashes import hash_blocks
 from resumerge.native import read_ranges
 from resumerge.options import Options
+from resumerge.planning import estimate
 from resumerge.recipe import parse_recipe
 from resumerge.sources.reader import SourceReader
 
@@ -101,7 +102,7 @@ def test_what_went_wrong_is_said(tmp_path: Path) -> None:
     recipe = "merge_method: linear\nmodels:\n  - {model: base, parameters: {weight: 1}}\n"
     with working_in(tmp_path):
         plan = Session(Options()).plan(parse_recipe(recipe))
-        evaluator = Evaluator(plan, SourceReader(plan.sources))
+        evaluator = Evaluator(plan, estimate(plan), SourceReader(plan.sources))
         os.truncate(
             "base/model.safetensors", (tmp_path / "base/model.safetensors").stat().st_size - 2
         )

@@ -9,13 +9,8 @@ import pytest
 from made_up_plans import llama, plan, tensor, units
 
 from resumerge.methods import METHODS
-from resumerge.planning import Plan
-from resumerge.planning.estimates.memory import (
-    TOKEN_BYTES,
-    blocks_bytes,
-    memory_need,
-    vocabulary_bytes,
-)
+from resumerge.planning import Plan, estimate
+from resumerge.planning.estimates.memory import TOKEN_BYTES
 from resumerge.planning.plan import Unit
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe
@@ -67,9 +62,9 @@ def merged(unit: Unit) -> Merged:
 
 
 def test_the_matrices_of_two_tensors_of_each_adapter_are_held() -> None:
-    before = memory_need(plan(LINEAR, plain("a"), plain("b")), 1).held
-    one = memory_need(plan(LINEAR, adapted("a", 8), plain("b")), 1).held
-    both = memory_need(plan(LINEAR, adapted("a", 8), adapted("b", 16)), 1).held
+    before = estimate(plan(LINEAR, plain("a"), plain("b"))).memory.need(1).held
+    one = estimate(plan(LINEAR, adapted("a", 8), plain("b"))).memory.need(1).held
+    both = estimate(plan(LINEAR, adapted("a", 8), adapted("b", 16))).memory.need(1).held
     assert one - before == MATMUL_BYTES + 2 * 8 * (4 * ROWS + 8 * COLUMNS)
     assert both - one == 2 * 16 * (4 * ROWS + 8 * COLUMNS)
 
@@ -97,13 +92,14 @@ def test_matrices_are_held_as_stored_or_widened(
 
 def test_a_block_that_an_adapter_changes_takes_a_chunk_more() -> None:
     before, after = (
-        blocks_bytes(plan(COPY + "dtype: bfloat16\n", m), 1) for m in (plain("a"), adapted("a", 8))
+        estimate(plan(COPY + "dtype: bfloat16\n", m)).memory.blocks(1)
+        for m in (plain("a"), adapted("a", 8))
     )
     assert after - before == ADAPTER_SCRATCH
 
 
 def test_a_tensor_that_is_copied_is_a_block_at_a_time() -> None:
-    assert blocks_bytes(plan(COPY, plain("a")), 1) == 4 * BLOCK
+    assert estimate(plan(COPY, plain("a"))).memory.blocks(1) == 4 * BLOCK
 
 
 # Vocabularies
@@ -131,9 +127,9 @@ def test_tokenizers_and_each_map_of_rows_are_held() -> None:
     )
     assert heads is embeddings, "of the second model; the first's rows stay as they are"
     expected = heads.nbytes + TOKEN_BYTES * 2 * 40
-    assert vocabulary_bytes(found) == expected
-    without = memory_need(replace(found, vocabulary=None), 1)
-    assert memory_need(found, 1).held - without.held == expected
+    assert estimate(found).memory.vocabulary == expected
+    without = estimate(replace(found, vocabulary=None)).memory.need(1)
+    assert estimate(found).memory.need(1).held - without.held == expected
 
 
 # Reductions
@@ -157,13 +153,13 @@ def test_of_two_tensors_in_a_row_the_reductions_are_held() -> None:
         for unit in found.units
     ]
     assert each[3] == 0 < each[0] < each[2] < each[1] < each[4]
-    assert memory_need(found, 1).held == each[1] + each[2]
+    assert estimate(found).memory.need(1).held == each[1] + each[2]
     last = of_sizes(1, 2, 6)
-    assert memory_need(last, 1).held == sum(
+    assert estimate(last).memory.need(1).held == sum(
         METHODS["ties"].statistics_bytes(merged(unit).context) for unit in last.units[1:]
     )
-    assert memory_need(of_sizes(1, 1), 1).held == 0
-    assert memory_need(of_sizes(2), 1).held > 0
+    assert estimate(of_sizes(1, 1)).memory.need(1).held == 0
+    assert estimate(of_sizes(2)).memory.need(1).held > 0
 
 
 # Blocks
@@ -192,7 +188,7 @@ def test_kernels_read_operands_as_they_are_but_for_those_to_be_rounded(
     found = plan(LINEAR + said, headed("a", dtypes[0]), headed("b", dtypes[1]))
     cost = METHODS["linear"].cost
     scratch = 4 * (cost.scratch + cost.per_input * 2)
-    assert blocks_bytes(found, 1) == int(ROWS * COLUMNS * (expected + scratch))
+    assert estimate(found).memory.blocks(1) == int(ROWS * COLUMNS * (expected + scratch))
 
 
 @pytest.mark.parametrize("dtypes", [("F32", "F32"), ("BF16", "F32"), ("BF16", "BF16")])
@@ -205,7 +201,7 @@ def test_torch_computes_block_by_block_in_float32(dtypes: tuple[str, str]) -> No
     stored = sum({"F32": 4, "BF16": 2}[dtype] for dtype in dtypes) + out
     wide = 4 * (2 + METHODS["arcee_fusion"].cost.scratch)
     block = BLOCK // COLUMNS * COLUMNS
-    assert blocks_bytes(found, 1) == int(ROWS * COLUMNS * stored + block * wide)
+    assert estimate(found).memory.blocks(1) == int(ROWS * COLUMNS * stored + block * wide)
 
 
 @pytest.mark.parametrize(
@@ -223,13 +219,13 @@ def test_what_a_method_takes_besides_counts(method: str, models: str) -> None:
     tensor = merged(units(found)[HEAD])
     count, cost = len(tensor.operands), tensor.merge_method.cost
     expected = 4 * (count + 1 + cost.scratch + cost.per_input * count)
-    assert blocks_bytes(found, 1) == int(ROWS * COLUMNS * expected)
+    assert estimate(found).memory.blocks(1) == int(ROWS * COLUMNS * expected)
 
 
 def test_a_run_takes_so_much_of_an_operand_at_most() -> None:
     def of(blocks: int, dtype: str) -> int:
         models = [llama(m, 0, others=[tensor(HEAD, (blocks * BLOCK,), dtype)]) for m in "ab"]
-        return blocks_bytes(plan(LINEAR, *models), 1)
+        return estimate(plan(LINEAR, *models)).memory.blocks(1)
 
     for dtype, width in (("F32", 4), ("BF16", 2)):
         most = RUN_BYTES // (width * BLOCK)
@@ -244,5 +240,5 @@ def test_the_largest_block_that_stays_with_a_thread_and_one_that_is_given_back()
         shape = (numel // 1000, 1000) if passes else (numel // 1024, 1024)
         models = [llama(m, 0, others=[tensor(HEAD, shape)]) for m in "ab"]
         found = plan(recipe, *models)
-        one, two = (blocks_bytes(found, threads) for threads in (1, 2))
+        one, two = (estimate(found).memory.blocks(threads) for threads in (1, 2))
         assert (two == 2 * one) is not passes

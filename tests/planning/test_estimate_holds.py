@@ -18,11 +18,8 @@ import resumerge
 from resumerge.engine.checks.memory import fit_threads
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
-from resumerge.host.speed import Speed
 from resumerge.options import Options
-from resumerge.planning import Plan
-from resumerge.planning.estimates.estimate import estimate
-from resumerge.planning.estimates.memory import memory_need
+from resumerge.planning import Plan, estimate
 from resumerge.recipe import parse_recipe
 
 SLERP = "merge_method: slerp\nbase_model: base\nmodels: [{model: math}]\nparameters: {t: 0.5}\n"
@@ -50,16 +47,20 @@ def planned(folder: Path, recipe: str, vocabulary: int = 48, *, tied: bool = Fal
 def test_memory_grows_with_threads_and_models(tmp_path: Path) -> None:
     one, three = planned(tmp_path / "1", LINEAR, 100_000), planned(tmp_path / "3", TIES, 100_000)
     assert (
-        memory_need(one, 1).peak_rss < memory_need(one, 2).peak_rss < memory_need(one, 3).peak_rss
+        estimate(one).memory.need(1).peak_rss
+        < estimate(one).memory.need(2).peak_rss
+        < estimate(one).memory.need(3).peak_rss
     )
-    assert memory_need(one, 2).peak_rss < memory_need(three, 2).peak_rss
+    assert estimate(one).memory.need(2).peak_rss < estimate(three).memory.need(2).peak_rss
 
 
 def test_the_statistics_of_a_tensor_and_of_the_next_are_held_at_once(tmp_path: Path) -> None:
     """Those of the next one are begun before the first is done: head and embedding, here."""
     two, one = (planned(tmp_path / str(t), TIES, 100_000, tied=t) for t in (False, True))
-    assert memory_need(one, 2).held > 1_000_000
-    assert memory_need(two, 2).held == pytest.approx(2 * memory_need(one, 2).held, rel=0.01)
+    assert estimate(one).memory.need(2).held > 1_000_000
+    assert estimate(two).memory.need(2).held == pytest.approx(
+        2 * estimate(one).memory.need(2).held, rel=0.01
+    )
 
 
 def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
@@ -68,22 +69,22 @@ def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
     monkeypatch.setattr("resumerge.kernels.selection.limits.MAX_COLLECTED", 1 << 14)
     monkeypatch.setattr("resumerge.kernels.selection.limits.MAX_SAMPLE", 1 << 10)
     large, larger = planned(tmp_path / "1", TIES, 70_000), planned(tmp_path / "2", TIES, 140_000)
-    assert memory_need(large, 2).peak_rss == memory_need(larger, 2).peak_rss
+    assert estimate(large).memory.need(2).peak_rss == estimate(larger).memory.need(2).peak_rss
 
 
 def test_a_small_budget_takes_threads_away_and_a_smaller_one_is_refused(tmp_path: Path) -> None:
     plan = planned(tmp_path, TIES, 70_000)
-    needs = [memory_need(plan, threads).enough for threads in (1, 2, 3)]
-    assert fit_threads(plan, 3, needs[2]) == 3
-    assert fit_threads(plan, 3, needs[2] - 1) == 2
-    assert fit_threads(plan, 3, needs[0]) == 1
+    needs = [estimate(plan).memory.need(threads).enough for threads in (1, 2, 3)]
+    assert fit_threads(estimate(plan).memory, 3, needs[2]) == 3
+    assert fit_threads(estimate(plan).memory, 3, needs[2] - 1) == 2
+    assert fit_threads(estimate(plan).memory, 3, needs[0]) == 1
     with pytest.raises(InputError, match="memory budget is too small"):
-        fit_threads(plan, 3, needs[0] - 1)
+        fit_threads(estimate(plan).memory, 3, needs[0] - 1)
 
 
 def test_local_models_need_no_download(tmp_path: Path) -> None:
-    found = estimate(planned(tmp_path, TIES), 1, Speed(None, None, 1e9))
-    assert (found.download, found.download_files) == (0, 0)
+    found = estimate(planned(tmp_path, TIES))
+    assert (found.download, len(found.missing)) == (0, 0)
     weights = tmp_path.glob("*/model.safetensors")
     assert found.cached == sum(path.stat().st_size for path in weights)
 

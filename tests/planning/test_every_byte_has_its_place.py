@@ -15,7 +15,7 @@ from made_up_plans import llama, plan, tensor
 from resumerge.kernels.blocks import Block, Run
 from resumerge.methods import METHODS
 from resumerge.output_path import is_shard_name, shard_name
-from resumerge.planning import NUMERICS, Plan
+from resumerge.planning import NUMERICS, Plan, estimate
 from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_parts
 from resumerge.planning.plan import Unit
 from resumerge.planning.shards import pack
@@ -223,7 +223,7 @@ def test_changes_are_named() -> None:
 
 def test_what_is_read_of_each_file() -> None:
     found = linear()
-    assert found.bytes_needed(0) == {
+    assert estimate(found).read_of(0) == {
         "m.safetensors": sum(t.nbytes for t in llama("a").tensors.values())
     }
     first = found.units[0].expression
@@ -232,4 +232,4 @@ def test_what_is_read_of_each_file() -> None:
     assert found.output_bytes == sum(shard.nbytes for shard in found.shards)
     twice = plan("merge_method: passthrough\nslices:\n" + 2 * (
         "  - sources: [{model: a, layer_range: [0, 3]}]\n"), llama("a"))  # fmt: skip
-    assert twice.bytes_needed(0) == found.bytes_needed(0), "each byte once"
+    assert estimate(twice).read_of(0) == estimate(found).read_of(0), "each byte once"

@@ -9,13 +9,8 @@ import pytest
 from made_up_plans import llama, plan, tensor, units
 
 from resumerge.host.speed import Speed
-from resumerge.planning import Plan
-from resumerge.planning.estimates.estimate import (
-    COMPANION_BYTES,
-    disk_needed,
-    estimate,
-    largest_file,
-)
+from resumerge.planning import Plan, estimate
+from resumerge.planning.estimates.estimate import COMPANION_BYTES, largest_file
 from resumerge.planning.estimates.memory import (
     BASE_RSS,
     BUCKETS_RSS,
@@ -25,17 +20,8 @@ from resumerge.planning.estimates.memory import (
     SAFETY,
     UNIT_BYTES,
     UPLOAD_RSS,
-    blocks_bytes,
-    memory_need,
-    whole_tensors,
 )
-from resumerge.planning.estimates.time import (
-    REFERENCE_COMPUTE,
-    START_SECONDS,
-    TORCH_SECONDS,
-    computes,
-    merge_seconds,
-)
+from resumerge.planning.estimates.time import REFERENCE_COMPUTE, START_SECONDS, TORCH_SECONDS
 from resumerge.recipe import ModelRef
 from resumerge.sources.types import Source, SourceFile
 from resumerge.tensors import Adapted, Rounded
@@ -61,12 +47,12 @@ def linear(rows: int = 2000) -> Plan:
 
 def seconds(found: Plan, threads: int = 1, **speed: float | None) -> tuple[float, str]:
     known: dict[str, float | None] = {"read": None, "write": None, "compute": None, **speed}
-    return merge_seconds(found, threads, Speed(**known))
+    return estimate(found).time.seconds(threads, Speed(**known))
 
 
 def test_what_takes_longest_decides() -> None:
     found = linear()
-    read = sum(found.bytes_needed(0).values()) + sum(found.bytes_needed(1).values())
+    read = sum(estimate(found).read_of(0).values()) + sum(estimate(found).read_of(1).values())
     took, basis = seconds(found, read=read / 100, write=found.output_bytes / 50)
     assert took == pytest.approx(100, abs=2.5) and "reading takes longest" in basis
     took, basis = seconds(found, read=read / 100, write=found.output_bytes / 300)
@@ -104,9 +90,9 @@ def test_what_was_measured_is_told() -> None:
 
 
 def test_what_is_copied_is_not_computed() -> None:
-    assert computes(linear())
+    assert estimate(linear()).time.computes
     copied = plan(COPY, llama("a"))
-    assert not computes(copied)
+    assert not estimate(copied).time.computes
     slow, fast = (seconds(copied, read=1e3, compute=REFERENCE_COMPUTE * n)[1] for n in (0.01, 1))
     assert "reading takes longest" in slow and "reading takes longest" in fast
 
@@ -125,8 +111,8 @@ def on_the_hub(source: Source, present: set[str]) -> Source:
 
 def test_only_files_that_are_read_and_not_here_are_downloaded() -> None:
     both = on_the_hub(llama("a"), set()), on_the_hub(llama("b"), {"two.safetensors"})
-    found = estimate(plan(LINEAR, *both), 1, Speed(None, None, None))
-    assert (found.download, found.download_files) == (7_000 + 50 + 7_000, 3)
+    found = estimate(plan(LINEAR, *both))
+    assert (found.download, len(found.missing)) == (7_000 + 50 + 7_000, 3)
     assert found.cached == 50
 
 
@@ -138,10 +124,10 @@ def test_a_tensor_that_is_read_twice_is_downloaded_once() -> None:
     )
     model = llama("a")
     whole = sum(tensor.nbytes for tensor in model.tensors.values())
-    assert plan(stacked, model).bytes_needed(0) == {"m.safetensors": whole}
+    assert estimate(plan(stacked, model)).read_of(0) == {"m.safetensors": whole}
     part = "merge_method: passthrough\nslices: [{sources: [{model: a, layer_range: [1, 3]}]}]\n"
     first = sum(t.nbytes for name, t in model.tensors.items() if ".layers.0." in name)
-    assert plan(part, model).bytes_needed(0) == {"m.safetensors": whole - first}
+    assert estimate(plan(part, model)).read_of(0) == {"m.safetensors": whole - first}
 
 
 def test_an_adapter_is_downloaded_with_its_model() -> None:
@@ -159,12 +145,12 @@ def test_an_adapter_is_downloaded_with_its_model() -> None:
     adapted = replace(model, kind="lora", tensors={**tensors, HEAD: changed}, files=files)
     adapted = replace(adapted, base=replace(model, kind="hub"), adapter=replace(model, kind="hub"))
     found = plan(COPY, adapted)
-    assert found.bytes_needed(0) == {
+    assert estimate(found).read_of(0) == {
         "base/m.safetensors": sum(t.nbytes for t in model.tensors.values()),
         "adapter/x.safetensors": 2 * (2 * 4 + 10 * 2 + 10),
     }
-    said = estimate(found, 1, Speed(None, None, None))
-    assert (said.download, said.download_files, said.cached) == (9_700, 2, 0)
+    said = estimate(found)
+    assert (said.download, len(said.missing), said.cached) == (9_700, 2, 0)
     head = units(found)[HEAD].expression
     assert found.files_of(head, "hub") == {(0, name) for name in files}
     assert found.files_of(head, "local") == frozenset()
@@ -174,16 +160,16 @@ def test_reading_is_tried_on_the_largest_file_that_is_here_and_read() -> None:
     a = on_the_hub(llama("a"), {"two.safetensors", "unread.safetensors"})
     b = on_the_hub(llama("b"), {"m.safetensors"})
     found = plan(LINEAR, a, b)
-    assert largest_file(found) == b.folder / "m.safetensors"
+    assert largest_file(found, estimate(found)) == b.folder / "m.safetensors"
     nothing = on_the_hub(llama("b"), set())
-    assert largest_file(plan(LINEAR, nothing, replace(nothing, ref=a.ref))) is None
+    found = plan(LINEAR, nothing, replace(nothing, ref=a.ref))
+    assert largest_file(found, estimate(found)) is None
 
 
 def test_the_disk_holds_the_shards_and_what_stands_beside_them() -> None:
     found = linear()
-    assert disk_needed(found) == sum(shard.nbytes for shard in found.shards) + COMPANION_BYTES
-    said = estimate(found, 1, Speed(None, None, None))
-    assert said.disk == disk_needed(found)
+    said = estimate(found)
+    assert said.disk == sum(shard.nbytes for shard in found.shards) + COMPANION_BYTES
     assert said.largest.name == HEAD
 
 
@@ -194,7 +180,7 @@ def besides_the_plan(found: Plan, mirror: str | None = None) -> int:
     """What the process takes, without the objects of its plan."""
     computed = sum(not isinstance(node, Rounded) for node in found.nodes())
     objects = UNIT_BYTES * len(found.units) + NODE_BYTES * computed
-    return memory_need(found, 1, mirror).base - objects
+    return estimate(found, mirror).memory.need(1).base - objects
 
 
 def test_the_process_with_torch_is_larger() -> None:
@@ -229,7 +215,7 @@ def test_the_plan_itself_counts() -> None:
         plan(COPY, llama("a", others=[tensor(f"experts.{n}.weight", (8, 8)) for n in range(count)]))
         for count in (10, 1010)
     )
-    grown = memory_need(many, 1).peak_rss - memory_need(few, 1).peak_rss
+    grown = estimate(many).memory.need(1).peak_rss - estimate(few).memory.need(1).peak_rss
     assert grown == 1000 * (UNIT_BYTES + NODE_BYTES)
 
 
@@ -240,7 +226,7 @@ def test_a_plan_of_many_tensors_takes_less_than_is_counted() -> None:
         many = [tensor(f"model.blocks.{n}.weight", (8, 8)) for n in range(count)]
         tracemalloc.start()
         found = plan(LINEAR, *(llama(name, others=many) for name in "ab"))
-        memory_need(found, 2)
+        estimate(found).memory.need(2)
         now, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return now
@@ -250,12 +236,12 @@ def test_a_plan_of_many_tensors_takes_less_than_is_counted() -> None:
 
 def test_what_is_read_and_written_passes_through_the_page_cache() -> None:
     found = linear()
-    read = sum(sum(found.bytes_needed(n).values()) for n in (0, 1))
-    assert memory_need(found, 1).traffic == read + found.output_bytes
+    read = sum(sum(estimate(found).read_of(n).values()) for n in (0, 1))
+    assert estimate(found).memory.need(1).traffic == read + found.output_bytes
 
 
 def test_a_budget_is_a_little_more_than_what_is_predicted() -> None:
-    need = memory_need(linear(), 3)
+    need = estimate(linear()).memory.need(3)
     assert need.enough == int((need.base + need.held + need.blocks) * SAFETY)
     assert need.least_enough == int((need.base + need.held + need.least) * SAFETY)
     assert need.least < need.blocks
@@ -264,31 +250,29 @@ def test_a_budget_is_a_little_more_than_what_is_predicted() -> None:
 def test_copied_blocks_are_held_once_as_they_are_stored() -> None:
     for dtype, width in (("F32", 4), ("BF16", 2)):
         found = plan(COPY, large("a", 4000, dtype))
-        assert blocks_bytes(found, 1) == width * BLOCK
-        assert blocks_bytes(found, 3) == 3 * width * BLOCK
+        assert estimate(found).memory.blocks(1) == width * BLOCK
+        assert estimate(found).memory.blocks(3) == 3 * width * BLOCK
 
 
 def test_a_tensor_smaller_than_a_block_takes_less() -> None:
     small, usual = (plan(LINEAR, large("a", n), large("b", n)) for n in (10, 1000))
-    assert 0 < 10 * blocks_bytes(small, 1) < blocks_bytes(usual, 1)
+    assert 0 < 10 * estimate(small).memory.blocks(1) < estimate(usual).memory.blocks(1)
 
 
 def test_a_tensor_that_is_held_whole_counts_once_for_each_thread_that_can_have_one() -> None:
     """One of 20 M elements is alone: the other threads compute what is small meanwhile."""
     found = plan(ISO_C, large("a", 20_000), large("b", 20_000))
-    one, four = blocks_bytes(found, 1), blocks_bytes(found, 4)
+    one, four = estimate(found).memory.blocks(1), estimate(found).memory.blocks(4)
     assert one > 20_000_000 * 4 * 3
     assert one <= four < 1.1 * one
     body = [tensor(f"model.layers.{n}.mlp.up_proj.weight", (20_000, 1000)) for n in range(3)]
     several = plan(ISO_C, *(llama(name, others=body) for name in "ab"))
-    assert blocks_bytes(several, 2) > 1.9 * blocks_bytes(several, 1)
-    assert blocks_bytes(several, 8) < 3.3 * blocks_bytes(several, 1)
+    assert estimate(several).memory.blocks(2) > 1.9 * estimate(several).memory.blocks(1)
+    assert estimate(several).memory.blocks(8) < 3.3 * estimate(several).memory.blocks(1)
 
 
 def test_the_largest_tensor_that_is_held_whole_is_told() -> None:
     found = plan(ISO_C, large("a", 2000), large("b", 2000))
-    note = whole_tensors(found)
-    assert note is not None and f"iso_c computes on whole tensors: {HEAD} alone takes" in note
-    assert estimate(found, 1, Speed(None, None, None)).notes == (note,)
-    assert whole_tensors(linear()) is None
-    assert estimate(linear(), 1, Speed(None, None, None)).notes == ()
+    [note] = estimate(found).notes
+    assert f"iso_c computes on whole tensors: {HEAD} alone takes" in note
+    assert estimate(linear()).notes == ()

@@ -8,8 +8,7 @@ import pytest
 from made_up_plans import llama, plan, tensor, units
 
 from resumerge.methods import METHODS, KernelMethod
-from resumerge.planning import Plan
-from resumerge.planning.backend import computes_with_torch, needs_torch
+from resumerge.planning import Plan, estimate
 from resumerge.recipe import ModelRef
 from resumerge.tensors import Adapted, Merged, rounded_input
 
@@ -43,12 +42,12 @@ def test_kernels_compute_every_type_and_torch_what_has_no_kernel(
     merged = units(found)[NORM].expression
     assert isinstance(merged, Merged)
     assert merged.uses_torch is by_torch is not isinstance(METHODS[merged.method], KernelMethod)
-    assert needs_torch(found) is computes_with_torch(found) is by_torch
+    assert estimate(found).time.needs_torch is estimate(found).uses_torch is by_torch
 
 
 def test_copying_needs_no_torch() -> None:
     copied = plan(COPY, llama("a"))
-    assert not needs_torch(copied) and not computes_with_torch(copied)
+    assert not estimate(copied).time.needs_torch and not estimate(copied).uses_torch
 
 
 def test_an_adapter_needs_torch_though_no_method_computes_with_it() -> None:
@@ -59,14 +58,14 @@ def test_an_adapter_needs_torch_though_no_method_computes_with_it() -> None:
     adapted = replace(a, tensors={**a.tensors, weight.name: changed})
     for recipe, models in ((COPY, [adapted]), (LINEAR, [llama("a"), replace(adapted, ref=B)])):
         found = plan(recipe, *models)
-        assert needs_torch(found) and not computes_with_torch(found)
+        assert estimate(found).time.needs_torch and not estimate(found).uses_torch
 
 
 def test_one_tensor_that_torch_computes_is_enough() -> None:
     found = merged()
     odd = merged(recipe=LINEAR.replace("linear", "iso_c") + "base_model: a\n").units[-1]
     mixed = replace(found, units=(*found.units[:-1], odd))
-    assert needs_torch(mixed) and computes_with_torch(mixed)
+    assert estimate(mixed).time.needs_torch and estimate(mixed).uses_torch
 
 
 @pytest.mark.parametrize(

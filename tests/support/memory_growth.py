@@ -18,13 +18,13 @@ from pathlib import Path
 from resumerge.engine.lifecycle.session import Session
 from resumerge.host.memory import peak_rss
 from resumerge.options import Options
-from resumerge.planning.estimates.memory import memory_need
+from resumerge.planning import estimate
 from resumerge.recipe import load_recipe
 THREADS = 2
 for name in ("small", "large"):
     before = peak_rss()
     session = Session(Options(state_dir=Path(f"{name}.state"), threads=THREADS, restart=True))
-    need = memory_need(session.plan(load_recipe(Path(f"{name}.yaml"))), THREADS)
+    need = estimate(session.plan(load_recipe(Path(f"{name}.yaml")))).memory.need(THREADS)
     session.run(Path(f"{name}.yaml"), Path(f"{name}.out"))
 print(need.held + need.blocks, peak_rss() - before)
 """

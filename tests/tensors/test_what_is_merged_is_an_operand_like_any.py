@@ -20,8 +20,7 @@ from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import hashed_operands
 from resumerge.kernels.hashes import hash_block
 from resumerge.methods import METHODS
-from resumerge.planning import Plan
-from resumerge.planning.estimates.memory import blocks_bytes, memory_need
+from resumerge.planning import Plan, estimate
 from resumerge.recipe import ModelRef
 from resumerge.sources import Source, open_source
 from resumerge.sources.reader import SourceReader
@@ -77,7 +76,7 @@ def merged(
 def evaluated(tensor: Tensor, sources: Sequence[Source], run: int = RUN_BLOCKS) -> bytes:
     """The bytes of a tensor as a unit of a plan, computed in runs of so many blocks."""
     found = of(tensor, sources)
-    unit, evaluator = found.units[0], Evaluator(found, SourceReader(sources))
+    unit, evaluator = found.units[0], Evaluator(found, estimate(found), SourceReader(sources))
     statistics = evaluator.statistics(unit)
     data = [
         bytes(evaluator.compute(unit, range(at, min(at + run, unit.blocks)), statistics)[0])
@@ -208,10 +207,10 @@ def test_what_is_read_again_is_hashed_as_it_was(stages: Stages) -> None:
     [unit] = found.units
     files = {(n, "model.safetensors") for n in range(3)}
     assert hashed_operands(found, unit) == {0: files, 1: {(3, "model.safetensors")}}
-    evaluator = Evaluator(found, SourceReader(stages.sources))
+    evaluator = Evaluator(found, estimate(found), SourceReader(stages.sources))
     statistics = evaluator.statistics(unit)
     _, hashes = evaluator.compute(unit, range(unit.blocks), statistics)
-    other = Evaluator(found, SourceReader(stages.sources))
+    other = Evaluator(found, estimate(found), SourceReader(stages.sources))
     again = [other.input_hashes(unit, index, [0, 1]) for index in range(unit.blocks)]
     assert b"".join(again) == hashes
     data = evaluated(tensor.operands[0], stages.sources)
@@ -227,9 +226,11 @@ def test_each_stage_counts_in_the_memory_and_its_reductions_do(stages: Stages) -
     )
     run = 2 * RUN_BLOCKS * FIRST  # twice as many blocks, of half the width
     one = inner.computing_bytes(run) + 2 * run
-    assert blocks_bytes(nested, 1) - blocks_bytes(flat, 1) == pytest.approx(one, abs=2)
-    assert memory_need(nested, 1).held == METHODS["ties"].statistics_bytes(inner.context)
-    assert memory_need(flat, 1).held == 0
+    assert estimate(nested).memory.blocks(1) - estimate(flat).memory.blocks(1) == pytest.approx(
+        one, abs=2
+    )
+    assert estimate(nested).memory.need(1).held == METHODS["ties"].statistics_bytes(inner.context)
+    assert estimate(flat).memory.need(1).held == 0
 
 
 @pytest.mark.usefixtures("short_runs")
@@ -238,7 +239,7 @@ def test_buffers_are_bounded_by_the_depth_of_the_tree(stages: Stages) -> None:
     a, b, *_ = operands(stages)
     pairs = [merged("linear", [a, b], "F32", FIRST) for _ in range(6)]
     found = of(merged("linear", pairs, "F32", FIRST), stages.sources)
-    evaluator = Evaluator(found, SourceReader(stages.sources))
+    evaluator = Evaluator(found, estimate(found), SourceReader(stages.sources))
     evaluator.compute(found.units[0], range(RUN_BLOCKS), {})
     buffers = evaluator._buffers._local.buffers
     held = sum(buffer.nbytes for buffer in buffers.values())

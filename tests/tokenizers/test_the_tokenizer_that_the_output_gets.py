@@ -10,7 +10,7 @@ import pytest
 from made_up_plans import expression, expressions, llama, tensor
 
 from resumerge.errors import InputError
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.planning.planner import make_plan
 from resumerge.recipe import ModelRef, parse_recipe
 from resumerge.sources.types import Source, numbered
@@ -86,7 +86,7 @@ def test_of_a_model_that_gives_single_rows_the_tables_are_read() -> None:
     recipe = LINEAR + "tokenizer: {source: a, tokens: {a: {source: c, force: true}}}\n"
     found = planned(recipe, speaking("a", "abc"), speaking("b", "abc"), speaking("c", "xa"))
     tables = sum(found.sources[2].tensors[name].nbytes for name in (EMBEDDING, HEAD))
-    assert found.bytes_needed(2) == {"m.safetensors": tables}
+    assert estimate(found).read_of(2) == {"m.safetensors": tables}
     [head] = [unit for unit in found.units if unit.name == HEAD]
     assert found.files_of(head.expression, "local") == {
         (number, "m.safetensors") for number in (0, 1, 2)

@@ -17,7 +17,7 @@ from resumerge.options import Options
 from resumerge.options.cluster import LOCAL_CLUSTER
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
-from resumerge.planning.estimates.memory import steps_of_plan
+from resumerge.planning.estimates.estimate import Estimate
 
 CONNECT_SECONDS = 10.0
 
@@ -25,7 +25,9 @@ _FOLDER = "a folder: one that all machines share can be OUT itself, and needs no
 _OTHER_STORE = "another store: the Hub, for example, allows too few commits an hour for tasks"
 
 
-def check_cluster(options: Options, plan: Plan, out: OutputPath | None) -> list[Problem]:
+def check_cluster(
+    options: Options, plan: Plan, estimate: Estimate, out: OutputPath | None
+) -> list[Problem]:
     """What does not go together with ``--ray``, and whether the cluster can be reached.
 
     Args:
@@ -73,7 +75,7 @@ def check_cluster(options: Options, plan: Plan, out: OutputPath | None) -> list[
                 fix="leave --ray out",
             )
         )
-    if any(step.libraries for step in steps_of_plan(plan)):  # others a task does again, to the bit
+    if any(step.libraries for step in estimate.steps):  # others a task does again, to the bit
         problems.append(
             Problem(
                 "Gates from hidden states are computed by one machine",

@@ -15,7 +15,8 @@ from resumerge.engine.evaluation.input_hashes import (
 from resumerge.kernels.hashes import HASH_BYTES
 from resumerge.ledger import Ledger
 from resumerge.ledger.connection import Row
-from resumerge.planning.plan import Plan, SourceFileKey, Unit
+from resumerge.planning import Estimate, Plan
+from resumerge.planning.plan import SourceFileKey, Unit
 from resumerge.sources import Source
 from resumerge.sources.reader import SourceReader
 from resumerge.tensors import Merged, stored_in
@@ -44,7 +45,7 @@ def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
 
 
 def changed_files(
-    plan: Plan, ledger: Ledger, touched: Set[SourceFileKey], moved: Moved
+    plan: Plan, estimate: Estimate, ledger: Ledger, touched: Set[SourceFileKey], moved: Moved
 ) -> set[SourceFileKey]:
     """The files among `touched` that differ from what committed blocks were computed from.
 
@@ -54,7 +55,7 @@ def changed_files(
         Resumable: a file cannot be read.
     """
     with closing(SourceReader(plan.sources)) as reader:
-        evaluator = Evaluator(plan, reader)
+        evaluator = Evaluator(plan, estimate, reader)
         evaluator.start_thread()
         changed: set[SourceFileKey] = set()
         total = sum(_operand_bytes(unit, n) for unit, _, n, _ in _suspects(plan, ledger, touched))

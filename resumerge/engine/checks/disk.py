@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resumerge.errors import Problem
 from resumerge.host.machine import existing_folder, free_bytes
-from resumerge.planning.estimates.estimate import COMPANION_BYTES, disk_needed
+from resumerge.planning.estimates.estimate import COMPANION_BYTES, Estimate
 from resumerge.planning.plan import Plan
 from resumerge.remote.file import RemoteFile
 from resumerge.sizes import show_size
@@ -17,8 +17,8 @@ from resumerge.sources.remote.files import (
 )
 
 
-def space_needed(plan: Plan, *, then_delete: bool, elsewhere: bool = False) -> int:
-    """Bytes of disk space that the output needs.
+def space_needed(estimate: Estimate, *, then_delete: bool, elsewhere: bool = False) -> int:
+    """Return the bytes of disk space that the output needs.
 
     Args:
         then_delete: shards are deleted once the mirror has them, so that only one must fit.
@@ -26,9 +26,7 @@ def space_needed(plan: Plan, *, then_delete: bool, elsewhere: bool = False) -> i
     """
     if elsewhere:
         return COMPANION_BYTES
-    if not then_delete:
-        return disk_needed(plan)
-    return max((shard.nbytes for shard in plan.shards), default=0) + COMPANION_BYTES
+    return estimate.largest_shard + COMPANION_BYTES if then_delete else estimate.disk
 
 
 def check_disk(
@@ -62,19 +60,14 @@ def check_disk(
 
 
 def check_downloads(
-    plan: Plan, out: Path, output: int, *, offline: bool, evict: bool
+    plan: Plan, estimate: Estimate, out: Path, output: int, *, offline: bool, evict: bool
 ) -> list[Problem]:
     """Offline every file must be cached; otherwise the disk must have space for the downloads.
 
     Args:
         output: bytes that the output needs, which may be on the same disk.
     """
-    keys = [
-        (source, name)
-        for number, source in enumerate(plan.sources)
-        for name in sorted(plan.bytes_needed(number))
-        if not source.files[name].present
-    ]
+    keys = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
     files = [remote_file(source, name) for source, name in keys]
     unreachable = [file for file in files if offline or file.is_offline]
     if unreachable:

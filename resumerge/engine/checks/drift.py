@@ -19,7 +19,7 @@ from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RECIPE_FILE, output_as_named
 from resumerge.ledger.validators import SOURCE
 from resumerge.ledger.validity import RECIPE_TEXT
-from resumerge.planning import Plan, fingerprint_parts
+from resumerge.planning import Estimate, Plan, fingerprint_parts
 from resumerge.planning.fingerprint import methods_in
 from resumerge.planning.plan import SourceFileKey
 from resumerge.printable import shell_line
@@ -59,7 +59,7 @@ def check_recipe_drift(
 
 
 def check_source_drift(
-    context: RunContext, record: Mapping[str, Any], plan: Plan, ledger: Ledger
+    context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
 ) -> None:
     """Refuse to continue where a source, an option or the program differs.
 
@@ -72,11 +72,11 @@ def check_source_drift(
         before |= methods_in(after)
     _refuse_drift(context, record, before, after, record["config_path"])
     _check_fits(plan, ledger)
-    check_contents(context, record, plan, ledger)
+    check_contents(context, record, plan, estimate, ledger)
 
 
 def check_contents(
-    context: RunContext, record: Mapping[str, Any], plan: Plan, ledger: Ledger
+    context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
 ) -> None:
     """Refuse to continue where a local model is not what units were computed from.
 
@@ -93,7 +93,7 @@ def check_contents(
     if not touched:
         return
     trusted = context.options.trust_sources
-    changed = set() if trusted else _changed_files(context, plan, ledger, touched)
+    changed = set() if trusted else _changed_files(context, plan, estimate, ledger, touched)
     if changed and not _is_announced(plan, ledger, changed):
         before, after = fingerprint_parts(plan), fingerprint_parts(plan)
         for number, name in changed:
@@ -149,7 +149,7 @@ def _edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | N
 
 
 def _changed_files(
-    context: RunContext, plan: Plan, ledger: Ledger, touched: set[SourceFileKey]
+    context: RunContext, plan: Plan, estimate: Estimate, ledger: Ledger, touched: set[SourceFileKey]
 ) -> set[SourceFileKey]:
     """The touched files that are not what committed units were computed from."""
     reporter = context.reporter
@@ -159,7 +159,7 @@ def _changed_files(
         context.stop.check()
 
     reporter.doing("comparing the models with what was merged before")
-    return changed_files(plan, ledger, touched, moved)
+    return changed_files(plan, estimate, ledger, touched, moved)
 
 
 def _parts(plan: Plan) -> list[Source]:

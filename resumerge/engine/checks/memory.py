@@ -10,8 +10,7 @@ from resumerge.engine.resources.governor import SAMPLE_SECONDS, margin
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.machine import cores
 from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
-from resumerge.planning.estimates.memory import MemoryNeed, memory_need
-from resumerge.planning.plan import Plan
+from resumerge.planning.estimates.memory import MemoryEstimate, MemoryNeed
 from resumerge.sizes import show_size
 
 
@@ -43,19 +42,19 @@ def too_many_threads(asked: int | None) -> list[str]:
 
 
 def wait_for_budget(
-    plan: Plan, asked: int | None, seconds: float, reporter: Reporter, mirror: str | None = None
+    memory: MemoryEstimate, asked: int | None, seconds: float, reporter: Reporter
 ) -> int:
     """The budget of an existing run: wait until one thread fits into the memory.
 
     Args:
+        memory: what the run takes.
         asked: as for `memory_budget`; if that is too little itself, nothing is waited for.
         seconds: to wait at most.
-        mirror: address of the run's mirror, if it has one.
 
     Raises:
         Resumable: other programs left too little memory for all that time.
     """
-    need = memory_need(plan, 1, mirror)
+    need = memory.need(1)
     started = time.monotonic()
     while (budget := memory_budget(asked)) < need.enough and not _asks_too_little(asked, need):
         now = time.monotonic()
@@ -73,25 +72,21 @@ def wait_for_budget(
 
 
 def fit_threads(
-    plan: Plan,
-    wanted: int | None,
-    budget: int,
-    asked: int | None = None,
-    mirror: str | None = None,
+    memory: MemoryEstimate, wanted: int | None, budget: int, asked: int | None = None
 ) -> int:
-    """The number of threads that the budget allows.
+    """Return the number of threads that the budget allows.
 
     Args:
+        memory: what the merge takes.
         wanted: as many as this at most.
         asked: by the user, for the message.
-        mirror: address of the run's mirror, if it has one.
 
     Raises:
         InputError: not even one thread fits.
     """
     threads = min(wanted or cores(), most_threads())
     while True:
-        need = memory_need(plan, threads, mirror)
+        need = memory.need(threads)
         if need.enough <= budget:
             return threads
         if threads == 1:

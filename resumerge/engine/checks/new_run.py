@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from resumerge.engine.checks.cluster import check_cluster, puts_into_bucket
 from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
@@ -22,12 +22,16 @@ from resumerge.engine.mirror_session.checks import check_apart, check_has_mirror
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Problem
 from resumerge.output_path import OutputPath
-from resumerge.planning import Plan
-from resumerge.planning.estimates.memory import steps_of_plan
+from resumerge.planning import Estimate, Plan
+from resumerge.tensors import Step
 
 
 def check_new(
-    context: RunContext, plan: Plan, out: OutputPath, replaced: Collection[str] = ()
+    context: RunContext,
+    plan: Plan,
+    estimate: Estimate,
+    out: OutputPath,
+    replaced: Collection[str] = (),
 ) -> None:
     """Check a new run's output, disks, sources and mirror; the mirror is not read.
 
@@ -37,20 +41,24 @@ def check_new(
     Raises:
         InputError: with every problem that was found.
     """
-    if problems := new_run_problems(context, plan, out, replaced):
+    if problems := new_run_problems(context, plan, estimate, out, replaced):
         raise InputError(problems)
 
 
 def new_run_problems(
-    context: RunContext, plan: Plan, out: OutputPath, replaced: Collection[str] = ()
+    context: RunContext,
+    plan: Plan,
+    estimate: Estimate,
+    out: OutputPath,
+    replaced: Collection[str] = (),
 ) -> list[Problem]:
-    """The same as a list."""
+    """Return the problems that `check_new` raises."""
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     then_delete = mirror is not None and bool(options.mirror_then_delete)
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
     elsewhere = puts_into_bucket(options)
-    needed = max(0, space_needed(plan, then_delete=then_delete, elsewhere=elsewhere) - freed)
+    needed = max(0, space_needed(estimate, then_delete=then_delete, elsewhere=elsewhere) - freed)
     folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),
@@ -58,12 +66,12 @@ def new_run_problems(
         *check_form(out, reference.ref.text, single=reference.single),
         *check_output(out, replaced),
         *check_outside(out.path, folders),
-        *check_cluster(options, plan, out),
+        *check_cluster(options, plan, estimate, out),
         *check_disk(out.folder, needed, then_delete=then_delete, cluster=options.ray is not None),
         *check_downloads(
-            plan, out.folder, needed, offline=options.offline, evict=bool(options.evict)
+            plan, estimate, out.folder, needed, offline=options.offline, evict=bool(options.evict)
         ),
-        *step_problems(plan, context.stop),
+        *step_problems(estimate.steps, context.stop),
     ]
     if (where := options.intermediate_dir) is not None:
         beside = [*check_path(where.absolute(), STAGES), *check_outside(where, folders, STAGES)]
@@ -76,9 +84,9 @@ def new_run_problems(
     return problems
 
 
-def step_problems(plan: Plan, stop: StopRequest) -> Iterator[Problem]:
-    """Yield what keeps the steps of a plan from being done; the libraries they need are asked."""
-    for step in steps_of_plan(plan):
+def step_problems(steps: Iterable[Step], stop: StopRequest) -> Iterator[Problem]:
+    """Yield what keeps the steps from being done; the libraries they need are asked."""
+    for step in steps:
         with stop.between_imports():
             found = list(step.problems())
         yield from found

@@ -36,7 +36,7 @@ from resumerge.host.memory import peak_rss
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, now
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.planning.plan import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.remote.files import on_this_machine
 from resumerge.storage import Storage
@@ -132,8 +132,9 @@ def _compute(
 ) -> ShardRecord:
     """Merge the plan in the task's own folder, with a ledger that is thrown away."""
     reuse_freed_memory()
-    budget = resource_budget(context, plan, memory_wait=context.options.memory_wait)
-    sparse = allocates_lazily(plan, folder, frees=False)
+    estimated = estimate(plan, context.options.mirror)
+    budget = resource_budget(context, plan, estimated, memory_wait=context.options.memory_wait)
+    sparse = allocates_lazily(estimated, folder, frees=False)
     files = ShardFiles(plan, folder, context.storage, sparse=sparse)
     # Not in the output, which machines share: SQLite's locks and its WAL need a disk of this one.
     with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:

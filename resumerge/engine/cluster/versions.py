@@ -28,7 +28,7 @@ class Versions:
     def of_plan(cls, plan: Plan) -> Versions:
         """Return the versions on this machine that matter for a plan."""
         names = {node.method for node in plan.nodes() if isinstance(node, Merged)}
-        libraries = ["torch"] if needs_torch(plan) else []
+        libraries = ["torch"] if any(map(needs_torch, plan.nodes())) else []
         return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))
 
     def differences(self) -> list[str]:

@@ -23,8 +23,7 @@ from resumerge.engine.evaluation.method_failures import (
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
-from resumerge.planning.backend import needs_torch
-from resumerge.planning.estimates.memory import held_limit
+from resumerge.planning import Estimate
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
 from resumerge.tensors import Merged, ScratchFile, Spilled, Step, Tensor
@@ -67,19 +66,26 @@ class Evaluator:
 
     Args:
         plan: the plan.
+        estimate: its estimate: what is held from block to block, and whether torch is needed.
         reader: reads the sources' files.
         device: the device where torch computes.
         hashes: whether `compute` hashes what it reads from local models.
     """
 
     def __init__(
-        self, plan: Plan, reader: SourceReader, device: str = "cpu", *, hashes: bool = True
+        self,
+        plan: Plan,
+        estimate: Estimate,
+        reader: SourceReader,
+        device: str = "cpu",
+        *,
+        hashes: bool = True,
     ) -> None:
         self._reader = reader
         self.device = device
         self._buffers = Buffers()
-        self._held = HeldValues(held_limit(plan))
-        self._prepare_thread = _prepared_for(plan)
+        self._held = HeldValues(estimate.memory.across_blocks)
+        self._prepare_thread = _prepared(estimate.time.needs_torch)
         self._backend = lru_cache(16)(self._choose_backend)
         self._hashed = lru_cache(16)(
             lambda number: _hashed_as_read(plan, plan.units[number]) if hashes else []
@@ -252,12 +258,12 @@ class Evaluator:
         return TorchBackend(merged, self._buffers, self.device)
 
 
-def _prepared_for(plan: Plan) -> Callable[[], None]:
+def _prepared(needs_torch: bool) -> Callable[[], None]:
     """Return a function that prepares a thread for evaluating.
 
     torch is imported now, where a signal stops it.
     """
-    if not needs_torch(plan):
+    if not needs_torch:
         return lambda: None
     from resumerge.engine.evaluation.torch_backend import use_one_thread
 

@@ -13,9 +13,8 @@ from resumerge.engine.checks.memory import (
 from resumerge.engine.context import RunContext
 from resumerge.engine.resources.device import device_for
 from resumerge.host.speed import probe
-from resumerge.planning import Plan
-from resumerge.planning.estimates.estimate import Estimate, estimate, largest_file
-from resumerge.planning.estimates.time import computes
+from resumerge.planning import Estimate, Plan
+from resumerge.planning.estimates.estimate import Prediction, largest_file
 
 
 @dataclass(frozen=True)
@@ -30,13 +29,18 @@ class ResourceBudget:
     threads: int
     memory: int
     device: str
-    estimate: Estimate
+    predicted: Prediction
+
+    @property
+    def estimate(self) -> Estimate:
+        """What the plan takes on any machine."""
+        return self.predicted.estimate
 
 
 def resource_budget(
-    context: RunContext, plan: Plan, *, memory_wait: float | None = None
+    context: RunContext, plan: Plan, estimate: Estimate, *, memory_wait: float | None = None
 ) -> ResourceBudget:
-    """Decide threads, memory and device.
+    """Decide threads, memory and device, by what the machine has and the plan takes.
 
     Args:
         context: the run's context.
@@ -49,16 +53,13 @@ def resource_budget(
     """
     context.reporter.doing("measuring the memory")
     options = context.options
-    device, notes = device_for(plan, options.device)
+    device, notes = device_for(estimate, options.device)
     if memory_wait is None:
         memory = memory_budget(context.memory)
     else:
-        memory = wait_for_budget(
-            plan, context.memory, memory_wait, context.reporter, options.mirror
-        )
+        memory = wait_for_budget(estimate.memory, context.memory, memory_wait, context.reporter)
     for note in (*notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
-    threads = fit_threads(plan, options.threads, memory, context.memory, options.mirror)
-    speed = probe(largest_file(plan), computes=computes(plan))
-    predicted = estimate(plan, threads, speed, options.mirror)
-    return ResourceBudget(threads, memory, device, predicted)
+    threads = fit_threads(estimate.memory, options.threads, memory, context.memory)
+    speed = probe(largest_file(plan, estimate), computes=estimate.time.computes)
+    return ResourceBudget(threads, memory, device, estimate.on_machine(threads, speed))

@@ -11,7 +11,7 @@ from resumerge.engine.resources.governor import Governor
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.ledger import Ledger, Progress
-from resumerge.planning.plan import Plan
+from resumerge.planning import Estimate, Plan
 from resumerge.sources.reader import SourceReader
 from resumerge.storage import Storage
 
@@ -27,6 +27,7 @@ class Execution:
     """
 
     plan: Plan
+    estimate: Estimate
     ledger: Ledger
     attempt: int
     progress: Sequence[Progress]

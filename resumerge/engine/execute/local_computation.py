@@ -50,13 +50,17 @@ class LocalComputation(Computation):
             context.reporter.doing("merging")
             with context.stop.between_imports():
                 evaluator = Evaluator(
-                    self.plan, self.reader, self.budget.device, hashes=are_hashed(self.ledger)
+                    self.plan,
+                    self.budget.estimate,
+                    self.reader,
+                    self.budget.device,
+                    hashes=are_hashed(self.ledger),
                 )
             steps = Steps(context, self.plan, self.ledger, evaluator, self.budget.threads)
             steps.run(self._pending(progress), prefetcher)
             context.reporter.doing("merging")
-            memory = self.budget.estimate.memory
-            need = replace(memory, base=rss(), steps=0, least_steps=0)  # which are done
+            predicted = self.budget.predicted.need
+            need = replace(predicted, base=rss(), steps=0, least_steps=0)  # which are done
             loading = time.monotonic() - started
             governor = Governor(
                 self.budget.memory,
@@ -70,6 +74,7 @@ class LocalComputation(Computation):
                 watch = SourceWatch(self.plan, self.ledger, self.reader)
                 execution = Execution(
                     self.plan,
+                    self.budget.estimate,
                     self.ledger,
                     self.attempt,
                     progress,

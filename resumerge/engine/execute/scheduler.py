@@ -20,9 +20,8 @@ from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
 from resumerge.kernels.hashes import hash_blocks
-from resumerge.planning.estimates.memory import held_at_once, held_bytes
+from resumerge.planning.estimates.memory import held_bytes
 from resumerge.planning.plan import Unit
-from resumerge.planning.stage_results.spilled import spilled_bytes
 from resumerge.tensors import Merged, Spilled
 from resumerge.tensors.target import BLOCK
 from resumerge.tensors.tensor import RUN_BYTES
@@ -69,15 +68,14 @@ class Scheduler:
         """Of the queue, not begun."""
         self._upcoming: deque[StartedUnit] = deque()
         self._one_scan = threading.Lock()
-        self._held_limit = held_at_once(execution.plan)
+        self._held_limit = execution.estimate.memory.reductions
         self._current: tuple[Unit, Statistics]
         self._blocks_left = range(0)
         self._units_done = sum(known.checksum is not None for known in execution.progress)
-        self._spills = spilled_bytes(execution.plan) > 0
-        units = execution.plan.units
-        self._largest_block = max([1, *(unit.block_bytes(0)[1] for unit in units)])
+        self._spills = execution.estimate.scratch > 0
+        self._largest_block = execution.estimate.largest_block
         self._bytes_done = committer.bytes_committed
-        self._bytes_total = sum(unit.nbytes for unit in units)
+        self._bytes_total = sum(unit.nbytes for unit in execution.plan.units)
 
     def run(self) -> None:
         """Compute and commit until nothing is pending, or a signal asks the process to stop.
@@ -216,8 +214,8 @@ class Scheduler:
 
     def _has_room(self, unit: Unit) -> bool:
         """Return whether what is held for a unit fits beside that of the units before it."""
-        held = [held_bytes(started) for started, _ in self._upcoming]
-        return len(held) < 2 or sum(held) + held_bytes(unit) <= self._held_limit
+        units = [unit, *(started for started, _ in self._upcoming)]
+        return len(units) < 3 or sum(map(held_bytes, units)) <= self._held_limit
 
     def _start(self, unit: Unit) -> StartedUnit:
         """Start to compute a unit's statistics, if its blocks need them."""

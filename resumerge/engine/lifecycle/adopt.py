@@ -29,7 +29,7 @@ from resumerge.errors import InputError, refuse, unavailable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import output_as_named
 from resumerge.output_path import OutputPath
-from resumerge.planning import Plan
+from resumerge.planning import Estimate, Plan
 from resumerge.recipe import Recipe
 
 
@@ -136,8 +136,8 @@ def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
     return NewRun(run.recipe, run.config, out, written, abandon, created_with)
 
 
-def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:
-    """Plan a run again, with its sources as they are pinned.
+def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:
+    """Plan and estimate a run again, with its sources as they are pinned.
 
     Raises:
         InputError: the sources are invalid, or the mirror lies inside one.
@@ -145,13 +145,14 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> Plan:
     """
     pins = pins_of(run.ledger, reopen_local=run.reopen_local)
     try:
-        plan = pinned_plan(context, run.recipe, run.out, pins, json.loads(run.record["options"]))
+        began = json.loads(run.record["options"])
+        plan, estimate = pinned_plan(context, run.recipe, run.out, pins, began)
     except SourcesUnavailable as error:
         raise unavailable(error) from error
     folder = run.mirror.store.local_folder if run.mirror is not None else None
     if folder is not None and (problems := check_outside(folder, source_folders(plan), "mirror")):
         raise InputError(problems)
-    return plan
+    return plan, estimate
 
 
 def _inherit_options(context: RunContext, record: Mapping[str, Any], known: str | None) -> None:

@@ -162,7 +162,9 @@ class Attempt:
         give_back_freed_memory()  # of what was read to make the plan
         reuse_freed_memory()
         reporter = self.context.reporter
-        sparse = allocates_lazily(self.plan, self.out.folder, frees=self.context.frees_shards)
+        sparse = allocates_lazily(
+            self.budget.estimate, self.out.folder, frees=self.context.frees_shards
+        )
         files = ShardFiles(self.plan, self.out.folder, self.context.storage, sparse=sparse)
         reader = self.context.reader(self.plan.sources)
         with closing(files), self._counting(reader.ranges), closing(reader):

@@ -46,7 +46,7 @@ from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import named_output
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.output_path import OutputPath
-from resumerge.planning import Plan
+from resumerge.planning import Estimate, Plan
 
 _COMPUTED_AGAIN = (
     "the code of a merge method has changed since it failed: everything is computed again with it"
@@ -70,11 +70,15 @@ def run_pipeline(context: RunContext, found: Found) -> Result:
         return _resume(context, run)
 
 
-def _start(context: RunContext, new: NewRun, plan: Plan | None = None) -> Result:
+def _start(
+    context: RunContext, new: NewRun, planned: tuple[Plan, Estimate] | None = None
+) -> Result:
     """Create a run and merge."""
-    plan = plan or pinned_plan(context, new.recipe, new.out, created_with=new.created_with)
-    check_new(context, plan, new.out, new.replaced)
-    budget = resource_budget(context, plan)
+    plan, estimate = planned or pinned_plan(
+        context, new.recipe, new.out, created_with=new.created_with
+    )
+    check_new(context, plan, estimate, new.out, new.replaced)
+    budget = resource_budget(context, plan, estimate)
     plan = check_companions(context, plan, new.out.model)
     new.abandon()
     with create_run(context, plan, new) as ledger:
@@ -83,14 +87,14 @@ def _start(context: RunContext, new: NewRun, plan: Plan | None = None) -> Result
 
 def _resume(context: RunContext, run: AdoptedRun) -> Result:
     """Merge what is left of a run."""
-    plan = plan_adopted(context, run)
-    check_source_drift(context, run.record, plan, run.ledger)
+    plan, estimate = plan_adopted(context, run)
+    check_source_drift(context, run.record, plan, estimate, run.ledger)
     if is_finished(context, run, plan):
         return report_finished(context, run)
     if is_mended(run.record, plan, run.ledger):
         context.reporter.note(_COMPUTED_AGAIN)
-        return _start(context, replace_run(context, run), plan)
-    if problems := check_cluster(context.options, plan, run.out):
+        return _start(context, replace_run(context, run), (plan, estimate))
+    if problems := check_cluster(context.options, plan, estimate, run.out):
         raise InputError(problems)
     only_in_mirror: list[str] = []
     if run.mirror is not None:
@@ -100,10 +104,10 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
         if manifest is not None:
             return take_finished_of(context, run, run.mirror, manifest)
         _adopt_uploaded(context, run, plan, run.mirror)
-        check_contents(context, run.record, plan, run.ledger)
+        check_contents(context, run.record, plan, estimate, run.ledger)
         only_in_mirror = reconciler.compare()
     _check_space(context, run.out.folder, plan, only_in_mirror)
-    budget = resource_budget(context, plan, memory_wait=context.options.memory_wait)
+    budget = resource_budget(context, plan, estimate, memory_wait=context.options.memory_wait)
     plan = _check_companions(context, plan, run.out)
     context.storage.make_folder(run.out.folder)
     with output_lock(run.out):
@@ -135,7 +139,7 @@ def _attempt(
 ) -> Result:
     """Recover, execute, finish and publish, in an attempt of its own."""
     assert context.run_id is not None
-    context.reporter.planned(context.run_id, plan, budget.estimate, resumed=resumed)
+    context.reporter.planned(context.run_id, plan, budget.predicted, resumed=resumed)
     context.reporter.doing("beginning")
     replicator = None
     if context.options.mirror is not None:

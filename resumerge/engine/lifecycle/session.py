@@ -80,4 +80,4 @@ class Session:
         Raises:
             InputError: with every problem that was found.
         """
-        return pinned_plan(self._context, recipe)
+        return pinned_plan(self._context, recipe)[0]

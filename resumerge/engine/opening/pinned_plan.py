@@ -16,7 +16,7 @@ from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
 from resumerge.output_path import STEM, OutputPath
-from resumerge.planning import Plan, Unshared, check_recipe, make_plan
+from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate, make_plan
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
 from resumerge.recipe import Recipe
@@ -35,10 +35,11 @@ def pinned_plan(
     out: OutputPath | None = None,
     pins: Mapping[str, dict[str, Any]] = NO_PINS,
     created_with: Mapping[str, Any] = NO_PINS,
-) -> Plan:
-    """Open the sources, at their pins if they have some, and plan every document.
+) -> tuple[Plan, Estimate]:
+    """Open the sources, at their pins if they have some, plan every document, and estimate it all.
 
-    The recipe is checked first, then local models, then those of the Hub.
+    The recipe is checked first, then local models, then those of the Hub. The estimate is made here
+    alone: from here on it travels beside the plan.
 
     Args:
         out: of the run; its name is that of the file, where it is one.
@@ -87,15 +88,16 @@ def pinned_plan(
     if not problems:
         is_file = out is not None and out.is_file
         problems += problems_of_kept(plan, keep, is_file=is_file)
-        problems += problems_of_streaming(plan)
+        problems += problems_of_streaming(plan) if options.stream else []
     if problems:
         raise in_order(problems)
     how = options.materialize or created_with.get("materialize") or Materialize.AUTO
     plan = with_spilled(with_kept(plan, keep), Materialize(how))
     shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
     notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size]
-    notes += notes_on_streaming(plan) if options.stream else ()
-    return replace(plan, notes=tuple(notes))
+    estimated = estimate(plan, options.mirror)
+    notes += notes_on_streaming(plan, estimated) if options.stream else ()
+    return replace(plan, notes=tuple(notes)), estimated
 
 
 def _unshared(options: Mapping[str, Any]) -> Unshared | None:

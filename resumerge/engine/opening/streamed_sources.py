@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from resumerge.errors import Problem
 from resumerge.host.machine import free_bytes
 from resumerge.hub.xet import XET_ONLY
-from resumerge.planning.estimates.estimate import disk_needed
-from resumerge.planning.estimates.streaming import streamed_bytes
+from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan, SourceFileKey
 from resumerge.sizes import show_size
 from resumerge.sources.remote.files import remote_file
@@ -45,9 +44,9 @@ def problems_of_streaming(plan: Plan) -> list[Problem]:
     ]
 
 
-def notes_on_streaming(plan: Plan) -> Iterator[str]:
-    """That nothing is streamed, or that more is fetched than downloads would."""
-    fetched = streamed_bytes(plan)
+def notes_on_streaming(plan: Plan, estimate: Estimate) -> Iterator[str]:
+    """Yield that nothing is streamed, or that more is fetched than downloads would."""
+    fetched = estimate.streamed
     if not fetched:
         yield "--stream has no effect: every model is on this disk already"
         return
@@ -56,7 +55,7 @@ def notes_on_streaming(plan: Plan) -> Iterator[str]:
         return
     number, name = next(iter(fetched))
     free = free_bytes(remote_file(plan.sources[number], name).cache.absolute())
-    fits = free >= whole + disk_needed(plan)
+    fits = free >= whole + estimate.disk
     yield (
         f"--stream fetches {show_size(sum(fetched.values()))}, because something is read several "
         f"times; downloads would be {show_size(whole)}"

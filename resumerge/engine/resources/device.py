@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 
 from resumerge.errors import refuse
-from resumerge.planning import Plan
-from resumerge.planning.backend import computes_with_torch
+from resumerge.planning import Estimate
 
 UNUSED = "No GPU is used: the methods of this recipe are computed by kernels on the CPU"
 
 
-def device_for(plan: Plan, asked: str) -> tuple[str, list[str]]:
-    """The device of a plan, and notes for the user.
+def device_for(estimate: Estimate, asked: str) -> tuple[str, list[str]]:
+    """Return the device of a merge, and notes for the user.
 
     The kernels compute on the CPU whatever is asked for: where a merge is not dense work, reading
     and writing take most of its time.
@@ -20,7 +19,7 @@ def device_for(plan: Plan, asked: str) -> tuple[str, list[str]]:
     Raises:
         InputError: no such device, or torch has to compute and this machine does not have it.
     """
-    if computes_with_torch(plan):
+    if estimate.uses_torch:
         return resolve_device(asked), []
     _named(asked)
     return "cpu", [UNUSED] if asked.startswith("cuda") else []

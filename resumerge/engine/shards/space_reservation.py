@@ -10,7 +10,7 @@ from resumerge.errors import Resumable
 from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.ledger import Progress
 from resumerge.mirror import Replicator
-from resumerge.planning.estimates.estimate import COMPANION_BYTES
+from resumerge.planning.estimates.estimate import COMPANION_BYTES, Estimate
 from resumerge.planning.plan import Plan
 from resumerge.sizes import show_size
 from resumerge.storage import DISK_FULL, is_in_memory
@@ -19,7 +19,7 @@ RESERVE = COMPANION_BYTES // 2
 """Bytes that shards leave free, for the ledger and the files beside the shards."""
 
 
-def allocates_lazily(plan: Plan, out: Path, *, frees: bool) -> bool:
+def allocates_lazily(estimate: Estimate, out: Path, *, frees: bool) -> bool:
     """Return whether shards get their space as they are written, and not when they are created.
 
     That is so in memory (tmpfs): reserving space there fills it with zeros, which takes half a
@@ -28,18 +28,12 @@ def allocates_lazily(plan: Plan, out: Path, *, frees: bool) -> bool:
     meanwhile, space is reserved: those files would take it.
 
     Args:
-        plan: the plan.
+        estimate: the plan's estimate.
         out: the output folder.
         frees: whether shards are deleted once the mirror has them, and the next one gets its space
             then.
     """
-    if frees or not is_in_memory(out):
-        return False
-    return all(
-        source.files[name].present
-        for number, source in enumerate(plan.sources)
-        for name in plan.bytes_needed(number)
-    )
+    return not frees and not estimate.missing and is_in_memory(out)
 
 
 class SpaceReservation:

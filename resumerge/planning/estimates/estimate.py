@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.host.speed import Speed
-from resumerge.planning.estimates.memory import MemoryNeed, memory_need, whole_tensors
-from resumerge.planning.estimates.streaming import streamed_bytes
-from resumerge.planning.estimates.time import merge_seconds
+from resumerge.planning.backend import computes_with_torch
+from resumerge.planning.estimates.files import FileCounter
+from resumerge.planning.estimates.memory import MemoryCounter, MemoryEstimate, MemoryNeed
+from resumerge.planning.estimates.time import TimeCounter, TimeEstimate
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
-from resumerge.planning.stage_results.spilled import spilled_bytes
+from resumerge.sizes import counted, show_size
+from resumerge.tensors import Computed, Step
 
 COMPANION_BYTES = 30_000_000
 """Bytes kept free for tokenizer, configs and the ledger."""
@@ -19,87 +21,137 @@ COMPANION_BYTES = 30_000_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes and seconds.
+    """What a plan will take on any machine, in bytes where nothing else is said.
 
     Args:
-        memory: of the merging process.
-        disk: to be free in the output's folder.
-        download: still to be fetched: downloads, and what is streamed.
-        streamed: of these, what is read by ranges and not stored, by number of the source.
-        cached: of the sources' files, already on this machine.
+        output: all shards.
+        largest_shard: the largest of them.
         largest: the unit with the most bytes.
-        seconds: of the merge, without downloads.
-        basis: what the time rests on.
+        largest_block: the largest block of the output.
+        scratch: most of the scratch files at one time.
+        read: what is read of each weight file, each tensor once.
+        missing: the files of `read` that are not on this machine: downloads, and streamed files.
+        streamed: what is fetched of each file that is read by ranges and not stored; what is read
+            several times as often as that.
+        download: what is still to be fetched of `missing`.
+        cached: size of the files of `read` that are on this machine.
+        steps: what comes before the blocks.
+        uses_torch: whether a method or a step computes with torch.
+        memory: the memory, by the number of threads.
+        time: the time, by the number of threads and the speed of the machine.
         notes: what a person should know, a line each.
     """
 
-    memory: MemoryNeed
-    disk: int
-    download: int
-    download_files: int
-    streamed: Mapping[int, int]
-    cached: int
+    output: int
+    largest_shard: int
     largest: Unit
-    seconds: float
-    basis: str
-    notes: tuple[str, ...] = ()
+    largest_block: int
+    scratch: int
+    read: Mapping[SourceFileKey, int]
+    missing: tuple[SourceFileKey, ...]
+    streamed: Mapping[SourceFileKey, int]
+    download: int
+    cached: int
+    steps: frozenset[Step]
+    uses_torch: bool
+    memory: MemoryEstimate
+    time: TimeEstimate
+    notes: tuple[str, ...]
 
     @property
-    def peak_rss(self) -> int:
-        """Bytes of RSS."""
-        return self.memory.peak_rss
+    def disk(self) -> int:
+        """Bytes to be free in the output's folder."""
+        return self.output + self.scratch + COMPANION_BYTES
+
+    def read_of(self, source: int) -> dict[str, int]:
+        """Return the bytes that are read of each file of a source, by the file's name."""
+        return {name: nbytes for (number, name), nbytes in self.read.items() if number == source}
+
+    def streamed_of(self, source: int) -> int:
+        """Return the bytes that are streamed of a source."""
+        return sum(nbytes for (number, _), nbytes in self.streamed.items() if number == source)
+
+    def on_machine(self, threads: int, speed: Speed) -> Prediction:
+        """Return what the merge takes with so many threads at the speed of a machine."""
+        return Prediction(self, self.memory.need(threads), *self.time.seconds(threads, speed))
 
 
-def estimate(plan: Plan, threads: int, speed: Speed, mirror: str | None = None) -> Estimate:
-    """Estimate a plan, on a machine of that speed.
+@dataclass(frozen=True)
+class Prediction:
+    """What a merge will take on one machine.
+
+    Args:
+        need: memory of the merging process.
+        seconds: of the merge, without downloads.
+        basis: what the time rests on.
+    """
+
+    estimate: Estimate
+    need: MemoryNeed
+    seconds: float
+    basis: str
+
+
+def estimate(plan: Plan, mirror: str | None = None) -> Estimate:
+    """Estimate a plan, by one pass over its units.
 
     Args:
         mirror: address of the run's mirror, if it has one.
     """
-    download = files = cached = 0
-    streamed = streamed_bytes(plan)
-    for number, source in enumerate(plan.sources):
-        needed = plan.bytes_needed(number)
-        for name in needed:
-            file = source.files[name]
-            if file.present:
-                cached += file.size
-                continue
-            files += 1
-            download += streamed[number, name] if source.is_streamed(name) else file.size
-    seconds, basis = merge_seconds(plan, threads, speed)
+    files, memory, time = FileCounter(plan.sources), MemoryCounter(), TimeCounter()
+    found: set[Step] = set()
+    uses_torch, largest, largest_block = False, plan.units[0], 1
+    for unit in plan.units:
+        nodes = list(unit.expression.nodes())
+        files.add(unit, nodes)
+        memory.add(unit, nodes)
+        time.add(unit, nodes)
+        found |= {node.step for node in nodes if isinstance(node, Computed)}
+        uses_torch = uses_torch or any(map(computes_with_torch, nodes))
+        largest = max(largest, unit, key=lambda unit: unit.nbytes)
+        largest_block = max(largest_block, unit.block_bytes(0)[1])
+    steps, read = frozenset(found), files.read
+    streamed = files.streamed(steps)
+    sizes = {(number, name): plan.sources[number].files[name] for number, name in read}
+    missing = tuple(key for key, file in sizes.items() if not file.present)
+    traffic = sum(read.values())
     return Estimate(
-        memory=memory_need(plan, threads, mirror),
-        disk=disk_needed(plan),
-        download=download,
-        download_files=files,
-        streamed=_by_source(streamed),
-        cached=cached,
-        largest=max(plan.units, key=lambda unit: unit.nbytes),
-        seconds=seconds,
-        basis=basis,
-        notes=tuple(filter(None, [whole_tensors(plan)])),
+        output=plan.output_bytes,
+        largest_shard=max((shard.nbytes for shard in plan.shards), default=0),
+        largest=largest,
+        largest_block=largest_block,
+        scratch=memory.scratch.most,
+        read=read,
+        missing=missing,
+        streamed=streamed,
+        download=sum(streamed.get(key, sizes[key].size) for key in missing),
+        cached=sum(file.size for file in sizes.values() if file.present),
+        steps=steps,
+        uses_torch=uses_torch,
+        memory=memory.result(plan, steps, streamed, traffic + plan.output_bytes, mirror),
+        time=time.result(steps, traffic, plan.output_bytes, needs_torch=memory.needs_torch),
+        notes=tuple(_notes(memory)),
     )
 
 
-def _by_source(streamed: Mapping[SourceFileKey, int]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for (number, _), nbytes in streamed.items():
-        found[number] = found.get(number, 0) + nbytes
-    return found
+def _notes(memory: MemoryCounter) -> Iterator[str]:
+    if memory.spilled:
+        yield (
+            f"{counted(memory.spilled, 'tensor')} of stages are written to scratch files and read "
+            f"from there, at most {show_size(memory.scratch.most)} at once, which takes less time "
+            "than to compute them again"
+        )
+    if memory.whole is not None:
+        nbytes, _, method, name = memory.whole
+        yield (
+            f"{method} computes on whole tensors: {name} alone takes {show_size(nbytes)} of memory"
+        )
 
 
-def disk_needed(plan: Plan) -> int:
-    """Bytes to be free where the output goes."""
-    return plan.output_bytes + spilled_bytes(plan) + COMPANION_BYTES
-
-
-def largest_file(plan: Plan) -> Path | None:
-    """The largest of the files that are read and are on this machine already."""
+def largest_file(plan: Plan, estimate: Estimate) -> Path | None:
+    """Return the largest of the files that are read and are on this machine already."""
     files = [
-        (file.size, source.path(name))
-        for number, source in enumerate(plan.sources)
-        for name in plan.bytes_needed(number)
-        if (file := source.files[name]).present
+        (plan.sources[number].files[name].size, plan.sources[number].path(name))
+        for number, name in estimate.read.keys() - set(estimate.missing)
     ]
     return max(files)[1] if files else None

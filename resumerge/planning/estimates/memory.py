@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from resumerge.buckets.address import is_bucket, scheme_of
 from resumerge.planning.backend import needs_torch
-from resumerge.planning.estimates.streaming import streamed_kinds
-from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.remote.range_reader import AHEAD_BYTES
-from resumerge.sizes import show_size
-from resumerge.tensors import Adapted, Gathered, Merged, Rounded, Step, steps_of, stored_in
+from resumerge.tensors import (
+    Adapted,
+    Gathered,
+    Merged,
+    Rounded,
+    Spilled,
+    Step,
+    Tensor,
+    stored_in,
+)
 from resumerge.tensors.adapters.adapted import MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
 from resumerge.tensors.dtypes import BITS
@@ -57,7 +65,7 @@ TOKEN_BYTES = 500
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes of RSS that a merge takes, and what of.
+    """Bytes of RSS that a merge takes with so many threads, and what of.
 
     Args:
         base: the process without its blocks.
@@ -98,119 +106,194 @@ class MemoryNeed:
         return self.base + max(self.held + self.least, self.least_steps)
 
 
-def memory_need(plan: Plan, threads: int, mirror: str | None = None) -> MemoryNeed:
-    """What a plan takes with so many threads.
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes of RSS that a merge takes, whatever the number of threads.
+
+    The size of a batch is no part of it: output that waits for its commit is in the page cache.
 
     Args:
-        mirror: address of the run's mirror, if it has one.
+        base: the process without its blocks.
+        vocabulary: what tokenizers take that are read, and the maps of rows made from them.
+        reductions: most of what reductions hold of a unit and the next one, whose reductions are
+            begun before it is done. Those of further units are begun where they need no more.
+        across_blocks: most that is held for the blocks of several units: the matrices of two
+            tensors of each adapter, the means of rows, and the results of steps.
+        buffers: what multiplies the matrices, and what is read ahead of servers.
+        kept: the largest run of blocks whose memory its thread keeps for the next run.
+        passing: larger runs, which give their memory back: (bytes, blocks) of units that follow
+            each other; 0 bytes where a unit has no such run.
+        traffic: bytes read and written, which the page cache would like to keep.
+        steps: what comes before the blocks.
     """
-    reads = sum(sum(plan.bytes_needed(number).values()) for number in range(len(plan.sources)))
-    return MemoryNeed(
-        base=_base(plan, mirror),
-        held=held_at_once(plan)
-        + vocabulary_bytes(plan)
-        + across_blocks(plan)
-        + AHEAD_BYTES * bool(streamed_kinds(plan)),
-        least=blocks_bytes(plan, 1),
-        blocks=blocks_bytes(plan, threads),
-        traffic=reads + plan.output_bytes,
-        steps=_steps_bytes(plan, threads),
-        least_steps=_steps_bytes(plan, 1),
-    )
+
+    base: int
+    vocabulary: int
+    reductions: int
+    across_blocks: int
+    buffers: int
+    kept: int
+    passing: tuple[tuple[int, int], ...]
+    traffic: int
+    steps: frozenset[Step]
+
+    def need(self, threads: int) -> MemoryNeed:
+        """Return what the merge takes with so many threads."""
+        return MemoryNeed(
+            base=self.base,
+            held=self.vocabulary + self.reductions + self.across_blocks + self.buffers,
+            least=self.blocks(1),
+            blocks=self.blocks(threads),
+            traffic=self.traffic,
+            steps=self._steps(threads),
+            least_steps=self._steps(1),
+        )
+
+    def blocks(self, threads: int) -> int:
+        """Return the most that the runs of blocks take that threads compute at once.
+
+        Runs of the usual size leave their memory to the next ones: in the end each thread has as
+        much as the largest took. Larger ones (whole tensors) count while they are computed; a
+        thread may be busy with one while the others go on with those that are next in line.
+        """
+        at_once, length = 0, 2 * threads + 1
+        in_line: deque[int] = deque(maxlen=length)
+        for nbytes, blocks in self.passing:
+            for _ in range(min(blocks, length)):
+                in_line.append(nbytes)
+                at_once = max(at_once, sum(sorted(in_line)[-threads:]))
+        return threads * self.kept + at_once
+
+    def _steps(self, threads: int) -> int:
+        return max((max(s.planning_bytes, s.working_bytes(threads)) for s in self.steps), default=0)
 
 
-def steps_of_plan(plan: Plan) -> set[Step]:
-    """The steps that come before the blocks of a plan."""
-    return {step for unit in plan.units for step in steps_of(unit.expression)}
+@dataclass
+class Neighbours:
+    """The most bytes of a unit and the next one, of units that are added in order."""
+
+    most: int = 0
+    _last: int = 0
+
+    def add(self, nbytes: int) -> None:
+        """Add the bytes of the next unit."""
+        self.most, self._last = max(self.most, self._last + nbytes), nbytes
 
 
-def _steps_bytes(plan: Plan, threads: int) -> int:
-    steps = steps_of_plan(plan)
-    return max((max(s.planning_bytes, s.working_bytes(threads)) for s in steps), default=0)
+@dataclass
+class MemoryCounter:
+    """Counts what the units of a plan take in memory, and in scratch files.
 
-
-def blocks_bytes(plan: Plan, threads: int) -> int:
-    """The most that the runs of blocks take that threads compute at once.
-
-    Runs of the usual size leave their memory to the next ones: in the end each thread has as much
-    as the largest took. Larger ones (whole tensors) count while they are computed; a thread may be
-    busy with one while the others go on with those that are next in line.
+    Args:
+        whole: the largest tensor that must be held whole: (bytes, index of its unit, method, name);
+            None where none must.
+        spilled: tensors that are written to scratch files.
     """
-    kept, at_once = 0, 0
-    in_line: deque[int] = deque(maxlen=2 * threads + 1)
-    for unit in plan.units:
-        nbytes = _run_bytes(unit)
-        passing = _run_elements(unit) * FLOAT32 > REUSED
-        kept = kept if passing else max(kept, nbytes)
-        for _ in range(min(unit.blocks, 2 * threads + 1)):
-            in_line.append(nbytes if passing else 0)
-            at_once = max(at_once, sum(sorted(in_line)[-threads:]))
-    return threads * kept + at_once
 
+    needs_torch: bool = False
+    spilled: int = 0
+    scratch: Neighbours = field(default_factory=Neighbours)
+    whole: tuple[int, int, str, str] | None = None
+    _nodes: int = 0
+    _draws: bool = False
+    _kept: int = 0
+    _means: int = 0
+    _reductions: Neighbours = field(default_factory=Neighbours)
+    _passing: list[tuple[int, int]] = field(default_factory=list)
+    _maps: dict[int, int] = field(default_factory=dict)
+    _adapters: dict[int, int] = field(default_factory=dict)
 
-def vocabulary_bytes(plan: Plan) -> int:
-    """What tokenizers take that are read, and the maps of rows made from them, each once."""
-    if plan.vocabulary is None:
-        return 0
-    maps = {id(node.rows): node.rows.nbytes for node in plan.nodes() if isinstance(node, Gathered)}
-    return sum(maps.values()) + TOKEN_BYTES * len(plan.tokenizers) * plan.vocabulary.rows
+    def add(self, unit: Unit, nodes: Sequence[Tensor]) -> None:
+        """Add the next unit, with the nodes of its expression."""
+        elements = _run_elements(unit)
+        nbytes = _run_bytes(unit, elements)
+        passing = elements * FLOAT32 > REUSED
+        if not passing:
+            self._kept = max(self._kept, nbytes)
+        self._add_to_line(nbytes if passing else 0, unit.blocks)
+        spilled = [node for node in dict.fromkeys(nodes) if isinstance(node, Spilled)]
+        self.spilled += len(spilled)
+        self.scratch.add(sum(node.nbytes for node in spilled))
+        held = 0
+        for node in nodes:
+            self._nodes += not isinstance(node, Rounded)
+            self.needs_torch = self.needs_torch or needs_torch(node)
+            self._draws = self._draws or isinstance(node, Drawn)
+            if isinstance(node, Adapted):
+                adapter = next(stored_in(node.a)).source
+                self._adapters[adapter] = max(self._adapters.get(adapter, 0), node.held_bytes)
+            elif isinstance(node, Gathered):
+                self._means += node.held_bytes
+                self._maps[id(node.rows)] = node.rows.nbytes
+            elif isinstance(node, Merged):
+                held += _reduction_bytes(node)
+                if node.merge_method.whole_tensor and node.block_elements >= node.numel:
+                    found = (nbytes, unit.index, node.method, unit.name)
+                    self.whole = max(self.whole or found, found)
+        self._reductions.add(held)
 
+    def _add_to_line(self, nbytes: int, blocks: int) -> None:
+        """Add blocks that are next in line; neighbours of one size are one entry."""
+        if self._passing and self._passing[-1][0] == nbytes:
+            blocks += self._passing.pop()[1]
+        self._passing.append((nbytes, blocks))
 
-def across_blocks(plan: Plan) -> int:
-    """Bytes of what is held from block to block, and of what multiplies the matrices in it."""
-    return held_limit(plan) + MATMUL_BYTES * any(isinstance(n, Adapted) for n in plan.nodes())
+    def result(
+        self,
+        plan: Plan,
+        steps: Iterable[Step],
+        streamed: Iterable[SourceFileKey],
+        traffic: int,
+        mirror: str | None,
+    ) -> MemoryEstimate:
+        """Return the memory of a plan all of whose units were added.
 
+        Args:
+            steps: of the plan.
+            streamed: the files that are streamed.
+            traffic: bytes read and written.
+            mirror: address of the run's mirror, if it has one.
+        """
+        steps = frozenset(steps)
+        kinds = {plan.sources[number].part_of(name)[0].kind for number, name in streamed}
+        vocabulary = 0
+        if plan.vocabulary is not None:
+            tokens = len(plan.tokenizers) * plan.vocabulary.rows
+            vocabulary = sum(self._maps.values()) + TOKEN_BYTES * tokens
+        results = sum(step.nbytes for step in steps)
+        return MemoryEstimate(
+            base=self._base(plan, mirror)
+            + PROMPTS_RSS * bool(steps)
+            + sum(CLIENT_RSS.get(kind, 0) for kind in kinds),
+            vocabulary=vocabulary,
+            reductions=self._reductions.most,
+            across_blocks=2 * sum(self._adapters.values()) + self._means + results,
+            buffers=MATMUL_BYTES * bool(self._adapters) + AHEAD_BYTES * bool(kinds),
+            kept=self._kept,
+            passing=tuple(self._passing),
+            traffic=traffic,
+            steps=steps,
+        )
 
-def held_limit(plan: Plan) -> int:
-    """Most bytes that are held for the blocks of several units: the matrices of two tensors of each
-    adapter, the means of rows, and the results of steps.
-    """
-    largest: dict[int, int] = {}
-    means = 0
-    for node in plan.nodes():
-        if isinstance(node, Adapted):
-            adapter = next(stored_in(node.a)).source
-            largest[adapter] = max(largest.get(adapter, 0), node.held_bytes)
-        elif isinstance(node, Gathered):
-            means += node.held_bytes
-    results = sum(step.nbytes for step in steps_of_plan(plan))
-    return 2 * sum(largest.values()) + means + results
-
-
-def whole_tensors(plan: Plan) -> str | None:
-    """A note on the largest tensor that must be held whole; None where none must."""
-    whole = [
-        (_run_bytes(unit), unit.index, node.method)
-        for unit in plan.units
-        for node in unit.expression.nodes()
-        if isinstance(node, Merged)
-        and node.merge_method.whole_tensor
-        and node.block_elements >= node.numel
-    ]
-    if not whole:
-        return None
-    nbytes, index, method = max(whole)
-    return (
-        f"{method} computes on whole tensors: {plan.units[index].name} alone takes "
-        f"{show_size(nbytes)} of memory"
-    )
-
-
-def held_at_once(plan: Plan) -> int:
-    """Most bytes of `held_bytes` of a unit and the next one, whose reductions are begun before it
-    is done. Those of further units are begun where they need no more.
-    """
-    held = [held_bytes(unit) for unit in plan.units]
-    return max(map(sum, zip(held, [*held[1:], 0])), default=0)
+    def _base(self, plan: Plan, mirror: str | None) -> int:
+        base = BASE_RSS if self.needs_torch else KERNELS_RSS
+        base += UNIT_BYTES * len(plan.units) + NODE_BYTES * self._nodes + RANDOM_RSS * self._draws
+        parts = [part for source in plan.sources for part in source.parts.values()]
+        clouds = {scheme_of(part.ref.name) for part in parts if part.kind == "bucket"}
+        is_mirrored = mirror is not None and is_bucket(mirror)
+        clouds |= {scheme_of(mirror)} if mirror is not None and is_mirrored else set()
+        if clouds:
+            base += BUCKETS_RSS + FURTHER_CLOUD_RSS * (len(clouds) - 1)
+        return base + UPLOAD_RSS * is_mirrored
 
 
 def held_bytes(unit: Unit) -> int:
-    """Bytes that reductions over a unit's operands hold until its blocks are computed."""
-    return sum(
-        node.merge_method.statistics_bytes(node.context)
-        for node in unit.expression.nodes()
-        if isinstance(node, Merged) and node.blocks > 1
-    )
+    """Return the bytes that reductions hold for a unit until its blocks are computed."""
+    return sum(_reduction_bytes(n) for n in unit.expression.nodes() if isinstance(n, Merged))
+
+
+def _reduction_bytes(node: Merged) -> int:
+    return node.merge_method.statistics_bytes(node.context) if node.blocks > 1 else 0
 
 
 def _run_elements(unit: Unit) -> int:
@@ -218,28 +301,11 @@ def _run_elements(unit: Unit) -> int:
     return min(unit.numel, blocks * unit.block_elements)
 
 
-def _run_bytes(unit: Unit) -> int:
-    """The buffers of one run of blocks and what its methods take beside them."""
-    elements = _run_elements(unit)
+def _run_bytes(unit: Unit, elements: int) -> int:
+    """Return the buffers of one run of blocks and what its methods take beside them."""
     tensor = unit.expression
     if isinstance(tensor, Merged):
         within = tensor.computing_bytes(elements)  # in whole blocks
     else:
         within = tensor.working_bytes(elements)
     return int(elements * (BITS[unit.dtype] // 8) + within)
-
-
-def _base(plan: Plan, mirror: str | None) -> int:
-    base = BASE_RSS if needs_torch(plan) else KERNELS_RSS
-    base += UNIT_BYTES * len(plan.units)
-    base += NODE_BYTES * sum(not isinstance(node, Rounded) for node in plan.nodes())
-    base += RANDOM_RSS * any(isinstance(node, Drawn) for node in plan.nodes())
-    base += PROMPTS_RSS * bool(steps_of_plan(plan))
-    is_mirrored = mirror is not None and is_bucket(mirror)
-    parts = [part for source in plan.sources for part in source.parts.values()]
-    clouds = {scheme_of(part.ref.name) for part in parts if part.kind == "bucket"}
-    clouds |= {scheme_of(mirror)} if mirror is not None and is_mirrored else set()
-    if clouds:
-        base += BUCKETS_RSS + FURTHER_CLOUD_RSS * (len(clouds) - 1)
-    base += sum(CLIENT_RSS.get(kind, 0) for kind in streamed_kinds(plan))
-    return base + UPLOAD_RSS * is_mirrored

@@ -9,8 +9,7 @@ from dataclasses import replace
 from enum import Enum
 
 from resumerge.planning.plan import Plan
-from resumerge.sizes import counted, show_size
-from resumerge.tensors import Computed, Merged, Spilled, Tensor, spilled_in
+from resumerge.tensors import Computed, Merged, Spilled, Tensor
 
 READ_MS, WRITE_MS = 0.25, 0.7
 """CPU time for a MiB that is read from, or written to, the page cache (measured)."""
@@ -43,13 +42,7 @@ def with_spilled(plan: Plan, how: Materialize) -> Plan:
         replace(unit, expression=_spilled(unit.expression, choice(unit.expression, results)))
         for unit in plan.units
     )
-    return replace(plan, units=units, notes=(*plan.notes, *_notes(replace(plan, units=units))))
-
-
-def spilled_bytes(plan: Plan) -> int:
-    """Most bytes of scratch files at one time: of a unit and the next, which is begun before."""
-    sizes = [sum(spilled.nbytes for spilled in spilled_in(u.expression)) for u in plan.units]
-    return max(map(sum, zip(sizes, [*sizes[1:], 0])), default=0)
+    return replace(plan, units=units)
 
 
 Results = dict[Tensor, int]
@@ -125,13 +118,3 @@ def _spilled(root: Tensor, chosen: Results) -> Tensor:
         return changed[tensor]
 
     return change(root)
-
-
-def _notes(plan: Plan) -> Iterator[str]:
-    spilled = [spilled for unit in plan.units for spilled in spilled_in(unit.expression)]
-    if spilled:
-        yield (
-            f"{counted(len(spilled), 'tensor')} of stages are written to scratch files and read "
-            f"from there, at most {show_size(spilled_bytes(plan))} at once, which takes less time "
-            "than to compute them again"
-        )

@@ -18,7 +18,7 @@ from resumerge.engine.reporter import Result
 from resumerge.errors import Interrupted, Resumable
 from resumerge.host.memory import rss
 from resumerge.ledger import LEDGER_FILE, Ledger
-from resumerge.planning.estimates.estimate import Estimate
+from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.html.environment import render
@@ -63,14 +63,14 @@ class CellReporter(ProgressState):
 
     # What the run reports
 
-    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+    def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
         self._run = run
         self._headline = (
             f"{'Resuming: ' if resumed else ''}{plan.merged}, "
             f"{counted(len(plan.units), 'tensor')}, "
             f"{show_size(plan.output_bytes)}"
         )
-        for note in (*plan.notes, *estimate.notes):
+        for note in (*plan.notes, *predicted.estimate.notes):
             self.note(note)
 
     def began(self, attempt: int, budget: int) -> None:

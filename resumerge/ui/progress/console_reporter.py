@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from resumerge.engine.reporter import Reporter, Result
-from resumerge.planning.estimates.estimate import Estimate
+from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
 from resumerge.sizes import counted, show_estimate, show_seconds, show_size
 from resumerge.ui.progress.bars import Bar, show_bars
@@ -50,17 +50,18 @@ class ConsoleReporter(ProgressState):
             self._live.start()
         self._ticker = Ticker(self._tick)
 
-    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+    def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
         if self._announced:
             return
+        estimate = predicted.estimate
         for note in (*plan.notes, *estimate.notes):
             self.note(note)
         self._print(
             f"{plan.merged}, "
             f"{counted(len(plan.units), 'tensor')}, {show_size(plan.output_bytes)} in "
             f"{counted(len(plan.shards), 'shard')}; "
-            f"peak memory about {show_size(estimate.peak_rss)}, "
-            f"disk {show_size(estimate.disk)}, about {show_estimate(estimate.seconds)}; "
+            f"peak memory about {show_size(predicted.need.peak_rss)}, "
+            f"disk {show_size(estimate.disk)}, about {show_estimate(predicted.seconds)}; "
             f"largest tensor {estimate.largest.name}, {show_size(estimate.largest.nbytes)}",
             f"{'Resuming' if resumed else 'Run'} {run}:",
             "bold",
@@ -69,7 +70,7 @@ class ConsoleReporter(ProgressState):
             streamed = sum(estimate.streamed.values())
             self._print(
                 f"{'Fetching' if streamed else 'Downloading'} {show_size(estimate.download)} in "
-                f"{counted(estimate.download_files, 'file')}"
+                f"{counted(len(estimate.missing), 'file')}"
                 + (f", {show_size(streamed)} of it streamed" if streamed else "")
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TextIO
 
 from resumerge.engine.reporter import ProgressUpdate, Result
-from resumerge.planning.estimates.estimate import Estimate
+from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
 from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Seldom, Ticker
@@ -33,7 +33,8 @@ class JsonReporter(ProgressState):
         if self._clock.silence >= LINE_SECONDS:
             self._write("alive", doing=self.phase, text=self.line().strip())
 
-    def planned(self, run: str, plan: Plan, estimate: Estimate, *, resumed: bool) -> None:
+    def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
+        largest = predicted.estimate.largest
         self._write(
             "planned",
             run=run,
@@ -41,13 +42,13 @@ class JsonReporter(ProgressState):
             units=len(plan.units),
             bytes=plan.output_bytes,
             shards=len(plan.shards),
-            predicted_peak_rss=estimate.peak_rss,
-            disk_needed=estimate.disk,
-            download_bytes=estimate.download,
-            estimate_s=estimate.seconds,
-            basis=estimate.basis,
-            largest_unit={"name": estimate.largest.name, "bytes": estimate.largest.nbytes},
-            notes=[*plan.notes, *estimate.notes],
+            predicted_peak_rss=predicted.need.peak_rss,
+            disk_needed=predicted.estimate.disk,
+            download_bytes=predicted.estimate.download,
+            estimate_s=predicted.seconds,
+            basis=predicted.basis,
+            largest_unit={"name": largest.name, "bytes": largest.nbytes},
+            notes=[*plan.notes, *predicted.estimate.notes],
         )
 
     def fetching(self, fetched: DownloadProgress) -> None:

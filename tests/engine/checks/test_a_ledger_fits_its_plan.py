@@ -20,6 +20,7 @@ from resumerge.errors import InputError
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.planning import estimate
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 
@@ -55,7 +56,7 @@ def check(made: Path, ledger: Path) -> None:
     context = RunContext(options, Reporter(), Storage(), StopRequest(), runs)
     with working_in(made / "models"), closing(Ledger(ledger)) as opened:
         plan = Session(options).plan(parse_recipe(RECIPE))
-        check_source_drift(context, opened.run() or {}, plan, opened)
+        check_source_drift(context, opened.run() or {}, plan, estimate(plan), opened)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from resumerge.errors import InputError, Resumable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.ledger.units import Units
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.planning.plan import Unit
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
@@ -87,7 +87,9 @@ class Stopped:
         plan, told = self.plan(), []
         with closing(Ledger(self.path)) as ledger:
             touched = touched_files(plan, ledger)
-            found = changed_files(plan, ledger, touched, lambda *now: told.append(now))
+            found = changed_files(
+                plan, estimate(plan), ledger, touched, lambda *now: told.append(now)
+            )
         assert told == sorted(told)
         assert not told or told[-1][0] == told[-1][1]
         return found

@@ -18,9 +18,8 @@ from resumerge.engine.resources.governor import margin
 from resumerge.errors import InputError, Resumable
 from resumerge.host.memory import MACHINE, Memory
 from resumerge.hub.cache import cache_folder
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
-from resumerge.planning.estimates.memory import memory_need
 from resumerge.sizes import show_size
 from resumerge.sources.remote.files import remote_file
 from resumerge.sources.types import SourceFile
@@ -53,28 +52,28 @@ def test_the_budget_is_what_is_available_and_what_the_process_has(
 
 def test_threads_are_as_many_as_fit(small: Plan) -> None:
     for threads in (1, 2, 5):
-        enough = memory_need(small, threads).enough
-        assert fit_threads(small, 5, enough) == threads
+        enough = estimate(small).memory.need(threads).enough
+        assert fit_threads(estimate(small).memory, 5, enough) == threads
         if threads > 1:
-            assert fit_threads(small, 5, enough - 1) == threads - 1
-    assert fit_threads(small, 3, 50 * GB) == 3
-    assert fit_threads(small, most_threads() + 1, 500 * GB) == most_threads()
+            assert fit_threads(estimate(small).memory, 5, enough - 1) == threads - 1
+    assert fit_threads(estimate(small).memory, 3, 50 * GB) == 3
+    assert fit_threads(estimate(small).memory, most_threads() + 1, 500 * GB) == most_threads()
 
 
 def test_not_even_one_thread_says_what_to_do(small: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    enough = memory_need(small, 1).enough
+    enough = estimate(small).memory.need(1).enough
     needed = -(-enough // 10**6)
     machine(monkeypatch, GB)
     with pytest.raises(InputError, match=f"expected: at least {show_size(enough)}") as error:
-        fit_threads(small, 5, enough - 5 * 10**6)
+        fit_threads(estimate(small).memory, 5, enough - 5 * 10**6)
     assert "close other programs on this machine: " in error.value.problems[0].fix
     machine(monkeypatch, GB, "the cgroup job")
     with pytest.raises(InputError, match="close other programs in the cgroup job, or raise"):
-        fit_threads(small, 5, enough - 1)
+        fit_threads(estimate(small).memory, 5, enough - 1)
     with pytest.raises(InputError, match=rf"raise --memory to {needed}MB or more"):
-        fit_threads(small, 5, 10**6, asked=10**6)
+        fit_threads(estimate(small).memory, 5, 10**6, asked=10**6)
     with pytest.raises(InputError, match="close other programs"):
-        fit_threads(small, 5, 10**6, asked=50 * GB)  # it is not what was asked for
+        fit_threads(estimate(small).memory, 5, 10**6, asked=50 * GB)  # it is not what was asked for
 
 
 class Waiting:
@@ -93,7 +92,7 @@ class Waiting:
         self.time += seconds
 
     def budget(self, small: Plan, asked: int | None, seconds: float) -> int:
-        return memory.wait_for_budget(small, asked, seconds, self.told)
+        return memory.wait_for_budget(estimate(small).memory, asked, seconds, self.told)
 
 
 def test_an_existing_run_waits_for_memory(small: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,10 +124,10 @@ def test_what_the_user_allows_is_not_waited_for(
 def test_where_a_mirror_frees_shards_one_of_them_has_to_fit() -> None:
     found = plan(RECIPE, llama("a"), llama("b"), shard_size=200)
     assert len(found.shards) > 2
-    assert space_needed(found, then_delete=False) == found.output_bytes + COMPANION_BYTES
+    assert space_needed(estimate(found), then_delete=False) == found.output_bytes + COMPANION_BYTES
     largest = max(shard.nbytes for shard in found.shards)
     assert largest > min(shard.nbytes for shard in found.shards)
-    assert space_needed(found, then_delete=True) == largest + COMPANION_BYTES
+    assert space_needed(estimate(found), then_delete=True) == largest + COMPANION_BYTES
 
 
 def test_the_last_byte_that_is_needed_has_to_be_free(
@@ -159,7 +158,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 def downloads(found: Plan, free: int, patch: pytest.MonkeyPatch, **more: Any) -> list[Any]:
     patch.setattr(disk, "free_bytes", lambda path: free)
     options = {"offline": False, "evict": False, **more}
-    return check_downloads(found, cache_folder().parent / "out", 300, **options)
+    return check_downloads(found, estimate(found), cache_folder().parent / "out", 300, **options)
 
 
 def test_downloads_and_output_share_a_disk(remote: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from resumerge.engine.lifecycle.session import Session
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.planning.plan import SourceFileKey
 from resumerge.recipe import parse_recipe
 
@@ -58,6 +58,7 @@ class Found:
             plan = self.plan
             return changed_files(
                 plan,
+                estimate(plan),
                 self.ledger,
                 touched or self.touched(),
                 lambda *moved: self.moved.append(moved),

@@ -24,6 +24,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
+from resumerge.planning import estimate
 from resumerge.sources.types import SourceFile
 from resumerge.storage import Storage
 
@@ -143,11 +144,16 @@ def test_what_is_replaced_gives_its_space_back(
     options = Options(state_dir=tmp_path / "state")
     runs = RunStore(options.state_dir)
     context = RunContext(options, Reporter(), Storage(), StopRequest(), runs)
-    free = space_needed(made, then_delete=False) - freed
+    free = space_needed(estimate(made), then_delete=False) - freed
     monkeypatch.setattr(disk, "free_bytes", lambda path: free)
-    assert new_run_problems(context, made, OutputPath(out), ["model.safetensors"]) == []
+    assert (
+        new_run_problems(context, made, estimate(made), OutputPath(out), ["model.safetensors"])
+        == []
+    )
     free -= 1
-    [problem] = new_run_problems(context, made, OutputPath(out), ["model.safetensors"])
+    [problem] = new_run_problems(
+        context, made, estimate(made), OutputPath(out), ["model.safetensors"]
+    )
     assert "The disk is too small" in problem.what
 
 
@@ -162,5 +168,8 @@ def test_downloads_and_an_output_on_another_disk_need_their_own_space(
     there = replace(made.sources[1], kind="hub", revision="c" * 40, files={file.name: file})
     made = replace(made, sources=(made.sources[0], there))
     monkeypatch.setattr(disk, "free_bytes", lambda path: 1000)
-    assert check_downloads(made, Path("/proc/out"), 300, offline=False, evict=False) == []
-    assert check_downloads(made, tmp_path / "out", 300, offline=False, evict=False)
+    assert (
+        check_downloads(made, estimate(made), Path("/proc/out"), 300, offline=False, evict=False)
+        == []
+    )
+    assert check_downloads(made, estimate(made), tmp_path / "out", 300, offline=False, evict=False)

@@ -34,7 +34,7 @@ from resumerge.engine.shards.shard_files import TASKS, ShardFiles
 from resumerge.errors import Interrupted
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.options import Options
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.recipe import load_recipe
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.remote.files import on_this_machine
@@ -131,7 +131,7 @@ def test_gates_of_an_embedding_are_made_by_each_task(tmp_path: Path) -> None:
     recipe = "base_model: ./base\ngate_mode: {}\n" + EXPERTS
     (run := tmp_path / "run").mkdir()
     shards = Shards(tmp_path, recipe.format("cheap_embed"), run)
-    assert not check_cluster(Options(ray="local"), shards.plan, None)
+    assert not check_cluster(Options(ray="local"), shards.plan, estimate(shards.plan), None)
     for shard in shards.plan.shards:
         shards.compute(shard.index)
     assert shards_of(shards.out) == shards_of(shards.whole)
@@ -144,7 +144,7 @@ def test_gates_of_hidden_states_are_one_machines(tmp_path: Path) -> None:
         (tmp_path / "moe.yaml").write_text("base_model: ./base\ngate_mode: hidden\n" + EXPERTS)
         session = Session(Options(state_dir=tmp_path / "state"))
         plan = session.plan(load_recipe(tmp_path / "moe.yaml"))
-    [problem] = check_cluster(Options(ray="local"), plan, None)
+    [problem] = check_cluster(Options(ray="local"), plan, estimate(plan), None)
     assert problem.what == "Gates from hidden states are computed by one machine"
 
 

@@ -31,7 +31,7 @@ from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.kernels.huge_pages import HUGE_PAGE
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.native import BF16, F16, F32, Vector
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.planning.plan import Unit
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
@@ -70,7 +70,7 @@ def random(seed: int, dtype: torch.dtype = torch.float32, *shape: int) -> Tensor
 
 def evaluated(found: Plan, unit: Unit, *, hashes: bool = True) -> tuple[bytes, list[bytes]]:
     """The bytes of a unit, and what was hashed for each of its blocks."""
-    evaluator = Evaluator(found, SourceReader(found.sources), hashes=hashes)
+    evaluator = Evaluator(found, estimate(found), SourceReader(found.sources), hashes=hashes)
     data, seen = [], []
     for index in range(unit.blocks):
         block, inputs = evaluator.compute(unit, range(index, index + 1), {})
@@ -194,7 +194,7 @@ def test_a_copy_is_hashed_by_its_output_alone(tmp_path: Path) -> None:
     found = plan(COPY, *written(tmp_path, a={"x": values}))
     [unit] = found.units
     assert evaluated(found, unit) == (bits(values), [b""] * 3)
-    evaluator = Evaluator(found, SourceReader(found.sources))
+    evaluator = Evaluator(found, estimate(found), SourceReader(found.sources))
     assert not evaluator.needs_statistics(unit)
     assert unit.is_copied
     assert evaluator.input_hashes(unit, 1, [0]) == hash_block(bits(values[BLOCK : 2 * BLOCK]))
@@ -206,7 +206,7 @@ def test_an_empty_tensor_has_one_block_of_nothing(tmp_path: Path) -> None:
     for recipe in (LINEAR, COPY, LINEAR.replace("linear", "karcher")):
         found = plan(recipe, *models)
         [unit] = found.units
-        evaluator = Evaluator(found, SourceReader(found.sources))
+        evaluator = Evaluator(found, estimate(found), SourceReader(found.sources))
         assert evaluated(found, unit) == (b"", [b""])
         assert not evaluator.needs_statistics(unit)
         assert evaluator.input_hashes(unit, 0, [0]) == b""
@@ -217,7 +217,7 @@ def test_methods_with_reductions_need_statistics(tmp_path: Path) -> None:
     for method, needed in (("linear", False), ("karcher", True), ("passthrough", False)):
         recipe = COPY if method == "passthrough" else LINEAR.replace("linear", method)
         found = plan(recipe, *models)
-        evaluator = Evaluator(found, SourceReader(found.sources))
+        evaluator = Evaluator(found, estimate(found), SourceReader(found.sources))
         assert evaluator.needs_statistics(found.units[0]) is needed
 
 
@@ -236,7 +236,7 @@ def test_only_local_operands_are_hashed_and_they_are_read_again_alike(tmp_path: 
     assert [len(hashes) for hashes in one] == [HASH_BYTES] * 3
     assert [hashes[HASH_BYTES:] for hashes in two] == one
     assert evaluated(both, both.units[0], hashes=False)[1] == [b""] * 3
-    evaluator = Evaluator(both, SourceReader(both.sources))
+    evaluator = Evaluator(both, estimate(both), SourceReader(both.sources))
     for chosen in ([0], [1], [0, 1]):
         again = [evaluator.input_hashes(both.units[0], index, chosen) for index in range(3)]
         wanted = [b"".join(h[k * HASH_BYTES : (k + 1) * HASH_BYTES] for k in chosen) for h in two]

@@ -18,7 +18,7 @@ from resumerge.engine.execute.scheduler import BATCH_SECONDS, SAMPLE_RUNS, Sched
 from resumerge.engine.shards.checksums import hash_block
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.planning.plan import Unit
 from resumerge.tensors import Merged
 
@@ -119,7 +119,8 @@ class Bench:
         ]
         self.updates: list[Any] = []
         execution: Any = SimpleNamespace(
-            plan=found, reader=None, progress=progress, governor=self.governor, stop=self.stop,
+            plan=found, estimate=estimate(found), reader=None, progress=progress,
+            governor=self.governor, stop=self.stop,
             threads=threads,
             files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}", folder=None),
             storage=SimpleNamespace(write=tell("write")),

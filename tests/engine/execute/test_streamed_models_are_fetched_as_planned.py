@@ -16,8 +16,8 @@ from streamed_models import serve_local_models
 from resumerge.engine.lifecycle.session import Session
 from resumerge.methods import METHODS
 from resumerge.options import Options
-from resumerge.planning.estimates.memory import CLIENT_RSS, memory_need
-from resumerge.planning.estimates.streaming import streamed_bytes
+from resumerge.planning import estimate
+from resumerge.planning.estimates.memory import CLIENT_RSS
 from resumerge.recipe import load_recipe, parse_recipe
 from resumerge.remote.range_reader import AHEAD_BYTES
 
@@ -63,7 +63,7 @@ def fetched(
     with working_in(models):
         plan = Session(Options(stream=True, **options)).plan(load_recipe(out.with_suffix(".yaml")))
     planned: Counter[str] = Counter()
-    for (number, name), nbytes in streamed_bytes(plan).items():
+    for (number, name), nbytes in estimate(plan).streamed.items():
         planned[str(plan.sources[number].path(name))] += nbytes
     return sent, planned
 
@@ -104,6 +104,6 @@ def test_memory_is_planned_for_what_is_read_ahead(
     recipe = parse_recipe(recipe_of("linear"))
     with working_in(models):
         plans = [Session(Options(stream=stream)).plan(recipe) for stream in (False, True)]
-    stored, streamed = (memory_need(plan, 2) for plan in plans)
+    stored, streamed = (estimate(plan).memory.need(2) for plan in plans)
     assert streamed.base - stored.base == 7
     assert streamed.peak_rss - stored.peak_rss == 7 + AHEAD_BYTES

@@ -19,10 +19,7 @@ from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import Reporter
 from resumerge.kernels import Run
 from resumerge.options import Options
-from resumerge.planning import Plan
-from resumerge.planning.estimates.estimate import disk_needed
-from resumerge.planning.estimates.time import _milliseconds, _spilling
-from resumerge.planning.stage_results.spilled import spilled_bytes
+from resumerge.planning import Plan, estimate
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 from resumerge.tensors import Merged, Stored, spilled_in
@@ -110,14 +107,11 @@ def test_it_is_computed_once(family: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_it_is_in_the_estimates_and_in_the_plan(family: Path) -> None:
     never, plan = planned(family, USED_TWICE, materialize="never"), planned(family, USED_TWICE)
     nbytes = ROWS * LLAMA["hidden_size"] * 4
-    assert spilled_bytes(plan) == 2 * nbytes, "one of a unit, and one of the next"
-    assert disk_needed(plan) == disk_needed(never) + 2 * nbytes
+    assert estimate(plan).scratch == 2 * nbytes, "one of a unit, and one of the next"
+    assert estimate(plan).disk == estimate(never).disk + 2 * nbytes
 
-    def cost(plan: Plan) -> float:
-        return sum(_milliseconds(unit.expression) + _spilling(unit) for unit in plan.units)
-
-    assert cost(plan) < cost(never)
-    [note] = [note for note in plan.notes if "scratch" in note]
+    assert estimate(plan).time.milliseconds < estimate(never).time.milliseconds
+    [note] = estimate(plan).notes
     assert note.startswith("2 tensors of stages are written to scratch files")
 
 

@@ -15,7 +15,8 @@ from small_disks import fill, mounted
 
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.space_reservation import allocates_lazily
-from resumerge.planning.plan import Plan, Shard
+from resumerge.planning import Estimate, Plan
+from resumerge.planning.plan import Shard
 from resumerge.storage import Storage, is_in_memory
 
 SHARDS = 4
@@ -105,6 +106,5 @@ def test_space_is_taken_at_once_where_something_else_counts_on_what_is_free(
     memory: Path, present: bool, frees: bool, later: bool
 ) -> None:
     """Downloads to the same disk, and the next shard of a mirror that frees them."""
-    source = SimpleNamespace(files={"weights": SimpleNamespace(present=present)})
-    plan = SimpleNamespace(sources=[source], bytes_needed=lambda number: {"weights": 1})
-    assert allocates_lazily(cast(Plan, plan), memory, frees=frees) is later
+    estimate = SimpleNamespace(missing=() if present else ((0, "weights"),))
+    assert allocates_lazily(cast(Estimate, estimate), memory, frees=frees) is later

@@ -20,7 +20,7 @@ from resumerge.engine.shards.space_reservation import (
     allocates_lazily,
 )
 from resumerge.ledger import Progress
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
@@ -103,17 +103,17 @@ def test_space_is_taken_lazily_in_memory_alone(
 ) -> None:
     in_memory = True
     monkeypatch.setattr(space_reservation, "is_in_memory", lambda folder: in_memory)
-    assert allocates_lazily(found, tmp_path, frees=False)
-    assert not allocates_lazily(found, tmp_path, frees=True)
+    assert allocates_lazily(estimate(found), tmp_path, frees=False)
+    assert not allocates_lazily(estimate(found), tmp_path, frees=True)
     [source] = found.sources
     file = replace(source.files["m.safetensors"], present=False)
     other = replace(file, name="other", present=False)
     away = replace(source, files={"m.safetensors": file})
-    assert not allocates_lazily(replace(found, sources=(away,)), tmp_path, frees=False)
+    assert not allocates_lazily(estimate(replace(found, sources=(away,))), tmp_path, frees=False)
     unread = replace(source, files={**source.files, "other": other})
-    assert allocates_lazily(replace(found, sources=(unread,)), tmp_path, frees=False)
+    assert allocates_lazily(estimate(replace(found, sources=(unread,))), tmp_path, frees=False)
     in_memory = False
-    assert not allocates_lazily(found, tmp_path, frees=False)
+    assert not allocates_lazily(estimate(found), tmp_path, frees=False)
 
 
 def reservation(

@@ -14,8 +14,7 @@ from reading import evaluation, read
 from safetensors.torch import save_file
 from tiny_models import write_model
 
-from resumerge.planning import Plan, make_plan
-from resumerge.planning.estimates.memory import held_limit
+from resumerge.planning import Plan, estimate, make_plan
 from resumerge.recipe import parse_recipe
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
@@ -54,7 +53,9 @@ class Reads:
         self._sources = [source.numbered(number) for number, source in enumerate(sources)]
         self._reader = SourceReader(self._sources)
         plans = (make_plan_of(source) for source in sources)
-        self._evaluation = evaluation(self, sum(held_limit(plan) for plan in plans))
+        self._evaluation = evaluation(
+            self, sum(estimate(plan).memory.across_blocks for plan in plans)
+        )
 
     def descriptor(self, tensor: InFile) -> int:
         """Asked for with each read."""

@@ -1,0 +1,107 @@
+"""What a merge reads of each weight file, and what it fetches while it streams."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from resumerge.planning.plan import SourceFileKey, Unit
+from resumerge.planning.reads import Read, is_kept, passes_of_unit, reads_once
+from resumerge.remote.expected_ranges import ExpectedRanges, Range
+from resumerge.sources.types import Source
+from resumerge.tensors import Merged, Step, Stored, Tensor
+from resumerge.tensors.dtypes import nbytes
+
+
+class FileCounter:
+    """Counts what the units of a plan read of files.
+
+    Attributes:
+        read: bytes of each file, each tensor once.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.read: dict[SourceFileKey, int] = {}
+        self._names: dict[SourceFileKey, set[str]] = {}
+        """The tensors that `read` counts."""
+        streamed = [
+            (number, name)
+            for number, source in enumerate(sources)
+            for name in source.files
+            if source.is_streamed(name)
+        ]
+        self._streamed: Counter[SourceFileKey] = Counter(dict.fromkeys(streamed, 0))
+        self._once: set[Tensor] = set()
+        """What held values are computed from, where files are streamed."""
+
+    def add(self, unit: Unit, nodes: Sequence[Tensor]) -> None:
+        """Add the next unit, with the nodes of its expression."""
+        for node in nodes:
+            if isinstance(node, Stored):
+                file = (node.source, node.file)
+                names = self._names.setdefault(file, set())
+                if node.name not in names:
+                    names.add(node.name)
+                    self.read[file] = self.read.get(file, 0) + node.nbytes
+        if not self._streamed:
+            return
+        if _is_plain(unit):
+            for stored, fetched in _fetched_of_plain(unit):
+                self._fetch((stored.source, stored.file), fetched)
+        else:
+            for steps in passes_of_unit(unit):
+                self._expect(steps)
+        self._once.update(nodes)
+
+    def streamed(self, steps: Iterable[Step]) -> dict[SourceFileKey, int]:
+        """Return the bytes that are fetched of each streamed file, as often as they are read.
+
+        A selection by magnitude reads its operands once or twice more where its guess is wrong,
+        which is rare, and not known before.
+
+        Args:
+            steps: of the plan, all of whose units were added.
+        """
+        if self._streamed:
+            for read in reads_once(self._once, steps):
+                self._expect([[read]])
+        return {key: fetched for key, fetched in self._streamed.items() if key in self.read}
+
+    def _expect(self, steps: Iterable[Iterable[Read]]) -> None:
+        for piece in ExpectedRanges(map(_ranges, steps)):
+            self._fetch(piece.file, piece.nbytes)
+
+    def _fetch(self, file: SourceFileKey, fetched: int) -> None:
+        if file in self._streamed:
+            self._streamed[file] += fetched
+
+
+def _is_plain(unit: Unit) -> bool:
+    """Whether it is computed from different tensors that lie in files: most units of a large model
+    are, and what these read is counted without a look at each block.
+    """
+    leaves = _leaves(unit)
+    return all(isinstance(leaf, Stored) for leaf in leaves) and len(set(leaves)) == len(leaves)
+
+
+def _fetched_of_plain(unit: Unit) -> Iterator[tuple[Stored, int]]:
+    """The tensors that a plain unit is computed from, and the bytes that are fetched of each."""
+    tensor, times, sampled = unit.expression, 1, 0
+    if isinstance(tensor, Merged) and tensor.needs_statistics and not is_kept(unit):
+        samples = tensor.merge_method.samples(tensor.context)
+        times = tensor.merge_method.passes(tensor.context) - samples
+        sampled = samples * tensor.run(range(tensor.blocks), sample=True).length
+    for leaf in _leaves(unit):
+        if isinstance(leaf, Stored):
+            yield leaf, times * leaf.nbytes + nbytes(leaf.dtype, sampled)
+
+
+def _leaves(unit: Unit) -> list[Tensor]:
+    tensor = unit.expression
+    return [o.unrounded for o in tensor.operands] if isinstance(tensor, Merged) else [tensor]
+
+
+def _ranges(reads: Iterable[Read]) -> Iterator[Range[SourceFileKey]]:
+    for stored, first, last in reads:
+        start, length = stored.byte_range(first, last)
+        yield (stored.source, stored.file), start, start + length
