@@ -1,4 +1,4 @@
-"""Attempts, events and samples: what happened while a run was worked on."""
+"""The attempts, events and samples of a run: what happened while it was worked on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.ledger.validity import check_values
 
 _COUNTS = "attempt rss_low rss_high budget batch_low batch_high done left_low left_high"
 _OF_GROUPS = {"at": time, "until": time, **dict.fromkeys(_COUNTS.split(), OF_TYPE[int])}
-"""Validators of what a group of samples says."""
+"""The validators of a group of samples, by column."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Attempts:
             facts: further columns of the attempt.
 
         Returns:
-            Its number.
+            the attempt's number.
         """
         with self._db.transaction():
             self.close_killed()
@@ -48,7 +48,10 @@ class Attempts:
         """Close the attempt of a process that died without doing so, if there is one.
 
         Args:
-            peak_rss: bytes; the larger of this and what the attempt recorded itself is stored.
+            pid: the process's id.
+            outcome: the attempt's outcome, as of `end`.
+            peak_rss: the most bytes of RSS; the larger of this and what the attempt recorded itself
+                is stored.
         """
         self._db.change(
             "UPDATE attempts SET outcome = ?, ended = ?,"
@@ -110,10 +113,10 @@ class Samples:
         return rows[0] if rows else None
 
     def groups(self, most: int) -> list[Row]:
-        """Put consecutive samples of one attempt together, so that about `most` groups are left.
+        """Return consecutive samples of one attempt in groups, about `most` of them.
 
         Returns:
-            Rows with ``attempt``, the first and last time, and the least and greatest of what was
+            rows with ``attempt``, the first and last time, and the least and greatest of what was
             measured (bytes).
         """
         ends = self._db.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]

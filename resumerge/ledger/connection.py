@@ -21,37 +21,36 @@ from resumerge.ledger.schema import check_schema, create_missing, read_missing_a
 from resumerge.ledger.validity import check_values, checked
 
 JOURNALS = ("-wal", "-shm", "-journal")
-"""Suffixes of the files that SQLite keeps beside a database."""
+"""The suffixes of the files that SQLite keeps beside a database."""
 
 BUSY_SECONDS = 20.0
-"""How long a write waits while another process writes."""
+"""The seconds that a write waits while another process writes."""
 
 Row = dict[str, Any]
-"""One row of a table, by column."""
+"""A row of a table, by column."""
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601."""
+    """Return the time in UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Connection:
-    """A connection that several threads may use; every write is one transaction.
+    """A connection to a ledger that several threads may use; every write is one transaction.
 
     A transaction that has returned survives a power cut: SQLite syncs the write-ahead log to disk
     (``synchronous=FULL``).
+
+    Args:
+        path: the ledger, which is created if it does not exist.
+        read_only: leave the file and its journal mode as they are. What it lacks of the declared
+            columns is null.
+
+    Raises:
+        sqlite3.DatabaseError: the file is not a database, is damaged, or has another schema.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Open a ledger.
-
-        Args:
-            read_only: leave the file and its journal mode as they are. What it lacks of the
-                declared columns is null.
-
-        Raises:
-            sqlite3.DatabaseError: the file is not a database, is damaged, or has another schema.
-        """
         check_files(path)
         self.path = path
         self._lock = threading.RLock()
@@ -86,7 +85,7 @@ class Connection:
         """Read the whole file.
 
         Raises:
-            sqlite3.DatabaseError: it is damaged.
+            sqlite3.DatabaseError: the file is damaged.
         """
         with self._lock:
             [found] = self._db.execute("PRAGMA integrity_check(1)").fetchone()
@@ -102,8 +101,8 @@ class Connection:
     def transaction(self) -> Iterator[None]:
         """Commit everything inside at once, or nothing. An inner one is part of the outer one.
 
-        It waits for other writers as it begins: sqlite-utils' own begins by reading, and fails at
-        the first change if another process has written since.
+        A transaction waits for other writers as it begins: sqlite-utils' own begins by reading, and
+        fails at the first change if another process has written since.
         """
         with self._lock:
             if self._db.conn.in_transaction:
@@ -140,11 +139,15 @@ class Connection:
         """Return rows of a table, of which every value is one that its column may hold.
 
         Args:
-            columns: by default all.
-            where: a condition in SQL, with `args` for its question marks.
+            table: the table's name.
+            columns: the columns; by default all.
+            where: a condition in SQL, with `args` for its question marks; by default all rows.
+            args: the values for the question marks.
+            order_by: the columns that order the rows, in SQL.
+            limit: the most rows; by default all.
 
         Raises:
-            InvalidLedger: a value cannot be.
+            InvalidLedger: a value is one that its column may not hold.
         """
         select = ", ".join(f'"{name}"' for name in columns) or "*"
         with self._lock:
@@ -162,10 +165,12 @@ class Connection:
         """Insert a row.
 
         Args:
-            replace: a row that has the same key.
+            table: the table's name.
+            row: the values by column.
+            replace: whether the row replaces one that has the same key.
 
         Returns:
-            Its row id.
+            the row's id.
         """
         with self.transaction():
             row_id = self._existing(table).insert(row, replace=replace).last_rowid
@@ -208,12 +213,13 @@ class Connection:
 
 
 def check_files(path: Path) -> None:
-    """Check that a database and the files that SQLite keeps beside it are files: opening a pipe
-    would wait for its writer.
+    """Check that a database and the files that SQLite keeps beside it are regular files.
+
+    Opening a pipe would wait for its writer.
 
     Raises:
         sqlite3.DatabaseError: the database is something else.
-        sqlite3.OperationalError: a file beside it is.
+        sqlite3.OperationalError: a file beside it is something else.
     """
     for suffix in ("", *JOURNALS):
         try:

@@ -1,4 +1,4 @@
-"""sqlite-utils: what of it a ledger uses, and what must not come along with it."""
+"""The use of sqlite-utils for a ledger, without what must not come along with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names of files and folders from an untrusted source are safe to use."""
+"""The names of files and folders from an untrusted source that are safe to use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ METADATA = ".resumerge"
 
 
 def is_safe_name(name: object) -> bool:
-    """Whether this can be the name of a file of a model: it stays inside any folder."""
+    """Return whether a name can be that of a model's file: it stays inside any folder."""
     if not isinstance(name, str) or not name.isprintable() or "\\" in name or len(name) > 1000:
         return False
     path = PurePosixPath(name)
@@ -24,5 +24,5 @@ def is_safe_name(name: object) -> bool:
 
 
 def is_output_name(name: object) -> bool:
-    """Whether a visible folder or file can be made by this name in the working folder."""
+    """Return whether a visible folder or file can be made by a name in the working folder."""
     return is_safe_name(name) and "/" not in str(name) and not str(name).startswith(".")

@@ -1,5 +1,4 @@
-"""Files that a run wrote or downloaded: beside the shards and the ledger, in the Hub's cache, in
-the mirror."""
+"""The files that a run wrote or downloaded: beside the shards and the ledger, cached, mirrored."""
 
 from __future__ import annotations
 
@@ -19,7 +18,9 @@ class Companions:
         """Record a file beside the shards, before it is written.
 
         Args:
-            checksum: xxh3-128, 32 hex digits.
+            name: the file's name in the output.
+            nbytes: the file's size in bytes.
+            checksum: the file's xxh3-128, 32 hex digits.
         """
         row = {"name": name, "nbytes": nbytes, "checksum": checksum}
         self._db.insert("companions", row, replace=True)
@@ -31,7 +32,7 @@ class Companions:
 
 @dataclass
 class Steps:
-    """The table ``steps``: what is computed before a unit, in files beside the ledger."""
+    """The table ``steps``: the work before a unit, whose results are in files beside the ledger."""
 
     _db: Connection
 
@@ -39,7 +40,9 @@ class Steps:
         """Record how far a step is, and what its file contains.
 
         Args:
-            checksum: xxh3-128 of the file, 32 hex digits.
+            key: the step's key.
+            pieces: the number of pieces that are done.
+            checksum: the file's xxh3-128, 32 hex digits.
         """
         row = {"key": key, "pieces": pieces, "checksum": checksum}
         self._db.insert("steps", row, replace=True)
@@ -84,7 +87,7 @@ class Mirrored:
         self._db.insert("mirrored", row, replace=True)
 
     def forget(self, name: str) -> None:
-        """Remove the record of a mirrored file: it is missing there, or differs."""
+        """Remove the record of a mirrored file that is missing in the mirror, or differs."""
         self._db.delete("mirrored", "name = ?", [name])
 
     def checksums(self) -> dict[str, str]:
@@ -92,6 +95,6 @@ class Mirrored:
         return {name: sha256 for name, (_, sha256) in self.files().items()}
 
     def files(self) -> dict[str, tuple[int, str]]:
-        """Return bytes and SHA-256 of each file of the output in the mirror, by name."""
+        """Return the bytes and SHA-256 of each file of the output in the mirror, by name."""
         rows = self._db.read("mirrored", ["name", "nbytes", "sha256"], order_by="name")
         return {row["name"]: (row["nbytes"], row["sha256"]) for row in rows}

@@ -1,4 +1,4 @@
-"""Imports a ledger from a mirror. Anybody may have written it.
+"""The import of a ledger from a mirror, which anybody may have written.
 
 Only values of declared columns are used, each of which its validator accepts (`tables`). No
 trigger, view, index or default of the untrusted database ever runs.
@@ -20,10 +20,13 @@ from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validity import InvalidLedger, check_agreement, checked, in_sequence
 
 LARGEST_SNAPSHOT = 1 << 28
-"""Bytes. A hundred thousand tensors and a day's samples take a quarter of it."""
+"""The largest snapshot, in bytes. A hundred thousand tensors and a day's samples take a quarter."""
 
 SECONDS = 120.0
-"""Reading a database of that size takes two. One that is made to take for ever is refused."""
+"""The seconds that an import may take, so that no database makes it run for ever.
+
+Reading a database of the largest size takes two seconds.
+"""
 
 
 def import_ledger(untrusted: Path, ledger: Path) -> None:
@@ -32,11 +35,13 @@ def import_ledger(untrusted: Path, ledger: Path) -> None:
     The columns that belong to the machine that wrote it are left out.
 
     Args:
-        untrusted: a file; it is only read.
-        ledger: does not exist yet. Where `InvalidLedger` is raised, it is not created.
+        untrusted: the untrusted file, which is only read.
+        ledger: the new file, which does not exist yet. If `InvalidLedger` is raised, it is not
+            created.
 
     Raises:
-        InvalidLedger: with the reason.
+        InvalidLedger: a table, a column or a value is not one of a ledger; the error gives the
+            reason.
     """
     try:
         tables = _tables(untrusted)

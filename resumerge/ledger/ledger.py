@@ -1,4 +1,4 @@
-"""One run's journal: what is planned, what is committed, and what happened on the way."""
+"""The journal of one run: what is planned, what is committed, and what happened on the way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Ledger:
     transaction; one that has returned survives a power cut.
 
     Args:
-        path: of the file, which is created if it does not exist.
+        path: the file, which is created if it does not exist.
         read_only: leave the file and its journal mode as they are. What it lacks of the declared
             columns is null.
 
@@ -68,7 +68,7 @@ class Ledger:
         """Read the whole file, and create what it lacks of the declared tables.
 
         Raises:
-            sqlite3.DatabaseError: it is damaged, holds no run, or contradicts itself.
+            sqlite3.DatabaseError: the file is damaged, holds no run, or contradicts itself.
         """
         self._db.check()
         self._db.create_missing()
@@ -78,7 +78,8 @@ class Ledger:
         """Check every value, and that the rows agree with each other.
 
         Raises:
-            InvalidLedger: with the column.
+            InvalidLedger: a value cannot be, or rows contradict each other; the error names the
+                column.
         """
         compared = ("run", "sources", "shards", "mirrored", "attempts")
         with self._db.at_one_moment():
@@ -101,7 +102,7 @@ class Ledger:
         """Store rows of several tables in one transaction.
 
         Args:
-            tables: rows that all have the same columns, by name of the table.
+            tables: the rows of each table, by its name. A table's rows all have the same columns.
         """
         with self._db.transaction():
             for table, rows in tables.items():
@@ -113,7 +114,7 @@ class Ledger:
         return rows[0] if rows else None
 
     def totals(self) -> Totals:
-        """Count how much of the run is done."""
+        """Return how much of the run is done."""
         units = self._db.read("units", ("state", "nbytes", "blocks", "committed_blocks"))
         shards = self._db.read("shards", ["state"])
         return Totals(
@@ -134,7 +135,7 @@ class Ledger:
         return self._db.read("sources", order_by="number")
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:
-        """Store what the filesystem says of the files of local models, JSON, by model."""
+        """Store the filesystem's facts on the files of local models, as JSON, by model."""
         with self._db.transaction():
             for model, text in stamps.items():
                 self._db.update_where("sources", {"stamps": text}, "model = ?", [model])
@@ -150,17 +151,17 @@ class Ledger:
         self._db.update_where("run", {"state": state})
 
     def set_options(self, options: Mapping[str, Any]) -> None:
-        """Store what is kept of the options: `Options.kept_from_now`."""
+        """Store the options that are kept: `Options.kept_from_now`."""
         self._db.update_where("run", {"options": json.dumps(options)})
 
     def set_mirror(self, url: str) -> None:
-        """Give the run another mirror; nothing is in it yet."""
+        """Store another mirror of the run, in which nothing is yet."""
         with self._db.transaction():
             self.set_mirror_url(url)
             self._db.delete("mirrored")
 
     def set_mirror_url(self, url: str) -> None:
-        """Call the same mirror by another URL."""
+        """Store another URL of the same mirror."""
         self._db.update_where("run", {"mirror": url})
 
     def move_here(
@@ -173,11 +174,11 @@ class Ledger:
         """Make a ledger that came from a mirror this machine's own, with an event that says so.
 
         Args:
-            run: columns of the run that differ on this machine: ``output``, ``config_path``,
+            run: the columns of the run that differ on this machine: ``output``, ``config_path``,
                 ``mirror``, ``host``.
-            folders: of local sources that are elsewhere on this machine, by number.
-            lost: numbers of committed units whose bytes are not in the mirror.
-            shards: how many are in the mirror.
+            folders: the folders of local sources that are elsewhere on this machine, by number.
+            lost: the numbers of committed units whose bytes are not in the mirror.
+            shards: the number of shards in the mirror.
         """
         came_from = (self.run() or {})["host"]
         with self._db.transaction():
@@ -194,7 +195,7 @@ def read_run(path: Path, column: str) -> Any:
     """Return a column of the run's row of the ledger at `path`, read without changing the file.
 
     Raises:
-        sqlite3.DatabaseError: it cannot be read, or holds no run.
+        sqlite3.DatabaseError: the file cannot be read, or holds no run.
     """
     with closing(Ledger(path, read_only=True)) as ledger:
         rows = ledger._db.read("run", [column])

@@ -21,22 +21,22 @@ IN_BUCKETS = "in-buckets"
 """The folder in the state folder with the working folders of runs whose output is in a bucket."""
 
 STAGED = ".new"
-"""Suffix of a run's folder until its plan is stored completely, and again while it is removed."""
+"""The suffix of a run's folder until its plan is stored completely, and while it is removed."""
 
 
 class RunStore:
-    """The ledgers below one folder."""
+    """The ledgers below one folder.
+
+    Args:
+        folder: the state folder; by default ``RESUMERGE_STATE_DIR``, else ``./state``.
+    """
 
     def __init__(self, folder: Path | str | None = None) -> None:
-        """
-        Args:
-            folder: default ``RESUMERGE_STATE_DIR``, else ``./state``.
-        """
         usual = os.environ.get("RESUMERGE_STATE_DIR") or "state"
         self.folder = Path(folder or local_path(usual, "state folder")).absolute()
 
     def runs(self) -> list[Path]:
-        """The folders of all runs, oldest first."""
+        """Return the folders of all runs, oldest first."""
         try:
             inside = list(self.folder.iterdir())
         except FileNotFoundError:
@@ -57,7 +57,7 @@ class RunStore:
         return sorted(found, key=lambda path: (_created(path), path.name))
 
     def find(self, wanted: str | None) -> Path:
-        """The folder of a run, by its id, its output, or None for the newest.
+        """Return the folder of a run, by its id, its output, or None for the newest.
 
         Raises:
             InputError: there is no such run, or the state folder cannot be read.
@@ -89,10 +89,10 @@ class RunStore:
         )
 
     def output_in(self, url: str) -> Path:
-        """The working folder of the run whose output is a place in a bucket.
+        """Return the working folder of the run whose output is a place in a bucket.
 
         Args:
-            url: the normalised address.
+            url: the place's normalised address.
         """
         return self.folder / IN_BUCKETS / _digest(url) / url.rpartition("/")[2]
 
@@ -104,11 +104,11 @@ class RunStore:
                     folder.rmdir()
 
     def of_address(self, url: str) -> list[Path]:
-        """The runs whose output is a place in a bucket, by its normalised address, oldest first."""
+        """Return the runs whose output is a place in a bucket, by its address, oldest first."""
         return self.of_output(self.output_in(url))
 
     def of_output(self, output: Path) -> list[Path]:
-        """The runs that write to an output, oldest first."""
+        """Return the runs that write to an output, oldest first."""
         wanted = str(output.absolute())
         real = os.path.realpath(output)
         return [
@@ -128,7 +128,7 @@ class RunStore:
         return folder
 
     def staged(self) -> list[Path]:
-        """Folders of runs that are being created or removed, or were when a process died."""
+        """Return the folders of runs that are being created or removed, or were at a crash."""
         return list(self.folder.glob(f"*{STAGED}"))
 
     def publish(self, folder: Path, storage: Storage) -> Path:
@@ -139,10 +139,10 @@ class RunStore:
 
 
 def is_output_in(output: Path | str, url: str | None) -> bool:
-    """Whether a run's output is a place in a bucket, and not a folder on its machine.
+    """Return whether a run's output is a place in a bucket, and not a folder on its machine.
 
     Args:
-        output: the run's, of whatever machine.
+        output: the run's output, of whatever machine.
         url: the normalised address of its mirror.
     """
     parts = Path(output).parts[-3:]
@@ -150,16 +150,17 @@ def is_output_in(output: Path | str, url: str | None) -> bool:
 
 
 def named_output(output: Path | str, url: str | None) -> Path | str:
-    """A run's output as the user named it: a path, or an address of a place in a bucket.
+    """Return a run's output as the user named it: a path, or an address of a place in a bucket.
 
     Args:
-        output, url: as for `is_output_in`.
+        output: the run's output, of whatever machine.
+        url: the normalised address of its mirror; None without one.
     """
     return url if url is not None and is_output_in(output, url) else Path(output)
 
 
 def output_as_named(output: Path | str, url: str | None) -> str:
-    """`named_output` as text."""
+    """Return a run's output as text, as the user named it."""
     return str(named_output(output, url))
 
 
@@ -171,7 +172,10 @@ _LEDGERS = (LEDGER_FILE, SNAPSHOT_FILE)
 
 
 def _run_column(folder: Path, column: str) -> str:
-    """A column of the run's row, from the ledger or its snapshot; empty if both are damaged."""
+    """Return a column of the run's row, from the ledger or its snapshot.
+
+    The text is empty if both are damaged.
+    """
     for name in _LEDGERS:
         with suppress(sqlite3.DatabaseError):
             if (folder / name).exists():

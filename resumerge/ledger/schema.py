@@ -14,7 +14,7 @@ from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validity import InvalidLedger
 
 Missing = Mapping[str, Sequence[str]]
-"""The names of the columns that a ledger lacks, by table; of a table that it lacks, all."""
+"""The names of the columns that a ledger lacks, by table; all columns of a table that it lacks."""
 
 VIEWS = {
     "progress": (
@@ -23,7 +23,7 @@ VIEWS = {
         "rss, budget, batch_bytes FROM samples, (SELECT sum(nbytes) AS nbytes FROM units) AS total"
     )
 }
-"""For people who look at the file with other programs; nothing here reads them.
+"""The views for people who look at the file with other programs; nothing here reads them.
 
 The text is what older versions compare the schema with: sqlite-utils would quote the name.
 """
@@ -38,10 +38,10 @@ def check_schema(db: Database) -> Missing:
     view than those of `VIEWS`.
 
     Returns:
-        What is missing. A column that cannot be null never is, unless its table is.
+        what is missing. A column that cannot be null never is, unless its table is.
 
     Raises:
-        InvalidLedger: it is another.
+        InvalidLedger: the schema is another.
     """
     missing = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
     try:
@@ -66,10 +66,10 @@ def check_schema(db: Database) -> Missing:
 
 
 def create_missing(db: Database) -> None:
-    """Create what is declared and not in the file: tables, columns, views. Keeps what is there.
+    """Create what is declared and not in the file: tables, columns, views. Keep what is there.
 
     Raises:
-        InvalidLedger: its schema is not a ledger's.
+        InvalidLedger: the file's schema is not a ledger's.
     """
     for name, missing in check_schema(db).items():
         columns = TABLES[name].columns
@@ -102,7 +102,7 @@ def read_missing_as_null(db: Database, missing: Missing) -> None:
 
 
 def is_missing(table: str, columns: Sequence[str]) -> bool:
-    """Whether a table is missing, by its columns that are."""
+    """Return whether a table is missing, by its columns that are."""
     return len(columns) == len(TABLES[table].columns)
 
 
@@ -121,7 +121,7 @@ def _missing_columns(table: str, definitions: Sequence[str]) -> list[str]:
 
 
 def _definitions(table: str) -> dict[str, str]:
-    """As SQLite has them, by column."""
+    """Return the definitions of a table's columns as SQLite has them, by column."""
     found = {}
     for column in TABLES[table].columns:
         words = f'"{column.name}" {_TYPES[column.type]}'

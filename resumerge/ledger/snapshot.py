@@ -14,7 +14,7 @@ SNAPSHOT_FILE = "ledger.snapshot.db"
 _PIECE = 1 << 20
 
 RESTORED, RECONCILED = "ledger_restored", "ledger_reconciled"
-"""Kinds of events. From the first to the second, every committed byte has to be verified."""
+"""The kinds of two events. From the first to the second, every committed byte must be verified."""
 
 
 def take_snapshot(ledger: Ledger, storage: Storage) -> None:
@@ -44,7 +44,7 @@ def copy_ledger(ledger: Ledger, path: Path, storage: Storage) -> None:
 def restore_snapshot(folder: Path, storage: Storage) -> None:
     """Replace a damaged ledger by its snapshot; the damaged one is renamed ``ledger.damaged.db``.
 
-    An event in the restored ledger records it.
+    An event in the restored ledger records the replacement.
 
     Raises:
         sqlite3.DatabaseError: there is no snapshot, or it is damaged; nothing has changed.
@@ -82,7 +82,7 @@ def _copy(source: Path, target: Path, storage: Storage) -> None:
 
 
 def is_reconciled(ledger: Ledger) -> bool:
-    """Whether the ledger was never restored, or has been compared with the shards since."""
+    """Return whether the ledger was never restored, or has been compared with the shards since."""
     last = ledger.events.last(RESTORED, RECONCILED)
     return last is None or last["kind"] == RECONCILED
 

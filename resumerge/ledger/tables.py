@@ -33,20 +33,21 @@ from resumerge.ledger.validators import (
 )
 
 STAYS: Final = None
-"""In place of a validator: the column belongs to one machine and is not imported on another."""
+"""The mark, in place of a validator, of a column that is not imported on another machine."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table.
+    """A column of a table.
 
     Args:
+        name: the column's name.
         type: ``int``, ``float``, ``str`` or ``bytes``.
         validator: whether a value may be in a ledger, and imported from an untrusted one; or
             `STAYS`, for a column that is not imported.
-        references: the table whose primary key it holds.
-        result: whether computing a unit sets it. It is cleared when the unit has to be computed
-            again, and copied when another machine has computed it.
+        references: the table whose primary key the column holds.
+        result: whether computing a unit sets the column. It is cleared when the unit has to be
+            computed again, and copied when another machine has computed it.
         local: the validator of a column that stays; by default anything of its type, or null.
     """
 
@@ -59,17 +60,18 @@ class Column:
 
     @property
     def accepts(self) -> Validator:
-        """Whether a value may be in a ledger of this machine."""
+        """The validator of the column's values in a ledger of this machine."""
         return self.validator or self.local or OF_TYPE[self.type]
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table. Its first column is the primary key.
+    """A table, whose first column is the primary key.
 
     Args:
+        columns: the table's columns.
         required: whether every ledger that is imported has the table.
-        first: the key of the first row, where the others follow it one by one.
+        first: the key of the first row, if the others follow it one by one.
     """
 
     columns: tuple[Column, ...]

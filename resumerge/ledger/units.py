@@ -1,4 +1,4 @@
-"""Units and shards: what is planned, committed and sealed."""
+"""The units and shards of a run: planned, committed and sealed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from resumerge.ledger.validators import MOST_SECONDS
 
 @dataclass(frozen=True)
 class Progress:
-    """What the ledger knows of one unit.
+    """The facts in the ledger on one unit.
 
     Args:
+        committed_blocks: the number of blocks that are committed, from the first one on.
         hashes: 16 bytes for each committed block, in block order.
-        input_hashes: of what these blocks were computed from; empty for a unit that is complete.
-        checksum: of the whole unit; None while blocks are missing.
+        input_hashes: the hashes of what these blocks were computed from; empty for a unit that is
+            complete.
+        checksum: the checksum of the whole unit; None while blocks are missing.
+        attempt: the number of the attempt that committed blocks last.
+        batch: the number of that attempt's batch.
     """
 
     committed_blocks: int
@@ -33,13 +37,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class UnitCommit:
-    """Blocks of one unit that are on disk and ready to be committed.
+    """The blocks of one unit that are on disk and ready to be committed.
 
     Args:
-        hashes: of all its committed blocks, from the first one on.
-        input_hashes: of what these blocks were computed from.
-        checksum: of the whole unit; None while blocks are missing.
-        seconds: spent computing it in this batch.
+        number: the unit's number.
+        hashes: the hashes of all its committed blocks, from the first one on.
+        input_hashes: the hashes of what these blocks were computed from.
+        checksum: the checksum of the whole unit; None while blocks are missing.
+        seconds: the seconds spent computing the unit in this batch.
     """
 
     number: int
@@ -51,10 +56,15 @@ class UnitCommit:
 
 @dataclass(frozen=True)
 class Totals:
-    """How much of a run is done.
+    """The numbers that say how much of a run is done.
 
     Args:
-        nbytes, nbytes_committed: bytes of output.
+        units: the number of units.
+        units_committed: the number of units that are committed.
+        nbytes: the bytes of output.
+        nbytes_committed: the bytes of output that are committed.
+        shards: the number of shards.
+        shards_sealed: the number of shards that are sealed.
     """
 
     units: int
@@ -83,7 +93,7 @@ class Units:
         """Return the numbers of the units that the last batches of the last attempt committed.
 
         Args:
-            batches: how many of them.
+            batches: the number of these batches.
         """
         columns = ("number", "attempt", "batch")
         rows = self._db.read("units", columns, "attempt IS NOT NULL AND batch IS NOT NULL")
@@ -95,7 +105,7 @@ class Units:
         }
 
     def committed_blocks(self) -> int:
-        """Count how many blocks of all units are committed."""
+        """Return how many blocks of all units are committed."""
         return sum(row["committed_blocks"] for row in self._db.read("units", ["committed_blocks"]))
 
     def progress(self) -> list[Progress]:
@@ -129,6 +139,9 @@ class Units:
         """Mark what a batch wrote as committed. The caller has synced its bytes before.
 
         Args:
+            attempt: the attempt's number.
+            batch: the batch's number in the attempt.
+            units: the blocks that the batch wrote, of each unit.
             totals: columns of the attempt that count its work so far.
             sample: a measurement of memory and progress to store.
         """
@@ -213,7 +226,9 @@ class Shards:
         """Mark a shard sealed. Its file has its final name, durably, before.
 
         Args:
-            mirrored: bytes and SHA-256 of a shard that is in the mirror already, and only there.
+            shard: the shard's number.
+            mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only
+                there.
         """
         with self._db.transaction():
             self._db.update("shards", shard, {"state": "sealed", "sealed_at": now()})
@@ -228,7 +243,10 @@ class Shards:
         Its file has its final name, durably, and these bytes.
 
         Args:
-            mirrored: see `seal`.
+            shard: the shard's number.
+            units: the blocks of all its units.
+            mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only
+                there.
         """
         with self._db.transaction():
             for unit in units:
@@ -256,7 +274,7 @@ class Shards:
 
         Args:
             shards: the units of each shard as the other machine's ledger has them, by number.
-            mirrored: bytes and SHA-256 of every file that is in the mirror, by name.
+            mirrored: the bytes and SHA-256 of every file that is in the mirror, by name.
         """
         adopted = {"state": "committed", "attempt": None, "batch": None}
         with self._db.transaction():

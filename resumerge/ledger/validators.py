@@ -1,4 +1,4 @@
-"""What a value of a ledger may be."""
+"""The validators of values in a ledger."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ from resumerge.options import are_kept_options
 from resumerge.output_path import is_shard_name, is_weights
 
 LARGEST = 1 << 60
-"""An exabyte: what is added up of a few such numbers is still an integer of SQLite."""
+"""The largest integer, an exabyte: the sum of a few such numbers is still an integer of SQLite."""
 
 MOST_SECONDS = 1e12
 _NUMBERS, _LISTS = frozenset({"after", "before", "damage", "seconds"}), frozenset({"models"})
-"""Names in the data of events that something is computed from."""
+"""The names in the data of events that something is computed from."""
 _LONGEST_SHAPE, _LONGEST_PATH = 1000, 4096
-"""Characters."""
+"""The most characters of a shape, and of a path."""
 
 SOURCE = "source "
-"""Prefix of a source's name in the parts of a fingerprint."""
+"""The prefix of a source's name in the parts of a fingerprint."""
 
 Validator = Callable[[Any], bool]
-"""Whether a value may be in a column."""
+"""A function that returns whether a value may be in a column."""
 
 
 def text(most: int = 4096) -> Validator:
-    """Text of at most so many characters."""
+    """Return a validator of text with at most `most` characters."""
     return lambda value: isinstance(value, str) and len(value) <= most
 
 
 def path(value: Any) -> bool:
-    """Text that the system accepts as a path, whether it leads somewhere or not."""
+    """Return whether a value is text that the system accepts as a path to anything or nothing."""
     return isinstance(value, str) and len(value) <= _LONGEST_PATH and "\0" not in value
 
 
 def like(pattern: str) -> Validator:
-    """Text that matches a regular expression from its first to its last character."""
+    """Return a validator of text that matches a regular expression as a whole."""
     compiled = re.compile(pattern, re.ASCII)
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
 
 def shard_name(value: Any) -> bool:
-    """The name of a shard; where the output is one file, the name that the user gave it."""
+    """Return whether a value is the name of a shard, or one that a user may give a single file."""
     if not isinstance(value, str):
         return False
     return is_shard_name(value) or (is_output_name(value) and is_weights(value))
 
 
 def integer(least: int = 0) -> Validator:
-    """An integer of at least this much."""
+    """Return a validator of integers from `least` to `LARGEST`."""
     return lambda value: isinstance(value, int) and least <= value <= LARGEST
 
 
 def or_null(validator: Validator) -> Validator:
-    """Null, or what the other validator accepts."""
+    """Return a validator of null, and of what the other validator accepts."""
     return lambda value: value is None or validator(value)
 
 
 def seconds(value: Any) -> bool:
-    """A duration."""
+    """Return whether a value is a duration in seconds."""
     return isinstance(value, (int, float)) and 0 <= value <= MOST_SECONDS
 
 
 def time(value: Any) -> bool:
-    """ISO 8601, with a time zone."""
+    """Return whether a value is a time in ISO 8601, with a time zone."""
     try:
         return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
     except ValueError:
@@ -75,17 +75,17 @@ def time(value: Any) -> bool:
 
 
 def hashes(value: Any) -> bool:
-    """Bytes, or null."""
+    """Return whether a value is bytes, or null."""
     return value is None or isinstance(value, bytes)
 
 
 def json_object(value: Any) -> bool:
-    """JSON that is an object."""
+    """Return whether a value is JSON of an object."""
     return isinstance(_decoded(value), dict)
 
 
 def fingerprint_parts(value: Any) -> bool:
-    """JSON of the parts of a fingerprint: of each source, the facts of its files by name."""
+    """Return whether a value is JSON of a fingerprint's parts, with facts on sources' files."""
     parts = _decoded(value)
     return isinstance(parts, dict) and all(
         isinstance(part, dict)
@@ -97,13 +97,16 @@ def fingerprint_parts(value: Any) -> bool:
 
 
 def source_identity(value: Any) -> bool:
-    """JSON of the facts that pin a source, those of its files by name."""
+    """Return whether a value is JSON of the facts that pin a source, with those of its files."""
     facts = _decoded(value)
     return isinstance(facts, dict) and isinstance(facts.get("files", {}), dict)
 
 
 def event_data(value: Any) -> bool:
-    """JSON of an event: an object in which certain names are numbers or lists of text."""
+    """Return whether a value is JSON of an event.
+
+    The JSON is an object in which certain names are numbers or lists of text.
+    """
     data = _decoded(value)
     return (
         isinstance(data, dict)
@@ -114,13 +117,13 @@ def event_data(value: Any) -> bool:
 
 
 def shape(value: Any) -> bool:
-    """JSON that is a list of sizes."""
+    """Return whether a value is JSON of a list of sizes."""
     sizes = _decoded(value) if isinstance(value, str) and len(value) <= _LONGEST_SHAPE else None
     return isinstance(sizes, list) and all(type(n) is int and 0 <= n <= LARGEST for n in sizes)
 
 
 def options(value: Any) -> bool:
-    """JSON of the options that a run was started with, as far as resuming reads them."""
+    """Return whether a value is JSON of a run's options, as far as resuming reads them."""
     kept = _decoded(value)
     return isinstance(kept, dict) and are_kept_options(kept)
 
@@ -131,7 +134,7 @@ OF_TYPE: dict[type, Validator] = {
     str: or_null(text(1 << 24)),
     bytes: hashes,
 }
-"""By the type of a column that has no other validator."""
+"""The validators of columns that have no other one, by the column's type."""
 
 
 def _decoded(value: Any) -> Any:

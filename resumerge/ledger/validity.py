@@ -1,4 +1,4 @@
-"""Whether what a ledger says can be: each value by its column, then the rows together.
+"""The check of whether a ledger can be true: each value by its column, then the rows together.
 
 SQLite finds a file sound whatever its values are. Another program, a disk or a stranger may have
 changed them; nothing that is read from a ledger is used before it has passed here.
@@ -26,20 +26,20 @@ RECIPE_TEXT = "recipe text"
 
 _HASH = 16
 _AT_ONCE = 1000
-"""Rows."""
+"""The number of rows that are checked at once."""
 
 _SHOWN = 60
-"""Characters of a wrong value that a message shows."""
+"""The characters of a wrong value that a message shows."""
 
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 class InvalidLedger(sqlite3.DatabaseError):
-    """It is not the ledger of a run, or contradicts itself."""
+    """The error of a file that is not the ledger of a run, or contradicts itself."""
 
 
 def text_digest(text: str) -> str:
-    """SHA-256 of a recipe's text, in hex digits."""
+    """Return the SHA-256 of a recipe's text, in hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -49,11 +49,12 @@ def check_values(
     """Check the values of rows, column by column; each different value once.
 
     Args:
-        rows: that all have the same columns.
-        validators: by column; by default those of the declaration.
+        table: the table's name.
+        rows: the rows, which all have the same columns.
+        validators: the validators by column; by default those of the declaration.
 
     Raises:
-        InvalidLedger: with the column, and the first value that it cannot hold.
+        InvalidLedger: a value is one that its column cannot hold; the error names the first.
     """
     if validators is None:
         there = rows[0] if rows else {}
@@ -82,12 +83,12 @@ def checked(
 
 
 def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows of a table in the order of their keys, which follow each other if they are numbers.
+    """Yield the rows of a table in the order of their keys, without gaps if they are numbers.
 
     The key of a new row follows the last: it is never one that could not be read again.
 
     Raises:
-        InvalidLedger: when a row is missing, or there is one too many.
+        InvalidLedger: a row is missing, or there is one too many.
     """
     key, first = TABLES[table].columns[0].name, TABLES[table].first
     for number, row in enumerate(rows, first or 0):
@@ -106,7 +107,7 @@ def check_agreement(
         units: all rows of ``units``.
 
     Raises:
-        InvalidLedger: with the columns.
+        InvalidLedger: rows contradict each other; the error names the columns.
     """
     _check_sources(_check_run(tables["run"]), tables["sources"])
     shards = tables["shards"]
@@ -143,7 +144,7 @@ def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Check that there is one run, and that its recipe and fingerprint are those it began with.
 
     Returns:
-        The parts of the fingerprint.
+        the parts of the fingerprint.
     """
     if len(runs) != 1:
         raise InvalidLedger(f"its table run has {len(runs)} rows")

@@ -18,11 +18,13 @@ from resumerge.sources.types import Source
 def model_card(
     plan: Plan, name: str, contents: Mapping[str, str], library: str | None = "transformers"
 ) -> str:
-    """README.md of the output, with the metadata that the Hub reads.
+    """Return README.md of the output, with the metadata that the Hub reads.
 
     Args:
+        plan: the plan of the merge.
+        name: the model's name, for the title.
         contents: the hash of what was read of each local model, by the text of its reference.
-        library: name on the Hub of the library that loads the model; None if that is not known.
+        library: the Hub's name of the library that loads the model; None if that is not known.
     """
     method = None if plan.mixture else METHODS[plan.recipe.merge_method]
     parts = [part for source in plan.sources for part in source.parts.values()]
@@ -61,7 +63,7 @@ def model_card(
 
 
 def _gates(plan: Plan) -> str:
-    """How tokens find their experts."""
+    """Return a sentence on how tokens find their experts."""
     mixture = plan.recipe.mixture
     assert mixture is not None
     untrained = ": they must be trained" if mixture.gate_mode not in OF_PROMPTS else ""
@@ -72,7 +74,7 @@ def _gates(plan: Plan) -> str:
 
 
 def _merged(plan: Plan) -> str:
-    """How many models were merged, and onto which: the base model is not one of them."""
+    """Return how many models were merged, and onto which base model, as text."""
     if plan.stages:
         stages = 1 + len(plan.stages)
         return f"{counted(len(plan.sources), 'model')} in {counted(stages, 'stage')}, the last"
@@ -82,7 +84,7 @@ def _merged(plan: Plan) -> str:
 
 
 def _first_reference(plan: Plan) -> int:
-    """The number of the source whose config the output has, changed by the stages between."""
+    """Return the number of the source whose config the output has, through all stages between."""
     stages = {stage.recipe.name: stage for stage in plan.stages}
     while (stage := stages.get(plan.reference_model.ref.parts[0].text)) is not None:
         plan = stage
@@ -90,7 +92,7 @@ def _first_reference(plan: Plan) -> int:
 
 
 def _described(source: Source, contents: Mapping[str, str]) -> str:
-    """The link and the revision of a source, and of its adapter."""
+    """Return the link and the revision of a source, and of its adapter."""
     if source.base is None or source.adapter is None:
         return f"{_link(source)} ({_revision(source, contents)})"
     base, adapter = (_described(part, contents) for part in (source.base, source.adapter))
@@ -104,7 +106,7 @@ def _link(source: Source) -> str:
 
 
 def _revision(source: Source, contents: Mapping[str, str]) -> str:
-    """The commit of a Hub model; for a local one, the hash of what was read of it."""
+    """Return the commit of a Hub model; for a local one, the hash of what was read of it."""
     if source.kind == "bucket":
         return f"objects `{source.revision}` (xxh3-128 of names, ETags and sizes)"
     if source.revision:
@@ -115,14 +117,14 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
 
 
 def _code(text: str) -> str:
-    """Text as a code span of Markdown, whatever it contains."""
+    """Return text as a code span of Markdown, whatever it contains."""
     text = printable(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
 
 
 def _escaped(name: str) -> str:
-    """A name as text of Markdown, not as markup or HTML."""
+    """Return a name as text of Markdown, not as markup or HTML."""
     return re.sub(
         r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable(name)
     )

@@ -1,6 +1,4 @@
-"""What is wrong with the content of a companion that is copied as it is, as far as its name says
-what it should be.
-"""
+"""The damage to a companion that is copied as it is, as far as its name says what it should be."""
 
 from __future__ import annotations
 
@@ -16,8 +14,11 @@ from resumerge.sources.json_object import check_values, json_object
 from resumerge.tokenizers.chat_template import syntax_error
 
 PARSED = 1 << 20
-"""Bytes. Parsing a larger JSON file would take more memory (ten times its size) than most merges,
-so that only its beginning and end are looked at, and whether it has a hole."""
+"""The largest JSON file that is parsed, in bytes.
+
+Parsing a larger one would take more memory (ten times its size) than most merges, so that only its
+beginning and end are looked at, and whether it has a hole.
+"""
 
 _OBJECT = re.compile(r".*config\.json|(tokenizer|special_tokens_map|added_tokens)\.json")
 _CODE = (".jinja", ".py")
@@ -25,13 +26,14 @@ _TEXT = (".txt", ".bpe", ".tiktoken", ".vocab", ".codes")
 
 
 def companion_damage(path: Path, name: str) -> str | None:
-    """What is wrong with a companion; None if nothing is.
+    """Return what is wrong with a companion; None if nothing is.
 
     Args:
-        name: in the model's folder.
+        path: the file.
+        name: its name in the model's folder.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         if looks_like_weights(name):
@@ -47,7 +49,7 @@ def companion_damage(path: Path, name: str) -> str | None:
 
 
 def _check(data: bytes, name: PurePosixPath) -> None:
-    """Raise a ValueError that says what is wrong."""
+    """Raise a ValueError that says what is wrong with a companion's content."""
     is_json, is_code = name.suffix == ".json", name.suffix in _CODE
     if not (is_json or is_code or is_tokenizer_file(str(name))):
         return
@@ -93,7 +95,7 @@ def _check_pieces(data: bytes) -> None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of a protocol buffer and the place after it."""
+    """Return a number of a protocol buffer and the place after it."""
     value = 0
     for shift in range(0, 70, 7):
         value |= (data[at] & 0x7F) << shift

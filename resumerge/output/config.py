@@ -13,11 +13,11 @@ from resumerge.planning.plan import LayerMap, Plan
 from resumerge.tensors.dtypes import FLOATS
 
 _MOST_LAYERS = 1 << 16
-"""A larger count in the config of a model is an error."""
+"""The largest count of layers in a model's config; a larger one is an error."""
 
 
 def output_config(plan: Plan) -> dict[str, Any]:
-    """config.json of the output; empty where the reference has none.
+    """Return config.json of the output; empty if the reference has none.
 
     With slices, the keys that count layers (at the top or in a nested config) get the output's
     count. Lists beside them with an entry for each layer (``layer_types``) follow the slices: each
@@ -47,7 +47,7 @@ def output_config(plan: Plan) -> dict[str, Any]:
 
 
 def _has_own_head(plan: Plan) -> bool:
-    """Whether the output's head is made from one that a model does not tie to its embedding."""
+    """Return whether the output's head is made from one that is not tied to an embedding."""
     models = (*plan.sources, *plan.stage_models)
     heads = {model.tensors[name] for model in models if (name := own_head(model))}
     return any(node in heads for node in plan.nodes())
@@ -60,7 +60,9 @@ def _slice_layer_lists(
 
     Args:
         section: the (nested) mapping that holds the layer count.
-        path: to that section, in the config.json of every model.
+        plan: the plan of the merge.
+        layers: the origins of the stack's layers.
+        path: the keys that lead to the section, in the config.json of every model.
         counted: the key of the layer count in it.
     """
     reference = _section(plan.reference_model.config, path)
@@ -84,10 +86,11 @@ def _as_count(value: Any, default: int) -> int:
 
 
 def main_dtype(plan: Plan, prefix: str = "") -> str | None:
-    """The float dtype (torch's name) that most bytes of the output have.
+    """Return the float dtype (torch's name) that most bytes of the output have; None without one.
 
     Args:
-        prefix: of the names of the tensors that count.
+        plan: the plan of the merge.
+        prefix: what the names of the tensors that count begin with.
     """
     counts: Counter[str] = Counter()
     for unit in plan.units:

@@ -1,4 +1,4 @@
-"""The indexes of the output: of the model, or of each component of a pipeline."""
+"""The indexes of the output: one of the model, or one of each component of a pipeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.sources.index import INDEX_SUFFIX
 
 
 def index_files(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The name and the JSON of the index of each folder that has several shards."""
+    """Yield the name and the JSON of the index of each folder that has several shards."""
     for folder, group in groupby(plan.shards, lambda shard: PurePosixPath(shard.name).parent):
         shards = list(group)
         if len(shards) > 1:
@@ -21,7 +21,7 @@ def index_files(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def index_json(plan: Plan, shards: list[Shard]) -> str:
-    """Which of these shards holds which tensor, as transformers and diffusers read it."""
+    """Return the JSON of which shard holds which tensor, as transformers and diffusers read it."""
     units = [unit for unit in plan.units if shards[0].first <= unit.index < shards[-1].last]
     prefix = shards[0].name.removesuffix(PurePosixPath(shards[0].name).name)
     files = {

@@ -23,7 +23,7 @@ from resumerge.tokenizers.vocabulary import read_json
 GENERATION = "generation_config.json"
 
 RECIPE_FILE = "mergekit_config.yml"
-"""The recipe as run, under the name that mergekit gives it."""
+"""The name of the file with the recipe as run, which is mergekit's."""
 
 
 def companions(
@@ -34,15 +34,18 @@ def companions(
     *,
     offline: bool = False,
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Every file of the output but the shards: its name, and its bytes or the file to copy.
+    """Yield every file of the output but the shards: its name, and its bytes or the file to copy.
 
     Tokenizer, generation config and the like are the reference model's, unless the recipe says
     otherwise. The tokenizer of a model with an adapter is the adapter's, if it has one. config.json
     comes last: without it, loaders do not recognise the folder as a model.
 
     Args:
-        name: of the model, for the model card.
+        plan: the plan of the merge.
+        name: the model's name, for the model card.
+        metadata: the metadata cache of remote files.
         contents: the hash of what was read of each local model, by the text of its reference.
+        offline: do not use the network.
     """
     reference = plan.reference_model
     carrier = reference.base or reference
@@ -78,7 +81,7 @@ def companions(
 def _generation_config_of_host(
     plan: Plan, metadata: MetadataCache, *, offline: bool
 ) -> dict[str, Any]:
-    """The host's generation_config.json; its config.json where it has none."""
+    """Return the host's generation_config.json, or its config.json if it has none."""
     assert plan.vocabulary is not None
     host = plan.vocabulary.host.source
     if GENERATION not in list_companions(host):
@@ -88,7 +91,7 @@ def _generation_config_of_host(
 
 
 def _component_config(plan: Plan, path: Path, name: str) -> dict[str, Any] | None:
-    """The config of a pipeline's component, if it states a dtype that the output does not have."""
+    """Return a pipeline component's config with the output's dtype; None if it needs no change."""
     folder = name.removesuffix("config.json")
     dtype = main_dtype(plan, folder) if name.endswith("/config.json") else None
     if dtype is None:

@@ -10,7 +10,7 @@ from resumerge.layout.vocabulary_tensors import VOCABULARY_SIZE
 from resumerge.tokenizers.output_vocabulary import OutputVocabulary
 
 _FROM_HOST = ("bos_token_id", "eos_token_id", "pad_token_id")
-"""Keys that are taken from the model that the tokenizer was made for."""
+"""The keys that are taken from the model that the tokenizer was made for."""
 
 _TOKEN_IDS = re.compile(r".*_token_ids?|.*_token_index|(begin_)?suppress_tokens")
 
@@ -18,7 +18,7 @@ _TOKEN_IDS = re.compile(r".*_token_ids?|.*_token_index|(begin_)?suppress_tokens"
 def remap_token_ids(
     config: Mapping[str, Any], vocabulary: OutputVocabulary, host: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A config of the reference model, made to fit the output's vocabulary.
+    """Return a config of the reference model, made to fit the output's vocabulary.
 
     ``vocab_size``, whatever it is called, becomes the number of rows wherever it was the
     reference's. Where the tokenizer is another model's (the host's), the tokens that begin, end and
@@ -26,6 +26,8 @@ def remap_token_ids(
     of the same tokens or, where the output has no such token, those of the host's config.
 
     Args:
+        config: the reference model's config.json or generation_config.json.
+        vocabulary: the output's vocabulary.
         host: the same config of the model whose tokenizer the output has; empty if it has none.
     """
     tokens = {number: token for token, number in vocabulary.reference.ids.items()}

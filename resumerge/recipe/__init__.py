@@ -1,4 +1,4 @@
-"""The YAML language: reads a recipe file into a valid `Recipe`, and resolves its parameters.
+"""The YAML language: the reading of a recipe file into a valid `Recipe`, and of its parameters.
 
 Nothing here opens a model; from outside it imports only `errors`. `schema/` declares the sections
 and keys of the file and reads their values.

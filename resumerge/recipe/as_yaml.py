@@ -1,4 +1,4 @@
-"""A recipe that is given as a Python mapping, as the text that is read otherwise."""
+"""The YAML text of a recipe that is given as a Python mapping."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 def extraction(model: str, number: int) -> dict[str, Any]:
-    """The recipe of the dense model that an expert of a mixture is."""
+    """Return the recipe of the dense model that an expert of a mixture is."""
     return {"merge_method": "passthrough", "models": [{"model": model}], "extract_expert": number}
 
 
 def as_yaml(recipe: Mapping[str, Any]) -> str:
-    """The text of a recipe, in the order of its keys.
+    """Return the text of a recipe, in the order of its keys.
 
     Raises:
         InputError: there is a value that YAML has no form for.

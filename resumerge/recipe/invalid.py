@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Location = tuple[str | int, ...]
-"""Keys and list indices that lead from the top of a document to a value."""
+"""The keys and list indices that lead from the top of a document to a value."""
 
 
 class InvalidValue(Exception):
-    """A value that cannot be used.
+    """The error of a value that cannot be used.
 
     Args:
         what: what is wrong, in one sentence.
@@ -36,7 +36,7 @@ class InvalidValue(Exception):
 
 
 class Findings(list[InvalidValue]):
-    """What is wrong with a document, and beside it the places of keys that nothing reads."""
+    """The errors in a document, and beside them the places of keys that nothing reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Findings(list[InvalidValue]):
 
 
 def describe(value: object) -> str:
-    """A YAML value in at most about 80 characters, for `InvalidValue.found`."""
+    """Return a YAML value in at most about 80 characters, for `InvalidValue.found`."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Turns the text of a recipe into a `Recipe`, or reports everything that is wrong with it."""
+"""The reading of a recipe's text into a `Recipe`, or a report of everything that is wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from resumerge.recipe.yaml_lines import MAX_CHARS, Document, descend, load_yaml,
 
 @dataclass
 class InvalidRecipe(InputError):
-    """A recipe that has problems.
+    """The error of a recipe that has problems.
 
     Args:
         valid_parts: the documents without their invalid values, so that the rest can be checked
@@ -79,9 +79,10 @@ def load_recipe(path: str | Path) -> Recipe:
 
 
 def parse_recipe(text: str, file: str = "<text>") -> Recipe:
-    """Check the text of a recipe.
+    """Check the text of a recipe, and return the recipe.
 
     Args:
+        text: the YAML text.
         file: its name in messages.
 
     Raises:
@@ -102,7 +103,10 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
 def _read_document(
     document: Document, text: str, file: str, ignored: Collection[str]
 ) -> tuple[Recipe | None, list[Problem]]:
-    """One document; without its invalid values where it has problems, None if nothing is left."""
+    """Return the recipe in a document, and its problems.
+
+    A recipe with problems is without its invalid values; None if nothing is left.
+    """
     errors = Findings()
     section: type[RecipeFile] | type[MixtureFile] = (
         MixtureFile if _is_mixture(document.data) else RecipeFile
@@ -169,7 +173,7 @@ def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
 def _valid_part(
     section: type[RecipeFile] | type[MixtureFile], top: dict[Any, Any], errors: Findings
 ) -> RecipeFile | MixtureFile | None:
-    """What is left of a recipe without invalid values, and without what is invalid then."""
+    """Return what is left of a recipe without invalid values, and without what is invalid then."""
     rest = deepcopy(top)
     while sum(_delete(rest, error.at) for error in errors):
         errors = Findings()
@@ -201,7 +205,7 @@ def _delete(tree: Any, at: Location) -> bool:
 
 
 def _modules(file: RecipeFile) -> Iterator[Module]:
-    """The entries of ``modules``, or one module that is the whole model."""
+    """Yield the entries of ``modules``, or one module that is the whole model."""
     if not file.modules:
         yield _module(file, None, "", file.base_model)
     for name, entry in (file.modules or {}).items():
@@ -211,7 +215,7 @@ def _modules(file: RecipeFile) -> Iterator[Module]:
 def _module(
     entry: RecipeFile | ModuleEntry, name: str | None, path: str, base: ModelRef | None
 ) -> Module:
-    """One module; its slices take its base model where they have none of their own."""
+    """Return one module; its slices have the recipe's base model if they name none of their own."""
     own = entry.base_model if name is not None else None
     slices = []
     for index, written in enumerate(entry.slices or ()):
@@ -235,7 +239,7 @@ def _module(
 
 
 def _is_mixture(top: Mapping[Any, Any]) -> bool:
-    """Whether a document makes a mixture of experts, as mergekit-moe does, rather than merging."""
+    """Return whether a document makes a mixture of experts, as mergekit-moe does."""
     return isinstance(top.get("experts"), list)
 
 
@@ -265,7 +269,7 @@ def _experts(entries: Sequence[ExpertEntry], key: str) -> tuple[Expert, ...]:
 
 
 def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Check what keys of a mixture say of each other."""
+    """Yield the errors of a mixture's keys that do not fit each other."""
     for key in OF_MERGES:
         if key in top:
             yield InvalidValue(
@@ -292,7 +296,7 @@ def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
 
 
 def _check_prompts(experts: list[Any]) -> Iterator[InvalidValue]:
-    """Check that gates can be made of the experts' prompts, and differ."""
+    """Yield the errors of experts' prompts that gates cannot be made of, or that are the same."""
     entries = [entry for entry in experts if isinstance(entry, dict)]
     for number, entry in enumerate(experts):
         if isinstance(entry, dict) and not entry.get("positive_prompts"):
@@ -316,7 +320,7 @@ def _check_prompts(experts: list[Any]) -> Iterator[InvalidValue]:
 
 
 def _check_choices(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Check that the recipe and each module have exactly one list of models.
+    """Yield the errors of a recipe or a module without exactly one list of models.
 
     An empty list counts as absent.
     """

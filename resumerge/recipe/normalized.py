@@ -1,4 +1,4 @@
-"""A recipe as JSON, for the fingerprint: everything in it that decides the result."""
+"""The recipe as JSON for the fingerprint, with everything in it that decides the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resumerge.recipe.types import Conditional, Expert, Mixture, Recipe, Slice, 
 
 
 def normalized(recipe: Recipe) -> dict[str, Any]:
-    """Return everything that decides the result, as JSON: no comments, order of keys, or notes."""
+    """Return what decides the result in a recipe, as JSON: no comments, order of keys, or notes."""
     modules = [
         {"name": module.name, "parameters": _plain(module.parameters)}
         | {"slices": [_slice(slice_) for slice_ in module.slices]}
@@ -50,7 +50,7 @@ def _slice(slice_: Slice) -> dict[str, Any]:
 
 
 def _tokenizer(setting: TokenizerSetting) -> dict[str, Any]:
-    """Return the setting, the same for ``tokenizer`` and ``tokenizer_source``."""
+    """Return the vocabulary's setting, the same for ``tokenizer`` and ``tokenizer_source``."""
     return {
         "source": str(setting.source),
         "tokens": {

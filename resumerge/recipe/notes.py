@@ -1,4 +1,4 @@
-"""Notes on what a recipe says without effect, or with an effect that may surprise."""
+"""The notes on what a recipe says without effect, or with an effect that may surprise."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ _IGNORED = {
     "allow_crimes": "architectures are not compared",
 }
 _NUMBERS = ("parameters", "layer_range", "pad_to_multiple_of", "token_id")
-"""Keys below which numbers are read."""
+"""The keys below which numbers are read."""
 
 _RESOLVER = yaml.resolver.Resolver()
 _NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 IGNORED_KEYS = frozenset(_IGNORED)
-"""mergekit's options at the top level of a recipe: accepted, without effect."""
+"""The options of mergekit at the top level of a recipe that are accepted, without effect."""
 
 
 def notes_on(
     recipe: Recipe, document: Mapping[Any, Any], ignored: Collection[str]
 ) -> Iterator[str]:
-    """One sentence for each.
+    """Yield a sentence on each thing that has no effect, or a surprising one.
 
     Args:
+        recipe: the recipe.
         document: the YAML that the recipe was read from.
-        ignored: those of `IGNORED_KEYS` that were left out of it.
+        ignored: those of `IGNORED_KEYS` that were left out of the document.
     """
     for name, why in _IGNORED.items():
         if name in ignored and name in document:
@@ -69,9 +70,11 @@ def notes_on(
 
 
 def _quoted(value: object, path: str, *, read: bool = False) -> Iterator[tuple[str, str]]:
-    """(YAML path, text) of numbers that are written as text although YAML reads them as numbers.
+    """Yield (YAML path, text) of texts that YAML reads as numbers without their quotes.
 
     Args:
+        value: the YAML value.
+        path: the value's YAML path.
         read: whether the value stands where numbers are read.
     """
     if isinstance(value, str):
@@ -87,12 +90,12 @@ def _quoted(value: object, path: str, *, read: bool = False) -> Iterator[tuple[s
 
 
 def _tag(text: str) -> object:
-    """What YAML takes a text for that is not in quotes."""
+    """Return the YAML tag of a text that is not in quotes."""
     return _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def _filtered(value: object, path: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    """(YAML path, entry) of filtered values."""
+    """Yield (YAML path, entry) of filtered values."""
     if isinstance(value, Mapping):
         if value.keys() >= {*FILTERED}:
             yield path, value
@@ -104,7 +107,7 @@ def _filtered(value: object, path: str) -> Iterator[tuple[str, Mapping[Any, Any]
 
 
 def _contains(value: object, key: str) -> bool:
-    """Whether a YAML value has a key at any depth."""
+    """Return whether a YAML value has a key at any depth."""
     if isinstance(value, Mapping):
         return key in value or any(_contains(item, key) for item in value.values())
     return isinstance(value, list) and any(_contains(item, key) for item in value)

@@ -1,5 +1,7 @@
-"""Reads model references: a folder or file, a Hub repo at a revision, or a place in a bucket; with
-an adapter or not."""
+"""The reader of model references, with an adapter or not.
+
+A reference names a folder or file, a Hub repo at a revision, or a place in a bucket.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from resumerge.recipe.types import ModelRef
 
 _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII)
 _REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.(?:safetensors|bin|pt|pth|ckpt))", re.ASCII)
-"""``org/name/FILE``: one weight file of a repo."""
+"""The form ``org/name/FILE`` of one weight file of a repo."""
 
 _WEIGHTS = re.compile(r"(.+)/([^/]+\.(?:safetensors|bin|pt|pth|ckpt))")
-"""A folder in a bucket and a weight file in it."""
+"""The form of a weight file in a bucket: its folder, and its name."""
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -39,23 +41,27 @@ _FIXES = {
     "hf": "Write org/name for a repo; a storage bucket is 's3://NAME/prefix', with "
     "AWS_ENDPOINT_URL=https://s3.hf.co/ORG",
 }
-"""By scheme; for others `_ADDRESS_FIX`."""
+"""The advice on addresses that cannot be read, by scheme; for other schemes `_ADDRESS_FIX`."""
 
 
 def is_local(name: str) -> bool:
-    """Whether a name is a path: it begins like one, or a file or folder of that name exists."""
+    """Return whether a name is a path.
+
+    A path begins like one, or there is a file or folder of that name.
+    """
     is_path = name.startswith(("./", "../", "/", "~")) or name in (".", "..")
     return is_path or (not is_bucket(name) and _exists(name))
 
 
 def read_reference(value: object) -> ModelRef:
-    """A model reference from its YAML value.
+    """Return a model reference from its YAML value.
 
     The forms are ``org/name``, ``org/name@revision``, and a folder, relative to the working
     directory as in mergekit. A folder has no revisions: ``folder@revision`` names the folder, as in
-    mergekit. Unlike in mergekit, a folder that exists may have ``@`` or ``+`` in its name. A
-    weight file is named by its path, or in a repo by ``org/name/FILE``. In a bucket both are
+    mergekit. Unlike in mergekit, a folder that exists may have ``@`` or ``+`` in its name. A weight
+    file is named by its path, or in a repo by ``org/name/FILE``. In a bucket both are
     ``s3://bucket/…``.
+
     ``model+adapter`` is a model with a LoRA adapter, each in one of these forms. mergekit's mapping
     ``{model: {path: org/name, revision: abc}, lora: {path: org/adapter}}`` is accepted too.
 
@@ -123,7 +129,7 @@ def _from_text(text: str) -> ModelRef:
 
 
 def _in_bucket(text: str) -> ModelRef:
-    """A folder or a weight file in a bucket, by its address."""
+    """Return the reference of a folder or a weight file in a bucket, by its address."""
     if not is_bucket(text):
         scheme, _, rest = text.partition("://")
         small = scheme.lower()
@@ -159,7 +165,7 @@ def _in_bucket(text: str) -> ModelRef:
 
 
 def _with_adapter(text: str) -> ModelRef:
-    """``model+adapter``, divided at the first ``+`` after a folder, or else the first."""
+    """Return the reference ``model+adapter``, divided at the first ``+`` after a folder if any."""
     parts = text.split("+")
     cuts = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]))] or [1]
     base, lora = "+".join(parts[: cuts[0]]), "+".join(parts[cuts[0] :])

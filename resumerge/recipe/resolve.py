@@ -21,7 +21,7 @@ def resolve(
     module: Module | None = None,
     stepwise: bool = False,
 ) -> Scalar | None:
-    """The value of a parameter for one output tensor.
+    """Return the value of a parameter for one output tensor.
 
     The parameters of the input, the slice, the module and the recipe are scopes, from the inside
     out. The value of the innermost scope that gives one applies. A scope gives none if it lacks the
@@ -33,10 +33,12 @@ def resolve(
     recipe's scope starts again in every slice.
 
     Args:
+        recipe: the recipe.
+        name: the parameter's name.
         names: the tensor's names, of which a filter must match one: for a parameter that each model
             has, its names in that model; for one of the whole merge, those in the output, where the
             layers of slices get new numbers (same as mergekit 0.1.5, observed).
-        t: position of the tensor in its slice, from 0 to 1.
+        t: the tensor's position in its slice, from 0 to 1.
         slice_: the slice that the tensor belongs to.
         input_: the model, for a parameter that each model has; None for a parameter of the whole
             merge, which mergekit does not look up in a model's parameters.
@@ -59,18 +61,20 @@ def resolve(
 
 
 def matches(condition: Conditional, names: Sequence[str]) -> bool:
-    """Whether a filter matches a tensor: its text is a part of one of its names, in the same case.
+    """Return whether a filter matches a tensor.
 
-    No filter and ``*`` match every tensor; other patterns are plain text.
+    A filter's text must be a part of one of the tensor's names, in the same case. No filter and
+    ``*`` match every tensor; other patterns are plain text.
     """
     part = condition.filter
     return part is None or part == "*" or any(part in name for name in names)
 
 
 def interpolate(gradient: Sequence[float], t: float) -> float:
-    """The value of a gradient at t in [0, 1], linear between its equally spaced entries.
+    """Return the value of a gradient at t in [0, 1], linear between its equally spaced entries.
 
-    Computed in float64 as (1 - f) a + f b, bit for bit what mergekit 0.1.5 computes (observed).
+    The value is computed in float64 as (1 - f) a + f b, bit for bit as in mergekit 0.1.5
+    (observed).
 
     Raises:
         ValueError: t outside [0, 1], or an empty gradient.
@@ -81,7 +85,7 @@ def interpolate(gradient: Sequence[float], t: float) -> float:
 
 
 def _position(gradient: Sequence[Scalar], t: float) -> tuple[int, float]:
-    """The index of the entry at or before t, and the fraction of the way to the next entry."""
+    """Return the index of the entry at or before t, and the fraction on the way to the next one."""
     if not 0 <= t <= 1 or not gradient:
         raise ValueError(f"no value at t = {t} of a gradient with {len(gradient)} entries")
     scaled = t * (len(gradient) - 1)

@@ -6,24 +6,25 @@ import difflib
 from collections.abc import Iterable
 
 SHORTEST = 3
-"""Shorter names have too many others within one edit."""
+"""The length of the shortest names that are compared: shorter ones have too many others near."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like `name`, or None where none is close."""
+    """Return the known name that is most like `name`, or None where none is close."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``Did you mean 'x'?``, or an empty text where no known name is close."""
+    """Return ``Did you mean 'x'?``, or an empty text where no known name is close."""
     found = closest(name, known)
     return f"Did you mean '{found}'?" if found else ""
 
 
 def misspelled(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is a misspelling of, or None.
+    """Return the known name that `name` is a misspelling of, or None.
 
-    It is one edit away, or one for every four letters; case, dashes and spaces do not count.
+    A misspelling is one edit away, or one for every four letters; case, dashes and spaces do not
+    count.
     """
     written = _plain(name)
     most = {word: max(1, len(word) // 4) for word in known}
@@ -39,7 +40,7 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
 
 
 def edits(a: str, b: str) -> int:
-    """The least number of letters to insert, delete, replace, or swap with the next one.
+    """Return the least number of letters to insert, delete, replace, or swap with the next one.
 
     Optimal string alignment (Damerau 1964, Levenshtein 1966): no letter is edited twice.
     """

@@ -11,7 +11,7 @@ from resumerge.recipe.types import Recipe
 
 
 def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
-    """Problems of the documents as a whole: of their names, and of what names what."""
+    """Return the problems of the documents as a whole: of their names, and of what names what."""
     if len(documents) == 1:
         return []
     if problems := [*_unnamed(documents), *_named_twice(documents)]:
@@ -20,10 +20,12 @@ def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
 
 
 def with_stages(documents: Sequence[Recipe]) -> Recipe:
-    """The recipe of the result, with the other documents as its stages, in an order to plan them.
+    """Return the recipe of the result, with the other documents as its stages.
+
+    The stages are in an order in which they can be planned.
 
     Args:
-        documents: without problems; the result is the one that no other names.
+        documents: documents without problems; the result is the one that no other names.
     """
     ordered = _ordered(documents)
     result = next(d for d in documents if not _users(documents, d))
@@ -75,7 +77,7 @@ def _misspelled(documents: Sequence[Recipe]) -> Iterator[Problem]:
 
 
 def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
-    """The first document that needs its own result."""
+    """Return the problem of the first document that needs its own result; none without one."""
     done = {document.name for document in _ordered(documents)}
     left = {document.name for document in documents if document.name not in done}
     while left != (needed := left & _named_in(documents, left)):
@@ -96,12 +98,15 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
 
 
 def _named_in(documents: Sequence[Recipe], names: Set[str]) -> set[str]:
-    """What the documents of these names call their models."""
+    """Return the names that the models of certain documents have."""
     return set().union(*(_model_names(d) for d in documents if d.name in names))
 
 
 def _unused(documents: Sequence[Recipe]) -> list[Problem]:
-    """All that none uses but the result: the one without a name, or else the last of them."""
+    """Return the problem of each document that no other uses, but the result.
+
+    The result is the unused document without a name, or else the last of them.
+    """
     unused = [document for document in documents if not _users(documents, document)]
     result = next((document for document in unused if not document.name), unused[-1])
     return [
@@ -118,7 +123,7 @@ def _unused(documents: Sequence[Recipe]) -> list[Problem]:
 
 
 def _ordered(documents: Sequence[Recipe]) -> list[Recipe]:
-    """The documents, each after those that it names; without those that are in a circle."""
+    """Return the documents, each after those that it names, without those that are in a circle."""
     ordered: list[Recipe] = []
     left = {id(d): (d, {id(used) for used in _used(d, documents)}) for d in documents}
     while ready := [key for key, (_, used) in left.items() if not used & left.keys()]:
@@ -131,11 +136,11 @@ def _users(documents: Sequence[Recipe], stage: Recipe) -> list[Recipe]:
 
 
 def _used(document: Recipe, documents: Sequence[Recipe]) -> list[Recipe]:
-    """The documents whose results are models of one."""
+    """Return the documents whose results are models of a document."""
     names = _model_names(document)
     return [other for other in documents if other.name in names]
 
 
 def _model_names(document: Recipe) -> set[str]:
-    """What a document calls its models, without their adapters."""
+    """Return the names of a document's models, without their adapters."""
     return {ref.parts[0].text for ref in document.models}

@@ -30,16 +30,17 @@ Setting = Scalar | tuple[Scalar, ...] | tuple[Conditional, ...]
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A model as the recipe names it: ``org/name``, ``org/name@revision``, a local folder, or
-    ``s3://bucket/prefix``.
+    """A model as the recipe names it.
+
+    The forms are ``org/name``, ``org/name@revision``, a local folder, and ``s3://bucket/prefix``.
 
     Args:
-        text: exactly as written.
-        name: repo id, path or address, without the revision and `file`.
-        revision: branch, tag or commit; None for the default branch and for models elsewhere.
+        text: the text exactly as written.
+        name: the repo id, path or address, without the revision and `file`.
+        revision: the branch, tag or commit; None for the default branch and for models elsewhere.
         lora: the LoRA adapter of ``model+adapter``, or None.
-        file: of ``org/name/FILE`` or ``s3://…/FILE``, the one weight file that is meant; else
-            empty. A local file is named by `name` alone.
+        file: the one weight file that ``org/name/FILE`` or ``s3://…/FILE`` means; else empty. A
+            local file is named by `name` alone.
     """
 
     text: str
@@ -63,7 +64,7 @@ class ModelRef:
 
 @dataclass(frozen=True)
 class TokenRow:
-    """Where the embedding row of one token of the output comes from.
+    """The origin of the embedding row of one token of the output.
 
     Args:
         model: the model whose row it is; None for a row of zeros.
@@ -80,12 +81,12 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class TokenizerSetting:
-    """Which vocabulary the output has.
+    """The choice of the output's vocabulary.
 
     Args:
         source: the union of all vocabularies, that of the base model (or else of the first model),
             or that of one model.
-        tokens: by token, rows that do not follow the general rules; tokens that the vocabulary
+        tokens: the rows that do not follow the general rules, by token; tokens that the vocabulary
             lacks are added to it.
         pad_to_multiple_of: the number of rows is rounded up to a multiple of this; None keeps the
             number of rows of the model that has the vocabulary, if they are enough.
@@ -147,9 +148,9 @@ class Module:
     A ``models`` list becomes one slice without layer ranges.
 
     Args:
-        name: of the module, as the recipe writes it; None for the whole model.
+        name: the module's name, as the recipe writes it; None for the whole model.
         stacked: True for ``slices``, False for ``models``.
-        path: YAML path of this entry; empty for the whole model.
+        path: the YAML path of this entry; empty for the whole model.
     """
 
     slices: tuple[Slice, ...]
@@ -160,19 +161,19 @@ class Module:
 
 
 MIXTURE = "mixture"
-"""Stands for the method of a recipe that makes a mixture of experts."""
+"""The name that stands for the method of a recipe that makes a mixture of experts."""
 
 OF_HIDDEN_STATES = ("hidden", "hidden_avg", "hidden_last", "hidden_norm")
-"""Gates of a mixture that are made of the base's hidden states, which prompts lead to."""
+"""The gate modes that make gates of the base's hidden states, which prompts lead to."""
 
 OF_PROMPTS = (*OF_HIDDEN_STATES, "cheap_embed")
-"""Gates of a mixture that are made of prompts."""
+"""The gate modes that make gates of prompts."""
 
 GATE_MODES = (*OF_PROMPTS, "random", "uniform_random")
-"""What gates can be made of; the first is mergekit-moe's default."""
+"""The gate modes of a mixture; the first is mergekit-moe's default."""
 
 LAYOUTS = ("separate", "packed")
-"""How the experts of a mixture are stored: each matrix by itself, or those of a layer as one."""
+"""The forms in which a mixture's experts are stored: each matrix by itself, or a layer's as one."""
 
 
 @dataclass(frozen=True)
@@ -180,11 +181,12 @@ class Expert:
     """An expert of a mixture: the MLPs of a model.
 
     Args:
-        positive_prompts: what the gate turns to this expert.
-        negative_prompts: what it turns away from it.
-        noise_scale: standard deviation of noise that is added to the matrices.
-        residual_scale: factor of the matrices that the expert's output comes out of.
-        path: YAML path of this entry.
+        model: the model.
+        positive_prompts: the prompts that the gate turns to this expert.
+        negative_prompts: the prompts that the gate turns away from it.
+        noise_scale: the standard deviation of noise that is added to the matrices.
+        residual_scale: the factor of the matrices that the expert's output comes out of.
+        path: the YAML path of this entry.
     """
 
     model: ModelRef
@@ -200,8 +202,10 @@ class Mixture:
     """The part of a recipe that makes a mixture of experts.
 
     Args:
-        shared_experts: whose output is always added.
+        experts: the experts that a router chooses from.
+        shared_experts: the experts whose output is always added.
         gate_mode: one of `GATE_MODES`.
+        experts_per_token: the number of experts that each token uses, without the shared ones.
         architecture: the beginning of a name; None for the first that fits.
         expert_layout: one of `LAYOUTS`.
     """
@@ -229,18 +233,18 @@ class Recipe:
     A recipe of several documents is the one of its result, with the others as its stages.
 
     Args:
-        tokenizer: which vocabulary the output has; None for that of the reference model.
+        tokenizer: the choice of the output's vocabulary; None for that of the reference model.
         chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own.
         experts_together: the experts of a layer are merged as one tensor for each projection.
-        mixture: what the mixture of experts is made of that the recipe makes, instead of merging.
+        mixture: the mixture of experts that the recipe makes, instead of merging; else None.
         extract_expert: every model is a mixture, and seen as the dense model that its expert of
             this number is.
-        ignored: keys that mean nothing anywhere, by their YAML paths.
+        ignored: the keys that mean nothing anywhere, by their YAML paths.
         notes: sentences on keys and values that have no effect, or a surprising one.
         text: the YAML text, for the ledger and the model card.
         file: the name of the file, for messages.
-        lines: line of each YAML path (``slices[0].sources[1]``), counted from 1.
-        name: of a stage; empty where the document has none.
+        lines: the line of each YAML path (``slices[0].sources[1]``), counted from 1.
+        name: the stage's name; empty if the document has none.
         stages: the merges that models of this recipe or of its stages are, each after those that
             it names itself. They have no stages of their own here.
     """
@@ -271,17 +275,17 @@ class Recipe:
 
     @property
     def stage_names(self) -> frozenset[str]:
-        """What models of the recipe are called that are stages."""
+        """The names by which models of the recipe are results of stages."""
         return frozenset(stage.name for stage in self.stages)
 
     @property
     def source_models(self) -> tuple[ModelRef, ...]:
-        """Every model that is read, once: of a stage with an adapter the adapter."""
+        """Every model that is read, once; for a stage with an adapter, the adapter."""
         named = (ref for document in self.documents for ref in document.models)
         return tuple(dict.fromkeys(read for ref in named for read in self._read_of(ref)))
 
     def is_adapter(self, ref: ModelRef) -> bool:
-        """Whether one of `source_models` is an adapter of a stage, rather than a model."""
+        """Return whether one of `source_models` is an adapter of a stage, rather than a model."""
         return not any(ref in document.models for document in self.documents)
 
     def _read_of(self, ref: ModelRef) -> tuple[ModelRef, ...]:
@@ -308,7 +312,7 @@ class Recipe:
         return tuple(dict.fromkeys(named))
 
     def path_of(self, ref: ModelRef) -> str:
-        """The YAML path where the recipe names one of its models first."""
+        """Return the YAML path at which the recipe names one of its models first."""
         paths = [i.path for s in self.slices for i in s.inputs if i.model == ref]
         paths = [path if path.endswith("base_model") else f"{path}.model" for path in paths]
         paths += ["base_model"] if self.base_model == ref else []
@@ -318,7 +322,7 @@ class Recipe:
         return next(iter(paths), "base_model")
 
     def parameter_scopes(self) -> list[tuple[str, Mapping[str, Setting]]]:
-        """(YAML path, settings) of every ``parameters`` in the recipe, outermost first."""
+        """Return (YAML path, settings) of every ``parameters`` in the recipe, outermost first."""
         scopes: list[tuple[str, Mapping[str, Setting]]] = [("", self.parameters)]
         for module in self.modules:
             scopes.append((module.path, module.parameters))
@@ -328,9 +332,9 @@ class Recipe:
         return [(descend(path, ("parameters",)), found) for path, found in scopes if found]
 
     def problem(self, what: str, path: str, **facts: Any) -> Problem:
-        """A `Problem` at a YAML path of this recipe, with its file and line."""
+        """Return a `Problem` at a YAML path of this recipe, with its file and line."""
         return Problem(what, where=self.file, path=path, line=self.line(path), **facts)
 
     def line(self, path: str) -> int | None:
-        """The line of a YAML path, or of its nearest parent that has a line."""
+        """Return the line of a YAML path, or of its nearest parent that has a line."""
         return nearest_line(self.lines, path)

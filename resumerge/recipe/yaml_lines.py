@@ -1,4 +1,4 @@
-"""Reads YAML with the line of every value, and refuses documents that would exhaust the machine.
+"""The reader of YAML with the line of every value. It refuses what would exhaust the machine.
 
 A value has a path: keys joined by dots, list indices in brackets, like ``slices[0].sources[1]``.
 The empty path is the whole document.
@@ -15,14 +15,14 @@ import yaml
 from resumerge.errors import InputError, Problem, refuse
 
 MAX_CHARS = 300_000
-"""Longest document, in characters: enough for hundreds of slices."""
+"""The longest document, in characters: enough for hundreds of slices."""
 MAX_DEPTH = 40
-"""Deepest nesting; a recipe needs 8."""
+"""The deepest nesting; a recipe needs 8."""
 MAX_NODES = 100_000
-"""Most values after aliases are expanded: refuses a document whose aliases multiply."""
+"""The most values after aliases are expanded: refuses a document whose aliases multiply."""
 
 MAX_DOCUMENTS = 100
-"""Most documents of a recipe: its stages."""
+"""The most documents of a recipe: its stages."""
 
 _MAP, _SEQ, _MERGE, _NULL = (
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge", "null")
@@ -56,10 +56,10 @@ class Document:
 
     Args:
         data: the top-level mapping; its values are dict, list and scalars.
-        lines: line of each YAML path, counted from 1. The line of a mapping's entry is that of its
-            key. A value that comes through an alias or a merge key has the line where it is
+        lines: the line of each YAML path, counted from 1. The line of a mapping's entry is that of
+            its key. A value that comes through an alias or a merge key has the line where it is
             written.
-        problems: duplicate keys; `data` has the first value of each.
+        problems: the duplicate keys; `data` has the first value of each.
     """
 
     data: dict[Any, Any]
@@ -71,12 +71,12 @@ def load_yaml(text: str, file: str) -> list[Document]:
     """Parse YAML documents, one at least, whose top levels are mappings; empty ones are left out.
 
     Args:
+        text: the YAML text.
         file: its name, for messages.
 
     Raises:
-        InputError: the text is not YAML, is empty, is not a mapping at a top level, has a tag
-            that recipes do not use, or exceeds `MAX_CHARS`, `MAX_DOCUMENTS`, `MAX_DEPTH` or
-            `MAX_NODES`.
+        InputError: the text is not YAML, is empty, is not a mapping at a top level, has a tag that
+            recipes do not use, or exceeds `MAX_CHARS`, `MAX_DOCUMENTS`, `MAX_DEPTH` or `MAX_NODES`.
     """
     if len(text) > MAX_CHARS:
         raise refuse(
@@ -116,7 +116,7 @@ def load_yaml(text: str, file: str) -> list[Document]:
 
 
 class _TooMuch(yaml.MarkedYAMLError):
-    """Valid YAML that exceeds `MAX_DEPTH` or `MAX_NODES`."""
+    """The error of valid YAML that exceeds `MAX_DEPTH` or `MAX_NODES`."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -125,7 +125,7 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def roots(self) -> Iterator[yaml.Node]:
-        """The top level of each document."""
+        """Yield the top level of each document."""
         while self.check_node():
             if (root := self.get_node()) is not None:
                 yield root
@@ -142,7 +142,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Reader:
-    """Turns nodes into data; records lines, and counts the values that aliases expand to."""
+    """The conversion of nodes into data, which records lines and counts the values of aliases."""
 
     def __init__(self, loader: _Loader, file: str) -> None:
         self.loader = loader
@@ -179,7 +179,7 @@ class _Reader:
     def entries(
         self, mapping: yaml.MappingNode, path: str, depth: int
     ) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """The entries written in a mapping, then those that its merge keys add."""
+        """Yield the entries written in a mapping, then those that its merge keys add."""
         first: dict[Any, int] = {}
         merged: list[yaml.Node] = []
         for key_node, value_node in mapping.value:

@@ -48,7 +48,7 @@ def _read_method(value: object) -> str:
 
 
 def read_name(value: object) -> str:
-    """The name of a stage."""
+    """Return the name of a stage."""
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise InvalidValue(
@@ -179,7 +179,7 @@ class ModuleEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeFile:
-    """The top level."""
+    """The top level of a recipe that merges."""
 
     where: ClassVar[str] = "at the top level"
     name: str | None = field(default=None, metadata=key(optional(value_of(read_name))))

@@ -1,4 +1,4 @@
-"""Reads layer ranges, and compares those of the sources of one slice."""
+"""The reader of layer ranges, and the comparison of those of one slice's sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LayerRange = tuple[int, int]
 
 
 def read_layer_range(value: object) -> LayerRange:
-    """(start, stop) of layers counted from 0, stop exclusive.
+    """Return (start, stop) of layers counted from 0, stop exclusive.
 
     Whole numbers may be written as text or with a decimal point, as in mergekit.
 
@@ -60,7 +60,7 @@ def check_equal_lengths(sources: Sequence[tuple[str, LayerRange]]) -> None:
 
 
 def spelled_slices(slices: Sequence[Sequence[tuple[str, LayerRange]]]) -> str:
-    """The entries of ``slices:`` as YAML, to be pasted into a recipe.
+    """Return the entries of ``slices:`` as YAML, to be pasted into a recipe.
 
     Args:
         slices: the model and the layer range of each source of each slice.
@@ -75,7 +75,7 @@ def spelled_slices(slices: Sequence[Sequence[tuple[str, LayerRange]]]) -> str:
 
 
 def whole_number(value: object) -> int | None:
-    """A whole number, also as text or with a decimal point; None for anything else."""
+    """Return a whole number, also as text or with a decimal point; None for anything else."""
     if isinstance(value, str):
         try:
             value = float(value)

@@ -24,7 +24,7 @@ from resumerge.recipe.spelling import closest
 from resumerge.recipe.types import GATE_MODES, LAYOUTS, ModelRef
 
 OF_MERGES = ("merge_method", "models", "slices", "modules")
-"""Keys of a recipe that merges, and not of one that makes a mixture."""
+"""The keys of a recipe that merges, which one that makes a mixture does not have."""
 
 
 def _read_prompts(value: object) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def _read_prompts(value: object) -> tuple[str, ...]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether it can be encoded: an escape of YAML can write half of a surrogate pair."""
+    """Return whether text can be encoded: an escape of YAML can write half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -134,7 +134,7 @@ class ExpertEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureFile:
-    """The top level."""
+    """The top level of a recipe that makes a mixture of experts."""
 
     where: ClassVar[str] = "at the top level of a mixture"
     name: str | None = field(default=None, metadata=key(optional(value_of(read_name))))

@@ -1,4 +1,4 @@
-"""Reads the values of ``dtype`` and ``out_dtype``."""
+"""The reader of the values of ``dtype`` and ``out_dtype``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _OTHER_NAMES = {
 
 
 def read_dtype(value: object) -> str | None:
-    """A dtype's name without the prefix ``torch.``; None for null and empty text, as in mergekit.
+    """Return a dtype's name without the prefix ``torch.``.
+
+    Null and empty text give None, as in mergekit.
 
     Raises:
         InvalidValue: the name is not in `DTYPES`.

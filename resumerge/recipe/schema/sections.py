@@ -1,4 +1,4 @@
-"""Reads the sections of a document: mappings with known keys, lists of them, and single values.
+"""The readers of a document's sections: mappings with known keys, lists of them, single values.
 
 All errors of a document are collected in one pass; each carries its full location.
 """
@@ -13,10 +13,10 @@ from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
 from resumerge.recipe.spelling import closest, misspelled
 
 LAYER_RANGE = "layer_range"
-"""Where it is not known, it is no comment: whoever writes it wants layers."""
+"""A key that is an error where it is not known: whoever writes it wants layers, no comment."""
 
 Reader = Callable[[Any, Location, Findings], Any]
-"""Reads the value at a location and appends what is wrong with it to the list of errors.
+"""A function that reads the value at a location and appends what is wrong with it to the errors.
 
 If it appended an error, its result must not be used.
 """
@@ -37,14 +37,15 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 def key(reader: Reader) -> dict[str, Any]:
-    """The metadata of a field that is an optional key of a section."""
+    """Return the metadata of a field that is an optional key of a section."""
     return {"reader": reader}
 
 
 def required_key(reader: Reader, *, expected: str, fix: str) -> dict[str, Any]:
-    """The metadata of a field that is a required key of a section.
+    """Return the metadata of a field that is a required key of a section.
 
     Args:
+        reader: reads the key's value.
         expected: what the key is for; told where the key is missing.
         fix: what to write; told where the key is missing.
     """
@@ -85,7 +86,7 @@ def read_section(
 
 
 def value_of(read: Callable[[Any], Any]) -> Reader:
-    """Reads one value with a function that may raise `InvalidValue`."""
+    """Return a reader of one value, by a function that may raise `InvalidValue`."""
 
     def reader(value: Any, at: Location, errors: Findings) -> Any:
         try:
@@ -98,14 +99,15 @@ def value_of(read: Callable[[Any], Any]) -> Reader:
 
 
 def section_of(section: type[Section]) -> Reader:
-    """Reads a section."""
+    """Return a reader of a section."""
     return lambda value, at, errors: read_section(section, value, at, errors)
 
 
 def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> Reader:
-    """Reads a list.
+    """Return a reader of a list.
 
     Args:
+        entry: reads an entry.
         check: called with the entries if all of them are valid; may raise `InvalidValue`.
     """
 
@@ -123,7 +125,7 @@ def list_of(entry: Reader, check: Callable[[list[Any]], Any] | None = None) -> R
 
 
 def mapping_of(entry: Reader) -> Reader:
-    """Reads a mapping whose keys are names that the user chooses."""
+    """Return a reader of a mapping whose keys are names that the user chooses."""
 
     def reader(value: Any, at: Location, errors: Findings) -> Any:
         if not isinstance(value, dict):
@@ -139,7 +141,7 @@ def mapping_of(entry: Reader) -> Reader:
 
 
 def optional(reader: Reader) -> Reader:
-    """Reads a value that may be null."""
+    """Return a reader of a value that may be null."""
     return lambda value, at, errors: None if value is None else reader(value, at, errors)
 
 

@@ -1,4 +1,4 @@
-"""Reads the value of a parameter: a scalar, a gradient over layers, or filtered values."""
+"""The reader of a parameter's value: a scalar, a gradient over layers, or filtered values."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _EXPECTED = "a number, a list of numbers (a gradient), or a list of {filter: …
 
 
 def read_setting(value: object) -> Setting:
-    """A parameter's value from its YAML value.
+    """Return a parameter's value from its YAML value.
 
     Text that is a number becomes a number: YAML 1.1 reads ``1e-3`` as text, and mergekit 0.1.5
-    takes it as a number (observed), as it does ``nan``. Text that is true or false stays text:
-    only a parameter of that kind can be it. One ``{filter, value}``
-    without a list around it is read as a list of one (observed too). An empty list stays: it gives
-    no value, so that the value of the next scope applies (see `resolve`).
+    takes it as a number (observed), as it does ``nan``. Text that is true or false stays text: only
+    a parameter of that kind can be it. One ``{filter, value}`` without a list around it is read as
+    a list of one (observed too). An empty list stays: it gives no value, so that the value of the
+    next scope applies (see `resolve`).
 
     Raises:
         InvalidValue: any other value, a filter within a filtered value, or numbers mixed with
@@ -41,9 +41,9 @@ def read_setting(value: object) -> Setting:
 
 
 def truth(value: object) -> bool | None:
-    """Return what a YAML value says, like mergekit 0.1.5 (observed); None where it is neither.
+    """Return whether a YAML value means true or false in mergekit 0.1.5 (observed), else None.
 
-    These are true and false, 1 and 0, and as text also yes, no, on, off, and their initials.
+    True and false are also 1 and 0, and as text yes, no, on, off, and their initials.
     """
     if isinstance(value, str):
         return _WORDS.get(value.lower())
@@ -51,7 +51,7 @@ def truth(value: object) -> bool | None:
 
 
 def unread_keys(entry: Mapping[Any, Any]) -> list[Any]:
-    """The keys of a filtered value that nothing reads."""
+    """Return the keys of a filtered value that nothing reads."""
     return [key for key in entry if key not in FILTERED]
 
 
@@ -62,7 +62,7 @@ def _plain(value: object, at: tuple[str | int, ...]) -> Scalar | tuple[Scalar, .
 
 
 def _entry(item: object, at: tuple[str | int, ...]) -> Scalar:
-    """An entry of a gradient."""
+    """Return an entry of a gradient."""
     if isinstance(item, bool):
         return item
     if isinstance(item, str) and truth(item) is not None and not item.isdecimal():

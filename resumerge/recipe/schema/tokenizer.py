@@ -1,4 +1,4 @@
-"""The values of ``tokenizer``, ``tokenizer_source`` and ``chat_template``."""
+"""The readers of the values of ``tokenizer``, ``tokenizer_source`` and ``chat_template``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from resumerge.recipe.spelling import did_you_mean
 from resumerge.recipe.types import ModelRef, TokenizerSetting, TokenRow
 
 MAX_MULTIPLE = 1 << 20
-"""Largest ``pad_to_multiple_of``, in rows: more than any vocabulary has."""
+"""The largest ``pad_to_multiple_of``, in rows: more than any vocabulary has."""
 
 
 def read_tokenizer(value: Any, at: Location, errors: Findings) -> TokenizerSetting | None:
-    """The value of ``tokenizer``: a mapping."""
+    """Return the value of ``tokenizer``: a mapping."""
     if not isinstance(value, dict):
         errors.append(
             InvalidValue(
@@ -46,14 +46,14 @@ def read_tokenizer(value: Any, at: Location, errors: Findings) -> TokenizerSetti
 
 
 def read_tokenizer_source(value: object) -> TokenizerSetting | None:
-    """The value of ``tokenizer_source``: union, base or a model."""
+    """Return the value of ``tokenizer_source``: union, base or a model."""
     if value is None:
         return None
     return TokenizerSetting(_read_vocabulary(value), key="tokenizer_source")
 
 
 def read_chat_template(value: object) -> str | None:
-    """The value of ``chat_template``: auto, a built-in name, or a Jinja template."""
+    """Return the value of ``chat_template``: auto, a built-in name, or a Jinja template."""
     if value is None or value == "":
         return None
     if isinstance(value, str) and value.strip():
@@ -123,7 +123,7 @@ def _read_tokens(value: Any, at: Location, errors: Findings) -> dict[str, Any]:
 
 
 def _read_row(value: Any, at: Location, errors: Findings) -> TokenRow | None:
-    """The row of one token: its ``source``, and ``force``."""
+    """Return the row of one token: its ``source``, and ``force``."""
     if not isinstance(value, dict) or value.get("source") is None:
         errors.append(
             InvalidValue(
