@@ -140,4 +140,4 @@ _COLUMN += rf"(?: REFERENCES {_NAME}\({_NAME}\))?"
 _TABLE = re.compile(
     rf"CREATE TABLE {_NAME}\s*\(\s*(?P<columns>{_COLUMN}(?:\s*,\s*{_COLUMN})*)\s*\)", re.ASCII
 )
-"""A table with nothing that could be evaluated."""
+"""The definition of a table with nothing that could be evaluated."""
