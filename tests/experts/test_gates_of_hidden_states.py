@@ -24,8 +24,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 
 from resumerge.engine.execute import steps
 from resumerge.errors import InputError
-from resumerge.experts.upcycling import planner
-from resumerge.experts.upcycling.gates import hidden_states
+from resumerge.experts.upcycling.gates import hidden_states, layer_gates
 from resumerge.experts.upcycling.gates.decoder import Decoder
 from resumerge.recipe.types import OF_HIDDEN_STATES
 
@@ -230,7 +229,7 @@ def test_the_base_may_be_the_result_of_a_stage(llamas: Path, tmp_path: Path) -> 
 def test_without_transformers(
     llamas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "find_spec", lambda name: None)
+    monkeypatch.setattr(layer_gates, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'resumerge\[mixtures\]'"):
         merge(llamas, mixture("hidden", "mixtral"), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -88,6 +88,7 @@ REPORT = """<testsuites><testsuite>
 <property name="cpu" value="2.5"/></properties></testcase>
 <testcase classname="tests.room.test_a.TestGroup" name="test_x[2]" time="0.5"/>
 <testcase classname="tests.room.test_a" name="test_y" time="0.0"><skipped/></testcase>
+<testcase classname="" name="tests.room.test_b" time="0.0"><error/></testcase>
 </testsuite></testsuites>"""
 
 

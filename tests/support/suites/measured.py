@@ -83,7 +83,9 @@ def measured_in(reports: Iterable[Path]) -> dict[str, Measured]:
     for report in reports:
         for case in ElementTree.parse(report).iter("testcase"):
             place = case.attrib["classname"].split(".")  # folders, the file, classes
-            at = next(i for i, part in enumerate(place) if part.startswith("test_"))
+            at = next((i for i, part in enumerate(place) if part.startswith("test_")), None)
+            if at is None:
+                continue  # a file that could not be collected
             parts = [f"{place[at]}.py", *place[at + 1 :], case.attrib["name"]]
             function = found[function_of("::".join(parts))]
             if case.find("skipped") is not None:
