@@ -17,6 +17,8 @@ def compare_configs(
     """Check that the reference has a config.json: no library loads the output without one.
 
     Args:
+        recipe: says which models are merged.
+        models: the models, and which of them is the reference.
         flat: tensors are matched by name alone.
 
     Returns:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import os.path
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 from resumerge.errors import refuse
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.checkpoint_files import (
-    check_readable,
-    checkpoint_files,
-    checkpoint_tensors,
-    no_such_file,
-)
+from resumerge.sources.checkpoint_files import check_readable, no_such_file
 from resumerge.sources.formats.registry import is_readable, read_header
 from resumerge.sources.formats.weight_format import Header
-from resumerge.sources.index import (
-    MODEL,
-    Contents,
-    check_index,
-    combined,
-    read_config,
-    read_index,
-)
-from resumerge.sources.pipelines import PIPELINE, Component, is_pipeline, read_pipeline
+from resumerge.sources.index import MODEL, Contents
+from resumerge.sources.model_files import ModelFiles, Opened, open_files
+from resumerge.sources.pipelines import PIPELINE
 from resumerge.sources.types import FileStamp, Source, SourceFile
-from resumerge.tensors import Stored
 
 
 def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MODEL) -> Source:
@@ -45,7 +35,7 @@ def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MOD
         check_readable(path.name, ref.text)
         folder, single = path.parent, path.name
     elif path.is_dir():
-        folder, single = path, None
+        folder, single = path, ""
     elif is_readable(path.name):
         there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         raise no_such_file(ref.text, str(path), there)
@@ -58,82 +48,73 @@ def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MOD
             fix="check the path; it is relative to the folder in which the command runs",
         )
     folder = folder.resolve()
-    if not _is_utf8(f"{folder}/{single}"):
+    if not _is_utf8(f"{folder / single}"):
         raise refuse(
             "The model's folder has a name that is not UTF-8",
-            where=f"{folder / (single or '')}".encode(errors="backslashreplace").decode(),
+            where=f"{folder / single}".encode(errors="backslashreplace").decode(),
             fix="rename it",
         )
-    if single is None and is_pipeline(contents, [path.name for path in folder.iterdir()]):
-        return _open_pipeline(ref, folder)
-    index, names = _weight_files(folder, contents) if single is None else (None, [single])
-    tensors, headers, files = _read_weights(folder, contents, index, names)
-    config = read_config(folder, contents.config) if single is None else {}
-    tensors, notes = checkpoint_tensors(ref.text, headers, tensors, config)
-    is_single = single is not None
-    return Source(ref, "local", folder, None, config, tensors, files, single=is_single, notes=notes)
+    return open_files(_LocalFiles(ref, folder, single), contents)
 
 
-def _open_pipeline(ref: ModelRef, folder: Path) -> Source:
-    """Open all components of a pipeline as one model."""
-    files: dict[str, SourceFile] = {}
+class _LocalFiles(ModelFiles):
+    """The files of a model in a folder of this machine."""
 
-    def read(part: Component) -> tuple[dict[str, Stored], dict[str, Header], str]:
-        index, names = _weight_files(folder, part)
-        tensors, headers, more = _read_weights(folder, part, index, names)
-        files.update(more)
-        return tensors, headers, index or names[0]
+    def __init__(self, ref: ModelRef, folder: Path, single: str) -> None:
+        self._ref = ref
+        self.model = ref.text
+        self.where = str(folder)
+        self.folder = folder
+        self.single = single
+        self._stamps: dict[str, FileStamp] = {}
 
-    present = [p.relative_to(folder).as_posix() for p in folder.glob("*/*") if p.is_file()]
-    found = read_pipeline(read_config(folder, PIPELINE), present, read)
-    _, notes = checkpoint_tensors(ref.text, found.headers, found.tensors, {})
-    return Source(
-        *(ref, "local", folder, None, {}, found.tensors, files),
-        notes=notes,
-        components=found.stems,
-    )
+    @cached_property
+    def names(self) -> frozenset[str]:
+        # Also what is no plain file: whoever reads it as one refuses it, and names it.
+        at_top = {path.name for path in self.folder.iterdir() if path.exists()}
+        inside = self.folder.glob("*/*") if PIPELINE in at_top else ()
+        below = (path.relative_to(self.folder).as_posix() for path in inside if path.is_file())
+        return frozenset((*at_top, *below))
 
+    def fetch(self, names: Iterable[str]) -> None:
+        """Do nothing: the files are there."""
 
-def _read_weights(
-    folder: Path, contents: Contents, index: str | None, names: list[str]
-) -> tuple[dict[str, Stored], dict[str, Header], dict[str, SourceFile]]:
-    """Return the tensors in weight files, with the header of each file and what pins it."""
-    headers: dict[str, Header] = {}
-    files: dict[str, SourceFile] = {}
-    for name in names:
-        path = folder / name
-        stamp = FileStamp.of(path.stat())
-        headers[name] = read_header(path, name)
-        files[name] = SourceFile(name, stamp.size, {"header": headers[name].digest}, stamp=stamp)
-    tensors = combined(headers, str(folder))
-    if index is not None:
-        check_index(folder / index, tensors, contents.prefix)
-    return tensors, headers, files
+    def check(self, contents: Contents, weights: list[str]) -> None:
+        absent = [name for name in weights if not os.path.isfile(self.folder / name)]  # noqa: PTH113
+        index = next((index for index, _ in contents.weights if index in self.names), None)
+        if not weights or (absent and index is None):
+            present = sorted(path.name for path in (self.folder / contents.prefix).iterdir())
+            raise contents.missing(self.where, present)
+        if absent:
+            raise refuse(
+                "The index names files that do not exist",
+                where=f"{self.folder}/{index}",
+                expected=f"{len(weights)} files",
+                found=f"missing: {', '.join(absent)}",
+                fix="copy or download the missing files",
+            )
+
+    def headers(self, weights: list[str]) -> dict[str, Header]:
+        found = {}
+        for name in weights:
+            path = self.folder / name
+            self._stamps[name] = FileStamp.of(path.stat())
+            found[name] = read_header(path, name)
+        return found
+
+    def source(self, opened: Opened) -> Source:
+        files = {
+            name: SourceFile(name, stamp.size, {"header": header.digest}, stamp=stamp)
+            for name, header in opened.headers.items()
+            for stamp in [self._stamps[name]]
+        }
+        return Source(
+            *(self._ref, "local", self.folder, None, opened.config, opened.tensors, files),
+            single=bool(self.single),
+            notes=opened.notes,
+            components=opened.components,
+        )
 
 
 def _is_utf8(name: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
-
-
-def _weight_files(folder: Path, contents: Contents) -> tuple[str | None, list[str]]:
-    """Return the name of the folder's index, or None without one, and those of the weight files."""
-    for index, single in contents.weights:
-        path = folder / index
-        if path.exists():
-            names = sorted(set(read_index(path, contents.prefix).values()))
-            absent = [name for name in names if not os.path.isfile(folder / name)]  # noqa: PTH113
-            if absent:
-                raise refuse(
-                    "The index names files that do not exist",
-                    where=str(path),
-                    expected=f"{len(names)} files",
-                    found=f"missing: {', '.join(absent)}",
-                    fix="copy or download the missing files",
-                )
-            return index, names
-        if (folder / single).is_file():
-            return None, [single]
-    present = sorted(path.name for path in (folder / contents.prefix).iterdir())
-    if contents.may_have_any_name(present) and (names := checkpoint_files(present)):
-        return None, names
-    raise contents.missing(str(folder), present)
