@@ -28,10 +28,13 @@ _OTHER_STORE = "another store: the Hub, for example, allows too few commits an h
 def check_cluster(
     options: Options, plan: Plan, estimate: Estimate, out: OutputPath | None
 ) -> list[Problem]:
-    """What does not go together with ``--ray``, and whether the cluster can be reached.
+    """Return the problems of ``--ray``: what does not go with it, a cluster that is out of reach.
 
     Args:
-        out: None where no output is named.
+        options: the run's options.
+        plan: the plan.
+        estimate: the plan's estimate.
+        out: the output; None if none is named.
     """
     if options.ray is None:
         return _without_cluster(options)
@@ -90,13 +93,13 @@ def check_cluster(
 
 
 def puts_into_bucket(options: Options) -> bool:
-    """Whether tasks of a cluster put their shards into the mirror, and no disk keeps them."""
+    """Return whether tasks of a cluster put shards into the mirror, and no disk keeps them."""
     in_bucket = options.mirror is not None and is_bucket(options.mirror)
     return options.ray is not None and in_bucket and bool(options.mirror_then_delete)
 
 
 def _folder_of_tasks(folder: Path) -> list[Problem]:
-    """Whether tasks can have their folder in the output."""
+    """Return a problem if tasks cannot have their folder in the output."""
     if not os.path.lexists(folder) or (folder.is_dir() and not folder.is_symlink()):
         return []
     return [
@@ -111,8 +114,10 @@ def _folder_of_tasks(folder: Path) -> list[Problem]:
 
 
 def _connected_elsewhere(address: str) -> list[Problem]:
-    """Whether the caller of the Python API has connected this process to another cluster: Ray knows
-    one at a time."""
+    """Return a problem if the Python caller has connected this process to another cluster.
+
+    Ray knows one cluster at a time.
+    """
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or address == "auto":
         return []
@@ -131,7 +136,7 @@ def _connected_elsewhere(address: str) -> list[Problem]:
 
 
 def _resolved(address: str) -> tuple[str, str]:
-    """Host, as Ray would write it, and port."""
+    """Return the host, as Ray would write it, and the port."""
     host, _, port = address.rpartition(":")
     with suppress(OSError):
         host = socket.gethostbyname(host.strip("[]"))
@@ -151,7 +156,7 @@ def _without_cluster(options: Options) -> list[Problem]:
 
 
 def _unreachable(address: str) -> list[Problem]:
-    """Whether nothing listens at the address; what listens is looked at by Ray, later."""
+    """Return a problem if nothing listens at the address. Ray looks later at what listens."""
     host, colon, port = address.rpartition(":")
     if not colon or address == LOCAL_CLUSTER:
         return []

@@ -13,15 +13,17 @@ from resumerge.tokenizers.origin import tokenizer_part
 
 
 def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
-    """Make every file beside the shards once, as the end of the run does, and look at the copied.
+    """Make every file beside the shards once, as the end of the run does, and read the copied ones.
 
     Files of Hub models that are not in the cache are downloaded: they are small.
 
     Args:
-        name: of the model.
+        context: the run's context.
+        plan: the plan.
+        name: the model's name.
 
     Returns:
-        The plan, with a reminder for each file that is copied though it is damaged.
+        the plan, with a reminder for each file that is copied though it is damaged.
 
     Raises:
         InputError: a file cannot be read, or is damaged and would have to be changed.
@@ -40,7 +42,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
 
 
 def are_cached(plan: Plan) -> bool:
-    """Whether `check_companions` downloads nothing."""
+    """Return whether `check_companions` downloads nothing."""
     reference = plan.reference_model
     read = [reference.base or reference, tokenizer_part(reference)]
     if plan.vocabulary is not None:

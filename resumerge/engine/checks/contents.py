@@ -26,13 +26,13 @@ Moved = Callable[[int, int], None]
 
 
 def stamps_of(source: Source) -> str:
-    """The stamps of a source's local files, as JSON for the ledger."""
+    """Return the stamps of a source's local files, as JSON for the ledger."""
     stamps = {name: file.stamp for name, file in sorted(source.files.items())}
     return json.dumps({name: stamp.as_json() for name, stamp in stamps.items() if stamp})
 
 
 def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
-    """Local files whose stamps are not those that the ledger has."""
+    """Return the local files whose stamps are not those that the ledger has."""
     known = {row["model"]: json.loads(row["stamps"] or "{}") for row in ledger.sources()}
     found = set()
     for number, source in enumerate(plan.sources):
@@ -47,7 +47,7 @@ def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
 def changed_files(
     plan: Plan, estimate: Estimate, ledger: Ledger, touched: Set[SourceFileKey], moved: Moved
 ) -> set[SourceFileKey]:
-    """The files among `touched` that differ from what committed blocks were computed from.
+    """Return the files among `touched` that differ from what committed blocks were computed from.
 
     Only ranges that were read are read again. A file is read until the first difference.
 
@@ -71,9 +71,10 @@ def changed_files(
 def units_of(
     plan: Plan, ledger: Ledger, touched: Set[SourceFileKey], changed: Set[SourceFileKey]
 ) -> list[int]:
-    """Numbers of the units that were computed from changed files, or in part from touched ones.
+    """Return the numbers of the units to compute again after files changed.
 
-    Of a unit that is not complete, statistics were computed from what has no hash yet.
+    They were computed from changed files, or in part from touched ones: statistics of a unit that
+    is not complete were computed from what has no hash yet.
     """
     return [
         row["number"]
@@ -85,7 +86,7 @@ def units_of(
 def _suspects(
     plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]
 ) -> Iterator[tuple[Unit, Row, int, frozenset[SourceFileKey]]]:
-    """Every operand of a committed unit that reads touched files, with the unit's row."""
+    """Yield every operand of a committed unit that reads touched files, with the unit's row."""
     for shard in plan.shards:
         for row in ledger.units.all(shard.index):
             unit = plan.units[row["number"]]
@@ -110,7 +111,7 @@ def _differs(plan: Plan, evaluator: Evaluator, unit: Unit, row: Row, operand: in
 
 
 def _operand_bytes(unit: Unit, operand: int) -> int:
-    """Bytes that are read again: of files, whatever is computed from them."""
+    """Return the bytes of files that are read again, whatever is computed from them."""
     tensor = unit.expression
     read = tensor.operands[operand] if isinstance(tensor, Merged) else tensor
     return sum(stored.nbytes for stored in stored_in(read))

@@ -94,7 +94,7 @@ def check_downloads(
 
 
 def _device(folder: Path) -> int:
-    """The number of the disk that a folder, which need not exist yet, would be on."""
+    """Return the number of the disk that a folder, which need not exist yet, would be on."""
     found = existing_folder(folder.absolute())
     return found.stat().st_dev if found else -1
 

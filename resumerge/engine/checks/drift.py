@@ -33,15 +33,16 @@ from resumerge.sources import Source
 def check_recipe_drift(
     context: RunContext, record: Mapping[str, Any], given: Recipe | None, *, replaced: bool
 ) -> Recipe:
-    """The recipe to merge; refused where it differs from the one that the run was created with.
+    """Return the recipe to merge, unless it differs from the one that the run was created with.
 
-    The run's own text is used even where another one means the same: the model card shows it.
+    The run's own text is used even if another one means the same: the model card shows it.
 
     Args:
-        record: of the run, in its ledger.
+        context: the run's context.
+        record: the run's row in its ledger.
         given: the recipe that the command names; None compares the file that the run was created
             from, if it still exists.
-        replaced: the run gives way to a new one, of whatever recipe.
+        replaced: whether the run gives way to a new one, of whatever recipe.
 
     Raises:
         InputError: the recipe differs, and the run is not replaced.
@@ -61,7 +62,7 @@ def check_recipe_drift(
 def check_source_drift(
     context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
 ) -> None:
-    """Refuse to continue where a source, an option or the program differs.
+    """Refuse to continue if a source, an option or the program differs.
 
     Raises:
         InputError: with what differs, and what to do.
@@ -78,12 +79,12 @@ def check_source_drift(
 def check_contents(
     context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
 ) -> None:
-    """Refuse to continue where a local model is not what units were computed from.
+    """Refuse to continue if a local model is not what units were computed from.
 
-    Where what the filesystem says of a file has changed, its content decides: what was read from it
-    is read again. What was not read yet needs no proof. Where the model changed while it was
-    merged, and the last attempt ended for that reason, the units that were computed from it are
-    made pending instead.
+    If what the filesystem says of a file has changed, its content decides: what was read from it is
+    read again. What was not read yet needs no proof. If the model changed while it was merged, and
+    the last attempt ended for that reason, the units that were computed from it are made pending
+    instead.
 
     Raises:
         InputError: with the files that differ, and what to do.
@@ -122,13 +123,13 @@ def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
-    """Whether a run, by its ledger's record, is of this recipe."""
+    """Return whether a run, by its row in the ledger, is of this recipe."""
     theirs = parse_recipe(record["config_text"], record["config_path"])
     return normalized(theirs) == normalized(recipe)
 
 
 def _edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:
-    """The recipe's file as it is now; None where it is unchanged, gone or unreadable."""
+    """Return the recipe's file as it is now; None if it is unchanged, gone or unreadable."""
     file = Path(record["config_path"])
     try:
         if read_foreign(file, 4 * MAX_CHARS) == record["config_text"].encode():
@@ -151,7 +152,7 @@ def _edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | N
 def _changed_files(
     context: RunContext, plan: Plan, estimate: Estimate, ledger: Ledger, touched: set[SourceFileKey]
 ) -> set[SourceFileKey]:
-    """The touched files that are not what committed units were computed from."""
+    """Return the touched files that are not what committed units were computed from."""
     reporter = context.reporter
 
     def moved(done: int, total: int) -> None:
@@ -167,7 +168,7 @@ def _parts(plan: Plan) -> list[Source]:
 
 
 def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bool:
-    """Whether these files are of models that changed during the last attempt.
+    """Return whether these files are of models that changed during the last attempt.
 
     The user was told so, and that resuming computes again what differs.
     """
@@ -180,7 +181,7 @@ def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bo
 
 
 def _check_fits(plan: Plan, ledger: Ledger) -> None:
-    """A ledger must have the same shards and tensors as the plan.
+    """Check that a ledger has the same shards and tensors as the plan.
 
     Raises:
         InputError: it differs; whoever wrote it, in a mirror or here, cannot be trusted.
@@ -223,12 +224,12 @@ def _refuse_drift(
 
 
 def _own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
-    """The run's copy of its recipe."""
+    """Return the path of the run's copy of its recipe."""
     return str(context.runs.folder / record["id"] / RECIPE_FILE)
 
 
 def _run_own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
-    """The command that continues with the recipe that the run was created with."""
+    """Return the command that continues with the recipe that the run was created with."""
     out = output_as_named(record["output"], record["mirror"])
     words = ["resumerge", "run", _own_recipe(context, record), out]
     return shell_line([*words, "--state-dir", str(context.runs.folder)])

@@ -21,11 +21,11 @@ _KINDS = {
 
 
 def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """What differs between the parts of two fingerprints.
+    """Return what differs between the parts of two fingerprints.
 
     Returns:
-        The kinds of what differs (``recipe``, ``source``, ``option``, ``library``,
-        ``program``), and a line for each difference.
+        the kinds of what differs (``recipe``, ``source``, ``option``, ``library``, ``program``),
+        and a line for each difference.
     """
     kinds, lines = [], []
     for key in sorted(before.keys() | after.keys()):
@@ -39,16 +39,17 @@ def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[
 
 
 def headline(kinds: Iterable[str]) -> str:
-    """One sentence: what changed."""
+    """Return one sentence about what changed."""
     names = [_KINDS[kind][0] for kind in kinds]
     subject = " and ".join([names[0], *(name[0].lower() + name[1:] for name in names[1:])])
     return f"{subject} has changed since the run was created"
 
 
 def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:
-    """What to do.
+    """Return what the user should do.
 
     Args:
+        kinds: the kinds of what differs.
         own_recipe: the command that continues with the recipe as it was.
         restart: the command that starts over.
     """
@@ -67,7 +68,7 @@ def _kind(key: str) -> str:
 
 
 def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The files of a source that differ, and in what."""
+    """Return the files of a source that differ, and in what."""
     lines = []
     model = key.removeprefix(SOURCE).rstrip("/")
     old, new = was.get("files", {}), now.get("files", {})

@@ -26,12 +26,12 @@ def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
 
 
 def most_threads() -> int:
-    """The largest number of threads that can be of use."""
+    """Return the largest number of threads that can be of use."""
     return max(32, 4 * cores())
 
 
 def too_many_threads(asked: int | None) -> list[str]:
-    """A note where fewer threads are used than the user asks for."""
+    """Return a note if fewer threads are used than the user asks for."""
     most = most_threads()
     many = asked is not None and asked > most
     return (

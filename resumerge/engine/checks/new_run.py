@@ -85,7 +85,7 @@ def new_run_problems(
 
 
 def step_problems(steps: Iterable[Step], stop: StopRequest) -> Iterator[Problem]:
-    """Yield what keeps the steps from being done; the libraries they need are asked."""
+    """Yield what keeps the steps of a plan from being done; the libraries they need are asked."""
     for step in steps:
         with stop.between_imports():
             found = list(step.problems())

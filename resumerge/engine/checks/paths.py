@@ -31,10 +31,12 @@ _A_FOLDER = "a folder, or a valid name for a new folder"
 
 
 def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem]:
-    """A path must be UTF-8, and one that a folder, or a file in a folder, can have.
+    """Return the problems of a path that is not UTF-8, or that no folder or file can have.
 
     Args:
-        what: it is, in a message: ``state folder``.
+        path: the path.
+        what: the path's purpose, in messages: ``state folder``.
+        expected: what is right, in messages.
     """
     try:
         str(path).encode()
@@ -56,7 +58,7 @@ def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem
 
 
 def _unfit(path: Path) -> str:
-    """What is wrong with a path; empty if nothing."""
+    """Return what is wrong with a path; empty if nothing is."""
     if "\0" in str(path):
         return "a null byte in its name"
     longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
@@ -76,7 +78,7 @@ def _unfit(path: Path) -> str:
 
 
 def check_writable(path: Path, what: str) -> list[Problem]:
-    """The user must be able to create files in a folder, or in its nearest parent that exists."""
+    """Return a problem if the user cannot create files in a folder, or in its nearest parent."""
     existing = next(folder for folder in (path, *path.parents) if folder.is_dir())
     if os.access(existing, os.W_OK | os.X_OK):
         return []
@@ -91,7 +93,7 @@ def check_writable(path: Path, what: str) -> list[Problem]:
 
 
 def check_output_path(out: OutputPath) -> list[Problem]:
-    """`check_path` of an output; the name of one file must be one that it can have in a mirror."""
+    """Return the problems of an output's path; one file needs a name that a mirror can have."""
     if not out.is_file:
         return check_path(out.path, OUTPUT)
     problems = check_path(out.path, OUTPUT, "a valid name for a new file")
@@ -109,9 +111,10 @@ def check_output_path(out: OutputPath) -> list[Problem]:
 
 
 def check_output(out: OutputPath, ours: Collection[str] = ()) -> list[Problem]:
-    """The output must be new, or an empty folder, where files can be written.
+    """Return a problem if the output is neither new nor an empty folder where files can be written.
 
     Args:
+        out: the output.
         ours: names of files that are to be deleted first, and so do not count.
     """
     if out.is_file:
@@ -145,7 +148,7 @@ _OF_ANOTHER_STATE = "name the state folder of its run with --state-dir, or name 
 
 
 def _check_file(out: OutputPath, ours: Collection[str]) -> list[Problem]:
-    """What `check_output` says of one file: nothing has its name, finished or not."""
+    """Return a problem if something has the name of the one file, finished or not."""
     names = [name for name in (out.path.name, out.path.name + PARTIAL) if name not in ours]
     inside = [name for name in names if os.path.lexists(out.folder / name)]
     if not inside:
@@ -163,11 +166,12 @@ def _check_file(out: OutputPath, ours: Collection[str]) -> list[Problem]:
 
 
 def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem]:
-    """The output is one file only if the reference model is one; a folder is named like a folder.
+    """Return a problem if the output is one file and the model a folder, or the other way round.
 
     Args:
-        reference: the name of that model.
-        single: whether it is one weight file.
+        out: the output.
+        reference: the name of the reference model.
+        single: whether the reference model is one weight file.
     """
     named_like_weights = is_readable(out.path.name) and not out.path.is_dir()
     if not named_like_weights or (out.is_file and single):
@@ -195,7 +199,7 @@ def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem
 
 
 def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> list[Problem]:
-    """The output must not be a source or lie inside one.
+    """Return a problem if the output is a source, or lies inside one.
 
     The next run would read it as part of the source, and ``--restart`` could delete the source.
     """
@@ -212,12 +216,15 @@ def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> lis
 
 
 def source_folders(plan: Plan) -> list[Path]:
-    """The folders that are models, with all that is in them. A single file's folder is none."""
+    """Return the folders that are models, with all that is in them.
+
+    The folder of a single file is not one of them.
+    """
     return [source.folder for source in plan.sources if not source.single]
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """The files below a folder, and its links, by their relative paths."""
+    """Yield the files below a folder, and its links, by their relative paths."""
     for parent, folders, files in os.walk(folder):
         links = [name for name in folders if (Path(parent) / name).is_symlink()]
         for name in (*files, *links):

@@ -39,7 +39,7 @@ def remove_written(ledger: Ledger, out: Path, storage: Storage) -> None:
 
 
 def remove_folder(folder: Path, storage: Storage) -> None:
-    """Delete a run's folder: it is no run any more in one step."""
+    """Delete a run's folder, which is no run any more in one step."""
     gone = folder.with_name(folder.name + STAGED)
     storage.rename(folder, gone)
     if gone.is_symlink():  # what it leads to belongs to somebody

@@ -38,14 +38,16 @@ class AdoptedRun:
     """An existing run, locked by this process.
 
     Args:
-        record: of the run, as the ledger has it.
-        recipe: to merge: the run's own, or with ``--restart`` the one that the command names.
+        record: the run's row in the ledger.
+        recipe: the recipe to merge: the run's own, or with ``--restart`` the one that the command
+            names.
         config: the recipe's file.
-        reopen_local: local models are looked for where the recipe's paths lead now.
+        reopen_local: whether local models are looked for where the recipe's paths lead now.
         mirror: the session with its mirror, if it has one.
-        mirror_named: the command names the mirror, so that it may be empty.
-        restored: the ledger was restored from its snapshot and not compared with the shards yet.
-        replaced: a new run takes its place.
+        mirror_named: whether the command names the mirror, so that it may be empty.
+        restored: whether the ledger was restored from its snapshot and not compared with the shards
+            yet.
+        replaced: whether a new run takes its place.
     """
 
     ledger: Ledger
@@ -64,14 +66,15 @@ class AdoptedRun:
 
     @property
     def folder(self) -> Path:
-        """Of the ledger."""
+        """The folder of the ledger."""
         return self.ledger.path.parent
 
 
 @contextmanager
 def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
-    """Lock a run and open its ledger; `context.options` are the run's from now on, unless a
-    ``run`` replaces it, which names everything anew.
+    """Lock a run and open its ledger. `context.options` are the run's from now on.
+
+    They are not if a ``run`` replaces it, which names everything anew.
 
     Raises:
         InputError: another process works on it, its ledger is damaged, its recipe changed, or
@@ -111,7 +114,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
 
 
 def _is_left_for_another(ledger: Ledger, record: Mapping[str, Any], recipe: Recipe | None) -> bool:
-    """Whether a command names another recipe, and no file of the run is left to lose."""
+    """Return whether a command names another recipe, and no file of the run is left to lose."""
     if recipe is None or is_of_recipe(record, recipe):
         return False
     folder = OutputPath(Path(record["output"])).folder
@@ -120,7 +123,7 @@ def _is_left_for_another(ledger: Ledger, record: Mapping[str, Any], recipe: Reci
 
 
 def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
-    """The new run that replaces an adopted one, here and in its mirror."""
+    """Return the new run that replaces an adopted one, here and in its mirror."""
     ledger, out, mirror = run.ledger, run.out, run.mirror
 
     def abandon() -> None:
@@ -159,6 +162,8 @@ def _inherit_options(context: RunContext, record: Mapping[str, Any], known: str 
     """Fill in the options that were left out.
 
     Args:
+        context: the run's context.
+        record: the run's row in its ledger.
         known: the address of the run's mirror, if it has one.
     """
     if problems := check_has_mirror(context.options, context.options.mirror or known):
@@ -167,7 +172,7 @@ def _inherit_options(context: RunContext, record: Mapping[str, Any], known: str 
 
 
 def _note_mirror_that_stays(context: RunContext, known: str | None) -> None:
-    """Say that a run which is replaced had a mirror, where the command names none."""
+    """Say that a run which is replaced had a mirror, if the command names none."""
     if known is not None and context.options.mirror is None:
         context.reporter.note(
             f"The run that is abandoned had a mirror, {known}, which stays as it is. The new run "

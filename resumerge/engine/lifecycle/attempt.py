@@ -44,11 +44,11 @@ RECHECKED = "rechecked"
 
 @dataclass
 class _Record:
-    """What the ledger is told about an attempt at its end.
+    """The facts about an attempt that the ledger is told at its end.
 
     Args:
-        number: of the attempt.
-        merging_seconds: spent on recovery and execution, without the import of torch.
+        number: the attempt's number.
+        merging_seconds: seconds spent on recovery and execution, without the import of torch.
     """
 
     number: int
@@ -77,10 +77,11 @@ class Attempt:
     interrupted: bool = False
 
     def run(self) -> float:
-        """Work until the output is complete; the seconds of merging are returned.
+        """Work until the output is complete, and return the seconds of merging.
 
         Raises:
-            Interrupted, Resumable: stopped before the end; what is committed is kept.
+            Interrupted: a signal stopped the run; what is committed is kept.
+            Resumable: the run cannot go on now; what is committed is kept.
         """
         with self._journaled() as record:
             self.context.stop.check()
@@ -145,7 +146,7 @@ class Attempt:
                 take_snapshot(self.ledger, self.context.storage)
 
     def _sample(self, number: int) -> None:
-        """Note memory at the very beginning. No batch size is chosen yet."""
+        """Note memory at the very beginning, when no batch size is chosen yet."""
         self.ledger.samples.add(
             number,
             {
@@ -198,7 +199,7 @@ class Attempt:
                     self.ledger.events.add(STREAMED, **facts)
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
-        """Bring shards and ledger into agreement; what is committed is returned, unit by unit."""
+        """Bring shards and ledger into agreement, and return what is committed, unit by unit."""
         compared = self.restored or (self._is_suspicious and self.replicator is not None)
         progress = self._compare(
             files, _committed(self.ledger.units.progress()) if compared else set()
@@ -208,7 +209,7 @@ class Attempt:
         return progress
 
     def _suspects_at_the_end(self, before: list[Progress]) -> set[int]:
-        """The units that were committed before this attempt, and have to be compared after it.
+        """Return the units that were committed before this attempt and are compared after it.
 
         With a mirror they were compared at its beginning: sealed shards are uploaded, and may be
         deleted here, while the attempt goes on.
@@ -236,7 +237,7 @@ class Attempt:
     def _compute(
         self, number: int, files: ShardFiles, reader: SourceReader, progress: list[Progress]
     ) -> float:
-        """Compute, write and commit; the seconds that it took to import torch are returned."""
+        """Compute, write and commit, and return the seconds that it took to import torch."""
         if self.replicator is not None:
             self.replicator.start()
         shared = (
@@ -256,7 +257,7 @@ class Attempt:
         return ClusterComputation(*shared).run(progress)
 
     def _finish(self) -> None:
-        """Write the files beside the shards, where the folder is the output."""
+        """Write the files beside the shards, if the folder is the output."""
         self.context.reporter.doing("finishing")
         remove_steps(self.ledger, self.context.storage)
         self.ledger.set_contents(content_hashes(self.plan, self.ledger))
@@ -275,16 +276,16 @@ class Attempt:
                 )
 
     def _read(self, done: int, total: int) -> None:
-        """Called between pieces of long reading."""
+        """Report how much is read; called between pieces of long reading."""
         self.context.reporter.reading(done, total)
         self.context.stop.check()
 
     def _check_in(self) -> None:
-        """Called between pieces of long work: report progress, and stop on a signal."""
+        """Report progress, and stop on a signal; called between pieces of long work."""
         self.context.reporter.heartbeat()
         self.context.stop.check()
 
 
 def _committed(progress: Iterable[Progress]) -> set[int]:
-    """Numbers of the units of which something is committed."""
+    """Return the numbers of the units of which something is committed."""
     return {number for number, known in enumerate(progress) if known.committed_blocks}

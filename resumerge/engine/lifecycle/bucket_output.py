@@ -17,7 +17,7 @@ from resumerge.output_path import SUFFIX
 
 
 def read_output(value: object) -> Path | str:
-    """An output as a user gives it: a path on this machine, or the address of a place in a bucket.
+    """Return an output as a user gives it: a path here, or the address of a place in a bucket.
 
     Raises:
         InputError: it is neither.
@@ -30,10 +30,11 @@ def read_output(value: object) -> Path | str:
 
 
 def settled(out: Path | str, options: Options) -> tuple[Path, Options]:
-    """The folder that a run with this output works in, and its options.
+    """Return the folder that a run with this output works in, and its options.
 
     Args:
-        out: as `read_output` returned it.
+        out: the output, as `read_output` returned it.
+        options: the command's options.
 
     Raises:
         InputError: the options contradict an output in a bucket.
@@ -76,10 +77,10 @@ def check_stays(options: Options, out: Path, mirror: str | None, url: str | None
     """Check that a run whose output is in a bucket stays there.
 
     Args:
-        options: of the command.
-        out: its output on this machine.
-        mirror: its mirror until now.
-        url: that of this command.
+        options: the command's options.
+        out: the run's output on this machine.
+        mirror: the run's mirror until now.
+        url: the address of the mirror that this command names.
 
     Raises:
         InputError: the command would have it elsewhere.

@@ -21,13 +21,16 @@ from resumerge.sources.companions import LARGEST
 def model_files(
     context: RunContext, plan: Plan, ledger: Ledger, name: str
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """The files beside the shards, config.json last: the name, and the bytes or their file.
+    """Yield the files beside the shards, config.json last: the name, and the bytes or their file.
 
     Args:
-        name: of the model.
+        context: the run's context.
+        plan: the plan.
+        ledger: the run's ledger.
+        name: the model's name.
 
     Raises:
-        Resumable: one was damaged after the run began.
+        Resumable: a file was damaged after the run began.
     """
     contents = {row["model"]: row["content"] for row in ledger.sources() if row["content"]}
     offline = context.options.offline
@@ -43,7 +46,7 @@ def model_files(
 def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
     """Write the files beside the shards, each whole or not at all, config.json last.
 
-    Where a shard is only in the mirror, none is written: they would make half a model.
+    If a shard is only in the mirror, none is written: they would make half a model.
     """
     if context.frees_shards or not all((out / s.name).exists() for s in plan.shards):
         return
@@ -68,13 +71,13 @@ def _read(path: Path) -> bytes:
 
 
 def _is_foreign(path: Path, checksums: set[str | None]) -> bool:
-    """Whether there is a file that has none of these checksums: the user put or edited it."""
+    """Return whether a file exists and has none of these checksums: the user put or edited it."""
     exists = path.is_symlink() or path.exists()
     return exists and not any(has_checksum(path, checksum) for checksum in checksums if checksum)
 
 
 def _make_way(context: RunContext, ledger: Ledger, out: Path, path: Path) -> bool:
-    """Keep a file of the user's that has the name of one of ours; whether the name is free then.
+    """Keep a file of the user's that has the name of one of ours; return whether the name is free.
 
     The model card may be the user's. Any other file would change what the model is, and is renamed.
     """

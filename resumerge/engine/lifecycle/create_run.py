@@ -74,7 +74,7 @@ def _delete_abandoned(runs: RunStore, ours: Path) -> None:
 
 
 def _write_plan(context: RunContext, plan: Plan, new: NewRun, staged: Path) -> Path:
-    """Write a new run's ledger; the run's folder under its final name is returned."""
+    """Write a new run's ledger, and return the run's folder under its final name."""
     options, storage = context.options, context.storage
     name = staged.stem
     parts = {**fingerprint_parts(plan), RECIPE_TEXT: text_digest(plan.recipe.text)}
@@ -107,20 +107,20 @@ def _write_plan(context: RunContext, plan: Plan, new: NewRun, staged: Path) -> P
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
-    """The options that a plan was made with."""
+    """Return the options that a plan was made with."""
     unshared = {f"tensor_{plan.unshared.value}": True} if plan.unshared.value else {}
     kept = {"keep": list(plan.kept)} if plan.kept else {}
     return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared, **kept}
 
 
 def _places(options: Options, new: NewRun) -> dict[str, str]:
-    """Where a run puts something beside its output."""
+    """Return the places beside its output where a run puts something."""
     where = options.intermediate_dir or new.created_with.get("intermediate_dir")
     return {} if where is None else {"intermediate_dir": str(Path(where).absolute())}
 
 
 def versions() -> dict[str, Any]:
-    """What computes the run: recorded, so that a change between attempts is found."""
+    """Return what computes the run. It is recorded, so that a change between attempts is found."""
     return {
         "resumerge": resumerge.__version__,
         "numerics": NUMERICS,

@@ -30,7 +30,7 @@ PAGE = 4096
 
 
 def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: MirrorSession) -> bool:
-    """Whether a finished model was made of this recipe, with these options.
+    """Return whether a finished model was made of this recipe, with these options.
 
     The sources are not compared: a branch may have moved since, and a local model may be a copy.
     """
@@ -57,13 +57,14 @@ def fetch_model(
 ) -> list[str]:
     """Copy a finished model here, config.json last; files that are here already are kept.
 
-    Where the output is one file, only that is copied.
+    If the output is one file, only that is copied.
 
     Returns:
-        The names of the files that were copied.
+        the names of the files that were copied.
 
     Raises:
-        InputError, Resumable: a file cannot be read or is damaged, or the disk here is too small.
+        InputError: a file is damaged, or the disk here is too small.
+        Resumable: a file cannot be read now.
     """
     names = sorted(_wanted(manifest, out), key=lambda name: (name == "config.json", name))
     missing = [name for name in names if not _has(out.folder / name, name, manifest.files[name][0])]
@@ -83,7 +84,7 @@ def fetch_model(
 
 
 def fetched_names(manifest: Manifest, out: OutputPath) -> set[str]:
-    """Names of a finished model's files that `fetch_model` copied before, or started to copy."""
+    """Return the names of a model's files that `fetch_model` copied before, or started to copy."""
     names, files = _wanted(manifest, out), manifest.files
     whole = {name for name in names if _has(out.folder / name, name, files[name][0])}
     return whole | {name + PARTIAL for name in names}

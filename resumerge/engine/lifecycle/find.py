@@ -29,7 +29,7 @@ class NewRun:
         config: the recipe's file.
         replaced: names of files in the output's folder that `abandon` deletes.
         abandon: deletes what the run wrote that this one replaces (``--restart``).
-        created_with: options of the run that this one replaces, where the command names no recipe:
+        created_with: options of the run that this one replaces, if the command names no recipe:
             what it was planned with holds again.
     """
 
@@ -46,9 +46,10 @@ class ExistingRun:
     """A run with a ledger on this machine.
 
     Args:
-        folder: of its ledger.
-        recipe, config: that the command names; None to use the run's own.
-        out: that the command names for a run that was imported from its mirror.
+        folder: the folder of its ledger.
+        recipe: the recipe that the command names; None to use the run's own.
+        config: the recipe's file; None to use the run's own.
+        out: the output that the command names for a run that was imported from its mirror.
     """
 
     folder: Path
@@ -62,7 +63,7 @@ class FinishedInMirror:
     """A finished model in a mirror, made by a run that this machine does not have.
 
     Args:
-        recipe: that the model must be made of; None where any is right.
+        recipe: the recipe that the model must be made of; None if any is right.
         out: where it is copied to if the user asks for that.
     """
 
@@ -75,7 +76,7 @@ Found = NewRun | ExistingRun | FinishedInMirror
 
 
 def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
-    """What ``resumerge run CONFIG OUT`` works on.
+    """Return what ``resumerge run CONFIG OUT`` works on.
 
     Raises:
         InputError: a path cannot be used, or the recipe is invalid.
@@ -107,9 +108,10 @@ def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
 
 
 def find_for_resume(context: RunContext, name: str | None) -> Found:
-    """What ``resumerge resume [RUN]`` works on.
+    """Return what ``resumerge resume [RUN]`` works on.
 
     Args:
+        context: the run's context.
         name: a run's id, output or mirror; None for the newest run.
 
     Raises:

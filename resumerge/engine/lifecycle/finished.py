@@ -36,13 +36,14 @@ from resumerge.planning import Plan
 
 
 def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
-    """Whether a run is done, and everything that it wrote is still there.
+    """Return whether a run is done, and everything that it wrote is still there.
 
     Shards must have their size and header, here or in the mirror; in the mirror every file must
     have its size. Companion files here only have to exist: the user may have edited them.
 
     Raises:
-        InputError, Resumable: the mirror cannot be read.
+        InputError: the mirror cannot be used.
+        Resumable: the mirror cannot be read now.
     """
     record = run.ledger.run() or {}
     if record["state"] != "done" or (run.mirror and run.mirror.url != record["mirror"]):
@@ -66,7 +67,7 @@ def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 
 
 def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
-    """Whether the mirror has a manifest of this run and all files; missing ones are reported."""
+    """Return whether the mirror has a manifest of this run and all files; report missing ones."""
     mirror.check_mounted()
     manifest, files = retry(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
     missing = {s.name for s in plan.shards if files.get(s.name) != s.nbytes}
@@ -82,10 +83,11 @@ def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
 
 
 def report_finished(context: RunContext, run: AdoptedRun) -> Result:
-    """Report that a run is finished; with ``--bring-back`` what is only in the mirror comes here.
+    """Report that a run is finished; ``--bring-back`` copies what is only in the mirror.
 
     Raises:
-        InputError, Resumable: it cannot be copied from the mirror.
+        InputError: it cannot be copied from the mirror.
+        Resumable: the mirror cannot be read now.
     """
     remove_stale_lock(run.out)
     mirror = run.mirror
@@ -136,7 +138,8 @@ def take_finished_of(
     If the run's output is in a bucket, what this machine wrote of it is removed.
 
     Raises:
-        InputError, Resumable: it cannot be copied.
+        InputError: it cannot be copied.
+        Resumable: the mirror cannot be read now.
     """
     if not is_output_in(run.out.path, mirror.url):
         return take_finished(context, mirror, manifest, run.out)
@@ -150,13 +153,17 @@ def take_finished_of(
 def take_finished(
     context: RunContext, mirror: MirrorSession, manifest: Manifest, out: OutputPath | None
 ) -> Result:
-    """Report a model that the mirror has finished; with ``--bring-back`` it is copied to `out`.
+    """Report a model that the mirror has finished; ``--bring-back`` copies it to `out`.
 
     Args:
+        context: the run's context.
+        mirror: the mirror session.
+        manifest: the mirror's manifest.
         out: the output on this machine, if there is one.
 
     Raises:
-        InputError, Resumable: it cannot be copied.
+        InputError: it cannot be copied.
+        Resumable: the mirror cannot be read now.
     """
     with suppress(InputError, Resumable):  # the machine that finished it may not have got to this
         retry(mirror.store, lambda: remove_metadata(mirror.store))

@@ -45,15 +45,17 @@ def find_in_mirror(
     recipe: Recipe | None = None,
     out: OutputPath | None = None,
 ) -> Path | Manifest | None:
-    """What a mirror holds; a run that this machine does not have is imported.
+    """Return what a mirror holds; import a run that this machine does not have.
 
     Args:
-        recipe: that the run must be of, unless ``--restart`` abandons it.
+        context: the run's context.
+        mirror: the mirror session.
+        recipe: the recipe that the run must be of, unless ``--restart`` abandons it.
         out: the output on this machine; by default as the options say.
 
     Returns:
-        The folder of a run's ledger; or the manifest of a finished model; or None where the mirror
-        is empty and a recipe is given.
+        the folder of a run's ledger; or the manifest of a finished model; or None if the mirror is
+        empty and a recipe is given.
 
     Raises:
         InputError: the mirror holds something else, or another machine works there.
@@ -78,7 +80,7 @@ def find_in_mirror(
 
 
 def _known_run(context: RunContext, run: str) -> Path | None:
-    """The folder of a run that this machine has."""
+    """Return the folder of a run that this machine has."""
     return next((folder for folder in context.runs.runs() if folder.name == run), None)
 
 
@@ -90,10 +92,14 @@ def _finished(
     *,
     restart: bool,
 ) -> Path | Manifest:
-    """A finished mirror's manifest; or the run that made it, if this machine can repair it.
+    """Return a finished mirror's manifest; or the run that made it, if this machine can repair it.
 
     Args:
-        restart: the model is abandoned, so that it need not be complete.
+        context: the run's context.
+        mirror: the mirror session.
+        manifest: the mirror's manifest.
+        state: the mirror's state.
+        restart: whether the model is abandoned, so that it need not be complete.
     """
     if restart:
         return manifest
@@ -109,7 +115,10 @@ def _finished(
 def _import(
     context: RunContext, mirror: MirrorSession, record: Mapping[str, Any], out: OutputPath
 ) -> Path:
-    """Copy a run's ledger from its mirror; its folder, which appears whole or not at all."""
+    """Copy a run's ledger from its mirror, and return its folder.
+
+    The folder appears whole or not at all.
+    """
     check_stays(context.options, out.path, mirror.url, mirror.url)
     runs, storage = context.runs, context.storage
     problems = [
@@ -148,7 +157,7 @@ def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -
 
 
 def _found_damage_since(folder: Path) -> bool:
-    """Whether a run was complete, and damage was found since."""
+    """Return whether a run was complete, and damage was found since."""
     with closing(read_ledger(folder)) as ledger:
         return not ledger.shards.open() and (ledger.run() or {})["state"] != "done"
 
@@ -159,20 +168,21 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def named_output(options: Options) -> OutputPath | None:
-    """The output that ``--output`` names."""
+    """Return the output that ``--output`` names."""
     return None if options.output is None else OutputPath(options.output.absolute())
 
 
 def _output_here(context: RunContext, record: Mapping[str, Any], url: str) -> OutputPath:
-    """The output of an imported run, which stays in a bucket if it is there."""
+    """Return the output of an imported run, which stays in a bucket if it is there."""
     if context.options.output is None and is_output_in(record["output"], url):
         return OutputPath(context.runs.output_in(url))
     return output_of(record, context.options)
 
 
 def output_of(row: Mapping[str, Any], options: Options) -> OutputPath:
-    """The output of an imported run: where the user says, else in the working folder, under
-    the name that it had on the other machine.
+    """Return the output of an imported run: where the user says, else in the working folder.
+
+    There it has the name that it had on the other machine.
 
     Raises:
         InputError: that is no name that it can have here.
@@ -191,9 +201,12 @@ def output_of(row: Mapping[str, Any], options: Options) -> OutputPath:
 
 
 def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
-    """A run stays what it is on every machine: one file of the same name, or a folder.
+    """Return a problem if a run has another form than on the other machine.
+
+    It is one file of the same name on both, or a folder on both.
 
     Args:
+        out: the output here.
         theirs: the output on the other machine.
     """
     before = OutputPath(theirs)
@@ -216,10 +229,11 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
     Units of shards that the mirror does not have are made pending: they are nowhere.
 
     Args:
-        folder: of the ledger.
+        folder: the ledger's folder.
         home: the folder that the ledger will have afterwards.
         out: the output here.
-        url: of the mirror, as this machine addresses it.
+        url: the mirror's address, as this machine writes it.
+        storage: the operations on files.
     """
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         record = ledger.run() or {}
@@ -256,7 +270,7 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
 
 
 def _local_folder(source: Mapping[str, Any]) -> str | None:
-    """The folder of a local model on this machine, if it is not where it was on the other one."""
+    """Return the folder of a local model on this machine, if it is elsewhere than on the other."""
     try:
         if pinned_path(source).exists():
             return None

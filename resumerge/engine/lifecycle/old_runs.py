@@ -30,10 +30,10 @@ class OldRun:
     """A run that may be removed.
 
     Args:
-        folder: of its ledger.
-        state: as the ledger says; `DAMAGED` where neither ledger nor snapshot can be read.
-        output: on this machine; None where that is not known.
-        seconds: since anything was written to its ledger.
+        folder: the ledger's folder.
+        state: the state in the ledger; `DAMAGED` if neither ledger nor snapshot can be read.
+        output: the output on this machine; None if it is not known.
+        seconds: seconds since anything was written to its ledger.
         ledger_bytes: size of `folder`.
         unfinished: files of an unfinished model, which are removed with the run: names in the
             output's folder.
@@ -60,7 +60,7 @@ class OldRun:
         return None if self.output is None else output_as_named(self.output, self.mirror)
 
     def as_json(self) -> dict[str, Any]:
-        """For ``clean --json``."""
+        """Return the run as ``clean --json`` shows it."""
         return {
             "id": self.id,
             "state": self.state,
@@ -76,11 +76,12 @@ class OldRun:
 def old_runs(
     runs: RunStore, names: Sequence[str] = (), *, done: bool = False, older: float | None = None
 ) -> list[OldRun]:
-    """The runs that these words choose, oldest first; never one that a process works on.
+    """Return the runs that these words choose, oldest first; never one that a process works on.
 
     Args:
+        runs: the folder of all runs.
         names: ids or outputs; by default all runs that are done, or with `older` all.
-        done: choose only runs that are done.
+        done: whether to choose only runs that are done.
         older: choose only runs of which nothing was written for so many seconds.
 
     Raises:
@@ -97,7 +98,7 @@ def old_runs(
 
 
 def _find(runs: RunStore, name: str) -> Path:
-    """The folder of a run, by its id or its output, which may be in a bucket."""
+    """Return the folder of a run, by its id or its output, which may be in a bucket."""
     ours = runs.of_address(normalise(name)) if is_mirror_url(name) else []
     return ours[-1] if ours else runs.find(name)
 
@@ -157,9 +158,9 @@ def _describe(folder: Path) -> OldRun:
 
 
 def _is_whole(ledger: Ledger, out: OutputPath) -> bool:
-    """Whether a finished model is there, though this run did not finish it.
+    """Return whether a finished model is there, though this run did not finish it.
 
-    A run of another state folder may have: its shards are the same as this one's would be.
+    A run of another state folder may have finished it: its shards are the same.
     """
     names = [str(row["name"]) for row in ledger.shards.all()]
     last = () if out.is_file else (CONFIG,)

@@ -58,7 +58,8 @@ def run_pipeline(context: RunContext, found: Found) -> Result:
 
     Raises:
         InputError: it is refused; nothing was written, and nothing was abandoned.
-        Interrupted, Resumable: stopped before the end.
+        Interrupted: a signal stopped the run.
+        Resumable: the run cannot go on now.
     """
     if isinstance(found, NewRun):
         return _start(context, found)
@@ -180,7 +181,7 @@ def _adopt_uploaded(
 
 
 def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
-    """A run that exists is not refused for a file that can be repaired."""
+    """Check the files beside the shards, but refuse no existing run for one that can be repaired."""
     try:
         return check_companions(context, plan, out.model)
     except InputError as error:
@@ -196,7 +197,7 @@ def _check_mirror(out: OutputPath, mirror: MirrorSession, *, named: bool) -> Non
 
 
 def _check_space(context: RunContext, folder: Path, plan: Plan, only_in_mirror: list[str]) -> None:
-    """The disk must have space for what the shards that are to be here still need."""
+    """Check that the disk has space for what the shards that are to be here still need."""
     if context.frees_shards:
         return
     files = ShardFiles(plan, folder, context.storage)

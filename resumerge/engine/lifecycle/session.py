@@ -19,7 +19,15 @@ from resumerge.storage import Storage
 
 
 class Session:
-    """Carries out one command on one run."""
+    """A session that carries out one command on one run.
+
+    Args:
+        options: the command's options.
+        reporter: shows progress.
+        storage: the operations on files.
+        stop: whether a signal asks to stop.
+        memory_limit: bytes; overrules the options for this command.
+    """
 
     def __init__(
         self,
@@ -29,10 +37,6 @@ class Session:
         stop: StopRequest | None = None,
         memory_limit: int | None = None,
     ) -> None:
-        """
-        Args:
-            memory_limit: bytes; overrules the options for this command.
-        """
         self._context = RunContext(
             options,
             reporter or Reporter(),
@@ -58,7 +62,8 @@ class Session:
 
         Raises:
             InputError: recipe, sources or output are invalid; nothing was written.
-            Interrupted, Resumable: stopped before the end.
+            Interrupted: a signal stopped the run.
+            Resumable: the run cannot go on now.
         """
         output = OutputPath(out.absolute())
         with self._context.working():
@@ -69,7 +74,8 @@ class Session:
 
         Raises:
             InputError: no such run, or recipe or sources changed.
-            Interrupted, Resumable: stopped before the end.
+            Interrupted: a signal stopped the run.
+            Resumable: the run cannot go on now.
         """
         with self._context.working():
             return run_pipeline(self._context, find_for_resume(self._context, name))

@@ -44,7 +44,7 @@ class WrittenFiles:
 
 
 def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
-    """Bytes and SHA-256 of the files that a run may have in its mirror, by name.
+    """Return bytes and SHA-256 of the files that a run may have in its mirror, by name.
 
     A shard need not be recorded as mirrored: a process that uploaded it may have died before that.
     """
@@ -58,6 +58,8 @@ def find_written(
     """Find what a run wrote to its mirror. This acquires the lease and changes nothing else.
 
     Args:
+        mirror: the mirror session.
+        run: the run's id.
         files: bytes and SHA-256 of each file, by name. A shard with these bytes is the run's, even
             if its content differs (it is damaged). Another file that differs was edited.
 
@@ -102,7 +104,8 @@ def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
     """Remove what a run wrote to its mirror; files that the user edited get backup names.
 
     Raises:
-        InputError, Resumable: the mirror cannot be used.
+        InputError: the mirror cannot be used.
+        Resumable: the mirror cannot be reached.
     """
     back_up(mirror, written.backups)
     if tasks := [task.name for task in task_names(written.remove)]:  # which end then
@@ -116,10 +119,12 @@ def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
     """Give files of a mirror backup names. Each file has one of both names at every instant.
 
     Args:
+        mirror: the mirror session.
         names: backup names, by the present ones.
 
     Raises:
-        InputError, Resumable: the mirror cannot be used.
+        InputError: the mirror cannot be used.
+        Resumable: the mirror cannot be reached.
     """
     store = mirror.store
     for name, backup in names.items():
@@ -143,9 +148,10 @@ def _rename(store: Store, name: str, backup: str) -> bool:
 
 
 def backup_names(names: Iterable[str], listed: Mapping[str, int]) -> dict[str, str]:
-    """Backup names for some files of a mirror; none is taken.
+    """Return backup names for some files of a mirror; none is taken.
 
     Args:
+        names: the files' names.
         listed: bytes of every file in the mirror, by name.
     """
     return {name: backup_name(name, listed.__contains__) for name in names}

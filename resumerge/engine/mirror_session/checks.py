@@ -17,11 +17,10 @@ SHOWN = 5
 
 
 def check_state_apart(state: Path, store: Store) -> None:
-    """The state folder must not lie in the mirror: a network drive is no place for databases in
-    use.
+    """Refuse a state folder in the mirror: a network drive is no place for databases in use.
 
     Raises:
-        InputError: it does.
+        InputError: the state folder lies in the mirror.
     """
     folder = store.local_folder
     if folder is not None and state.absolute().resolve().is_relative_to(folder.resolve()):
@@ -35,11 +34,11 @@ def check_state_apart(state: Path, store: Store) -> None:
 
 
 def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
-    """Options about a mirror need one, from the command or the run.
+    """Return a problem for options about a mirror if neither the command nor the run has one.
 
     Args:
-        options: of the command.
-        url: of the mirror, if there is one.
+        options: the command's options.
+        url: the mirror's address, if there is one.
     """
     names = options.needing_mirror()
     if url is not None or not names:
@@ -55,12 +54,12 @@ def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
 
 
 def check_reachable(mirror: MirrorSession) -> list[Problem]:
-    """What is wrong with the place of a mirror; see `Store.check_address`."""
+    """Return what is wrong with the place of a mirror; see `Store.check_address`."""
     return mirror.store.check_address()
 
 
 def check_apart(out: OutputPath, mirror: MirrorSession) -> list[Problem]:
-    """The mirror and the output must not contain each other."""
+    """Return a problem if the mirror and the output contain each other."""
     folder = mirror.store.local_folder
     if folder is None:
         return []
@@ -78,7 +77,7 @@ def check_apart(out: OutputPath, mirror: MirrorSession) -> list[Problem]:
 
 
 def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
-    """The error for a mirror that the run cannot use."""
+    """Return the error for a mirror that the run cannot use."""
     if state.kind == DAMAGED:
         return refuse(
             "The mirror holds a run whose ledger cannot be used",

@@ -28,8 +28,10 @@ from resumerge.storage import Storage
 
 
 class Reconciler:
-    """Reconciles a run of this machine with its mirror, in this order: `reach`, `compare`, and
-    `bring_back` if the user asks for it."""
+    """The agreement of a run with its mirror: `reconcile`, `compare`, then `bring_back`.
+
+    The last step is done if the user asks for it.
+    """
 
     def __init__(self, ledger: Ledger, out: Path, mirror: MirrorSession, storage: Storage) -> None:
         self._ledger, self._out, self._mirror, self._storage = ledger, out, mirror, storage
@@ -43,10 +45,10 @@ class Reconciler:
         """Acquire the lease, and adopt what the mirror knows of the run and this machine does not.
 
         Args:
-            named: the command names this mirror, so that it may be empty.
+            named: whether the command names this mirror, so that it may be empty.
 
         Returns:
-            The manifest, if another machine has finished the run. Then this process does not hold
+            the manifest, if another machine has finished the run. Then this process does not hold
             the lease.
 
         Raises:
@@ -81,11 +83,11 @@ class Reconciler:
 
     @property
     def _is_new_mirror(self) -> bool:
-        """Whether the run has another mirror until now, or none."""
+        """Return whether the run has another mirror until now, or none."""
         return bool((self._ledger.run() or {})["mirror"] != self._mirror.url)
 
     def _check_not_emptied(self, state: MirrorState, *, named: bool) -> None:
-        """A mirror that is empty now, and was not, is probably a drive that is not mounted."""
+        """Refuse a mirror that is empty now, and was not: probably a drive that is not mounted."""
         if state.kind == NOTHING and self._mirrored and not named:
             raise Resumable(
                 "mirror",
@@ -103,7 +105,7 @@ class Reconciler:
     def _is_complete(
         self, manifest: Manifest, files: Mapping[str, int], open_shards: list[str]
     ) -> bool:
-        """Whether a finished model is still complete in the mirror.
+        """Return whether a finished model is still complete in the mirror.
 
         The sizes of all files are compared, and the content of shards that are not sealed here, or
         that the ledger does not know as mirrored: it forgets a shard that `verify` found damaged
@@ -118,14 +120,15 @@ class Reconciler:
         )
 
     def _reopen(self, manifest: Manifest, files: Mapping[str, int], token: int) -> None:
-        """Make a finished mirror that is incomplete that of an unfinished run, which this attempt
-        finishes again.
+        """Turn a finished mirror that is incomplete into that of an unfinished run.
 
-        A snapshot is there before the manifest is removed, so that whoever looks finds the run at
-        every instant. The files beside the shards are written again, too; those that the user
-        edited get backup names.
+        This attempt finishes it again. A snapshot is there before the manifest is removed, so that
+        whoever looks finds the run at every instant. The files beside the shards are written again,
+        too; those that the user edited get backup names.
 
         Args:
+            manifest: the mirror's manifest.
+            files: bytes of every file in the mirror, by name.
             token: the fencing token of the lease.
         """
         store = self._mirror.store
@@ -181,7 +184,7 @@ class Reconciler:
         )
 
     def _wrote_all_of(self, state: MirrorState) -> bool:
-        """Whether the files of a mirror without a usable snapshot are all known to our ledger."""
+        """Return whether our ledger knows all files of a mirror without a usable snapshot."""
         names = self._mirrored | set(self._ledger.written_names())
         known = names | {name + PART for name in names} | {CARD}
         return bool(self._mirrored) and set(state.others) <= known
@@ -210,10 +213,11 @@ class Reconciler:
         """Verify the shards that are only in the mirror; forget those that are damaged or missing.
 
         Returns:
-            The names of the intact ones.
+            the names of the intact ones.
 
         Raises:
-            InputError, Resumable: the mirror cannot be read.
+            InputError: the mirror cannot be used.
+            Resumable: the mirror cannot be read now.
         """
         intact = []
         for name, sha256 in self._ledger.mirrored.checksums().items():
@@ -233,7 +237,8 @@ class Reconciler:
         """Copy shards here that are only in the mirror.
 
         Raises:
-            InputError, Resumable: they cannot be read.
+            InputError: the mirror cannot be used.
+            Resumable: the shards cannot be read now.
         """
         mirrored = self._ledger.mirrored.checksums()
         for name in names:
@@ -251,7 +256,11 @@ def fetch_from_mirror(
     """Copy a file of the model here, and verify it.
 
     Args:
-        sha256: in hex digits; None if any content is right.
+        mirror: the mirror session.
+        name: the file's name in the mirror.
+        sha256: SHA-256 in hex digits; None if any content is right.
+        out: the path to write to.
+        storage: the operations on files.
 
     Raises:
         Resumable: the file is missing or damaged in the mirror, or the disk here is full.

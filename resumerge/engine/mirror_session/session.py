@@ -22,11 +22,12 @@ class MirrorSession:
     """A mirror in use by this process, which holds the lease from `acquire_lease` to `release`.
 
     Attributes:
-        has_had_lease: whether it was acquired.
+        has_had_lease: whether the lease was acquired.
     """
 
     def __init__(self, url: str, options: Options, reporter: Reporter, stop: StopRequest) -> None:
-        """
+        """Open the store of an address.
+
         Raises:
             InputError: no store has such an address.
         """
@@ -44,7 +45,7 @@ class MirrorSession:
         """Verify that the parent of a mirror's folder exists.
 
         Raises:
-            Resumable: it does not; the drive is probably not mounted.
+            Resumable: it does not exist; the drive is probably not mounted.
         """
         folder = self.store.local_folder
         if folder is not None and not folder.parent.is_dir():
@@ -64,15 +65,16 @@ class MirrorSession:
         return retry(self.store, lambda: read_state(self.store, ledger))
 
     def files(self) -> dict[str, int]:
-        """Bytes of every file in the mirror, by name.
+        """Return the bytes of every file in the mirror, by name.
 
         Raises:
-            InputError, Resumable: as for `read_state`.
+            InputError: the store denies it.
+            Resumable: the mirror cannot be reached.
         """
         return retry(self.store, self.store.list)
 
     def acquire_lease(self, run: str) -> Lease:
-        """The lease; the first call acquires it.
+        """Return the lease; the first call acquires it.
 
         Raises:
             InputError: another machine is working on the mirror, or it is read-only.
@@ -95,9 +97,10 @@ class MirrorSession:
         """Return the replicator of a run for one attempt; it has the mirror's lease.
 
         Args:
-            ledger: of the run.
+            ledger: the run's ledger.
             out: the folder of its shards.
-            options: of the run; some were left out of the command that opened the mirror.
+            options: the run's options; some were left out of the command that opened the mirror.
+            storage: the operations on files.
 
         Raises:
             InputError: another machine has the lease, or the mirror is read-only.
@@ -125,6 +128,6 @@ class MirrorSession:
             self._lease = None
 
     def moved(self, nbytes: int) -> None:
-        """Bytes were moved: tell the watchdog, and stop if a signal came."""
+        """Tell the watchdog that bytes were moved, and stop if a signal came."""
         self._reporter.heartbeat()
         self._stop.check()

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class SourcesUnavailable(InputError):
-    """A model could not be opened; to a run that exists already, it may be unavailable for now."""
+    """An error: a model could not be opened. For an existing run it may be unavailable for now."""
 
 
 def open_sources(
@@ -38,17 +38,20 @@ def open_sources(
     offline: bool,
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[ModelRef, Source]:
-    """Open every model that the recipe reads; returned in the recipe's order.
+    """Open every model that the recipe reads, and return them in the recipe's order.
 
     Local models are opened first: if one has a problem, nothing waits for the network.
 
     Args:
-        pins: `revision` or `path` of each model, where a run has pinned them.
-        problems: of the recipe; the models' problems are added to it.
+        recipe: the recipe.
+        pins: `revision` or `path` of each model that a run has pinned.
+        problems: the recipe's problems; the models' problems are added to them.
+        metadata: the cache of what is known of files.
+        offline: whether no network is used.
         note: is told of a model that is waited for.
 
     Raises:
-        NotOpened: with all problems, where a model could not be opened.
+        SourcesUnavailable: with all problems, if a model could not be opened.
         Resumable: the network failed.
     """
     opened: dict[ModelRef, Source] = {}
@@ -86,14 +89,14 @@ def open_sources(
 
 
 def with_place(recipe: Recipe, problem: Problem) -> Problem:
-    """A problem of a model as a whole, with the line where the recipe names the model."""
+    """Return a problem of a model as a whole, with the line where the recipe names the model."""
     for ref in recipe.source_models:
         problem = _where_named(recipe, ref, problem)
     return problem
 
 
 def in_order(problems: list[Problem]) -> InputError:
-    """An error with the problems ordered by line."""
+    """Return an error with the problems ordered by line."""
     return InputError(sorted(problems, key=lambda p: (p.line is None, p.line or 0)))
 
 
@@ -120,7 +123,7 @@ def _hint(ref: ModelRef) -> str:
 def _local_then_remote(
     recipe: Recipe, pins: Mapping[str, dict[str, Any]]
 ) -> tuple[list[ModelRef], list[ModelRef]]:
-    """The models that are local folders, adapters included, and the others."""
+    """Return the models that are local folders, adapters included, and the others."""
     local: list[ModelRef] = []
     remote: list[ModelRef] = []
     for ref in recipe.source_models:
@@ -140,7 +143,7 @@ def _unreadable(ref: ModelRef, error: OSError) -> Problem:
 
 
 def _where_named(recipe: Recipe, source: ModelRef, problem: Problem) -> Problem:
-    """`_named_in`, for one of `source_models`: in the first document that names it."""
+    """Return a problem of a model with its line in the first document that names the model."""
     for document in recipe.documents:
         for ref in document.models:
             if source == ref or source in ref.parts[1:]:

@@ -101,16 +101,17 @@ def pinned_plan(
 
 
 def _unshared(options: Mapping[str, Any]) -> Unshared | None:
-    """What these options say of tensors that not all models have; None if they say nothing."""
+    """Return what these options say of tensors that not all models have; None if nothing."""
     asked = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
     return next(asked, None)
 
 
 def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
-    """The pins of a run's sources, by the text of their references.
+    """Return the pins of a run's sources, by the text of their references.
 
     Args:
-        reopen_local: local models are looked for where the recipe's paths lead now.
+        ledger: the run's ledger.
+        reopen_local: whether local models are looked for where the recipe's paths lead now.
     """
     sources = ledger.sources()
     return {row["model"]: _pin(row, reopen_local=reopen_local) for row in sources}
@@ -127,17 +128,17 @@ def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:
 
 
 def pinned_path(source: Mapping[str, Any]) -> Path:
-    """Where a run found a local model: its folder, or its only file.
+    """Return where a run found a local model: its folder, or its only file.
 
     Args:
-        source: its row in the ledger.
+        source: the source's row in the ledger.
     """
     folder, identity = Path(source["folder"]), json.loads(source["identity"])
     return folder / next(iter(identity.get("files", {})), "") if identity.get("single") else folder
 
 
 def _notes_of_stages(plan: Plan) -> Iterator[str]:
-    """What was found while the stages were planned, and not again in the last document.
+    """Yield what was found while the stages were planned, and not again in the last document.
 
     What the result of a stage lacks does not matter: the output is not made from its files.
     """

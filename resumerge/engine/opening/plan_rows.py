@@ -13,7 +13,7 @@ from resumerge.sources import Source
 
 
 def source_rows(plan: Plan) -> Iterator[Row]:
-    """Of ``sources``: the models that the plan reads, then the parts of those with an adapter."""
+    """Yield the rows of ``sources``: the plan's models, then the parts of those with an adapter."""
     for number, source in enumerate(_with_parts(plan.sources)):
         yield {
             "number": number,
@@ -27,7 +27,7 @@ def source_rows(plan: Plan) -> Iterator[Row]:
 
 
 def shard_rows(plan: Plan) -> Iterator[Row]:
-    """Of ``shards``, each open."""
+    """Yield the rows of ``shards``, each open."""
     for shard in plan.shards:
         yield {
             "number": shard.index,
@@ -40,7 +40,7 @@ def shard_rows(plan: Plan) -> Iterator[Row]:
 
 
 def unit_rows(plan: Plan) -> Iterator[Row]:
-    """Of ``units``, each pending."""
+    """Yield the rows of ``units``, each pending."""
     for unit in plan.units:
         yield {
             "number": unit.index,
@@ -59,7 +59,7 @@ def unit_rows(plan: Plan) -> Iterator[Row]:
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:
-    """The sources, then the parts of those with an adapter: each part is pinned by itself."""
+    """Return the sources, then the parts of those with an adapter, which have their own pins."""
     plan = list(sources)
     named = {source.ref.text for source in plan}
     parts = {

@@ -20,13 +20,13 @@ LARGEST_TREE = 10_000
 
 
 class StageModels:
-    """Finds every model that a document names, once the stages before it are planned.
+    """The models that documents name, once the stages before them are planned.
 
     The files beside a stage's weights (config.json, tokenizer) are written into a folder that is
     deleted with the command, so that they are read as those of any other model are.
 
     Args:
-        sources: opened and numbered.
+        sources: the sources, opened and numbered.
     """
 
     def __init__(self, context: RunContext, sources: Mapping[ModelRef, Source]) -> None:
@@ -52,7 +52,7 @@ class StageModels:
         return self._adapted[ref.text]
 
     def known_to(self, plan: Plan) -> Plan:
-        """A document's plan, with all models that are known by now."""
+        """Return a document's plan, with all models that are known by now."""
         found = [*self._results.values(), *self._adapted.values()]
         return replace(
             plan,

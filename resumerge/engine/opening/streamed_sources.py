@@ -45,7 +45,7 @@ def problems_of_streaming(plan: Plan) -> list[Problem]:
 
 
 def notes_on_streaming(plan: Plan, estimate: Estimate) -> Iterator[str]:
-    """Yield that nothing is streamed, or that more is fetched than downloads would."""
+    """Yield the notes: that nothing is streamed, or that more is fetched than downloads would."""
     fetched = estimate.streamed
     if not fetched:
         yield "--stream has no effect: every model is on this disk already"

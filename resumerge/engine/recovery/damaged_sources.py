@@ -15,10 +15,10 @@ from resumerge.sources.remote.files import DAMAGED, is_cached, remote_file
 def find_damage(
     plan: Plan, ledger: Ledger, metadata: MetadataCache
 ) -> dict[tuple[int, str], Damage]:
-    """Source files that were found damaged since the run was created, and are not handled yet.
+    """Return the source files that were found damaged in the run's time and are not handled.
 
     Returns:
-        The latest damage of each file, by number of the source and name.
+        the latest damage of each file, by number of the source and name.
     """
     began = (ledger.run() or {})["created"]
     handled = {event["data"].get("damage") for event in ledger.events.all(DAMAGED)}
@@ -42,6 +42,9 @@ def forget_damaged(
     that changed since units were computed from them, are read again first.
 
     Args:
+        plan: the plan.
+        ledger: the run's ledger.
+        metadata: the cache of what is known of files.
         check: called between pieces; an exception that it raises ends the reading.
     """
     while True:

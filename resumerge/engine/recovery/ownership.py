@@ -18,7 +18,7 @@ from resumerge.storage import Storage
 
 
 def written_files(ledger: Ledger, out: Path) -> set[str]:
-    """Names, relative to `out`, of the files that are as the run wrote them.
+    """Return the names, relative to `out`, of the files that are as the run wrote them.
 
     A shard is recognised by its size and header, a companion file by its checksum, and an
     unfinished file by its name, as is what tasks of a cluster left.

@@ -37,13 +37,16 @@ def write_record(folder: Path, shard: int, record: ShardRecord, storage: Storage
     """Write the record of a shard, durably.
 
     Args:
-        folder: of the attempt.
+        folder: the folder of the attempt's tasks.
+        shard: the shard's number.
+        record: the record.
+        storage: the operations on files.
     """
     storage.write_file(record_path(folder, shard), json.dumps(record.as_json()).encode())
 
 
 def record_path(folder: Path, shard: int) -> Path:
-    """Where the record of a shard is."""
+    """Return the path of a shard's record."""
     return folder / f"{shard}.json"
 
 
@@ -63,10 +66,13 @@ def adopt_published(
     """Journal the shards that were published and not journaled, then delete what tasks left.
 
     Args:
+        plan: the plan.
+        ledger: the run's ledger.
+        files: the shards.
         read: called after every unit that was compared, with bytes done and bytes in all.
 
     Returns:
-        Numbers of the shards that were journaled.
+        the numbers of the shards that were journaled.
     """
     attempts = _attempts(files.folder)
     if not attempts:

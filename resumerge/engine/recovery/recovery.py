@@ -18,7 +18,19 @@ LAST_BATCHES = 2
 
 
 class Recovery:
-    """Brings ledger and shards into agreement before an attempt computes anything."""
+    """The agreement of ledger and shards, before an attempt computes anything.
+
+    Args:
+        plan: the plan.
+        ledger: the run's ledger.
+        files: the shards.
+        storage: the operations on files.
+        suspects: numbers of units to be compared with their checksums whatever file they are in;
+            those that the last batches wrote to open shards are compared in any case.
+        moved: called after every unit that was read, with the bytes read so far and the bytes of
+            all suspects.
+        lazy: whether a shard without committed units gets its file later, when the disk has space.
+    """
 
     def __init__(
         self,
@@ -30,14 +42,6 @@ class Recovery:
         moved: Callable[[int, int], None],
         lazy: bool = False,
     ) -> None:
-        """
-        Args:
-            suspects: numbers of units to be compared with their checksums whatever file they are
-                in; those that the last batches wrote to open shards are compared in any case.
-            moved: called after every unit that was read, with the bytes read so far and the bytes
-                of all suspects.
-            lazy: a shard without committed units gets its file later, when the disk has space.
-        """
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
         self._suspects, self._moved, self._lazy = suspects, moved, lazy
         self._done, self._total = 0, sum(plan.units[number].nbytes for number in suspects)
@@ -48,7 +52,7 @@ class Recovery:
         A sealed shard is in the output folder, or only in the mirror.
 
         Returns:
-            What is committed, unit by unit.
+            what is committed, unit by unit.
         """
         states = {row["number"]: row["state"] for row in self._ledger.shards.all()}
         self._progress = self._ledger.units.progress()
@@ -73,7 +77,7 @@ class Recovery:
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
-        """The file has its final name, but the ledger says open: the checksums decide."""
+        """Decide by checksums about a file with its final name that the ledger calls open."""
         path = self._files.final(shard)
         units = range(shard.first, shard.last)
         if not self._files.is_intact(shard, path):
@@ -119,7 +123,7 @@ class Recovery:
         return [number for number in range(shard.first, shard.last) if number in self._suspects]
 
     def _lose(self, shard: Shard, path: Path) -> None:
-        """The file is missing, truncated or foreign: make its units pending again."""
+        """Make the units pending of a file that is missing, truncated or foreign."""
         found = "missing"
         if path.exists():
             found = f"{path.stat().st_size} bytes, or a different header"
@@ -131,7 +135,7 @@ class Recovery:
             self._files.create(shard)
 
     def _mismatching(self, shard: Shard, path: Path, units: Sequence[int]) -> list[int]:
-        """Units whose bytes differ from what was committed; they are made pending."""
+        """Return the units whose bytes differ from what was committed, and make them pending."""
         if not units:
             return []
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -37,15 +37,20 @@ def adopt_uploaded(
     """Journal the shards that were uploaded and not journaled; delete what else tasks left.
 
     Args:
+        plan: the plan.
+        ledger: the run's ledger.
+        files: the shards.
+        store: the bucket.
         token: the fencing token of this machine; what tasks of a higher one left is not touched.
-        check_lease: raises where another machine has taken over.
+        check_lease: raises if another machine has taken over.
 
     Returns:
-        The numbers of the shards that were journaled; and the names of the objects that a snapshot
+        the numbers of the shards that were journaled; and the names of the objects that a snapshot
         with these shards makes superfluous.
 
     Raises:
-        InputError, Resumable: the bucket cannot be used.
+        InputError: the bucket cannot be used.
+        Resumable: the bucket cannot be used now.
     """
     tasks = [task for task in task_names(retry(store, store.list)) if task.token <= token]
     fingerprint = (ledger.run() or {})["fingerprint"]

@@ -40,16 +40,16 @@ class Verification:
     """The result of a verification.
 
     Args:
-        units: compared, or in files that were compared.
-        nbytes: read and compared.
-        damaged: names of units whose bytes differ or are missing, with what was found.
+        units: units that were compared, or are in files that were compared.
+        nbytes: bytes that were read and compared.
+        damaged: what was found of units whose bytes differ or are missing, by name.
         pending: units that are not committed yet, and so have nothing to compare with.
-        marked: damage is noted in the ledger, so that ``resume`` mends it; not where another
-            process works on the run, or the ledger is read-only.
-        mirror: the address, where a mirror was verified and not what is here.
-        files: of a mirror that were compared.
-        remake: it holds a finished run that this machine does not know, so that only a new run can
-            mend what is damaged.
+        marked: whether damage is noted in the ledger, so that ``resume`` mends it; it is not if
+            another process works on the run, or the ledger is read-only.
+        mirror: the address, if a mirror was verified and not what is here.
+        files: files of a mirror that were compared.
+        remake: whether the mirror holds a finished run that this machine does not know, so that
+            only a new run can mend what is damaged.
     """
 
     run: str
@@ -107,8 +107,8 @@ def verify_run(folder: Path, storage: Storage) -> Verification:
 def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
     """Compare what a mirror holds with the checksums of its own ledger; nothing is noted there.
 
-    Where its run is one of this machine, that does not believe any more that the mirror has what
-    is damaged, and ``resume`` brings it again.
+    If its run is one of this machine, the run's ledger forgets that the mirror has what is damaged,
+    and ``resume`` brings it again.
 
     Raises:
         InputError: there is no run in it.
@@ -156,7 +156,7 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
 def _note_damage(
     folder: Path, mirror: MirrorSession, damaged: Iterable[str], storage: Storage
 ) -> bool:
-    """Note in a run's ledger that its mirror lacks the damaged files; False if it cannot."""
+    """Note in a run's ledger that its mirror lacks the damaged files. Return False if it cannot."""
     if lock_holder(folder) is not None or not _is_writable(folder):
         return False
     with run_lock(folder, folder.name):
@@ -223,7 +223,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
 
 
 def _away(ledger: Ledger, out: Path) -> dict[str, str]:
-    """What is wrong with each shard that is in the mirror alone; empty where nothing is."""
+    """Return what is wrong with each shard that is in the mirror alone; empty if nothing is."""
     run = ledger.run() or {}
     noted = {n: s for n, s in ledger.mirrored.checksums().items() if not (out / n).exists()}
     if not noted:
@@ -241,7 +241,7 @@ def _differs(sha256: str | None) -> str:
 
 
 def _compare(out: Path, shard: dict[str, Any], rows: list[dict[str, Any]]) -> dict[int, str]:
-    """What is wrong with which unit of a shard."""
+    """Return what is wrong with which unit of a shard."""
     opened = _open_shard(out / shard["name"])
     if opened is None:
         return {row["number"]: f"{shard['name']} is missing" for row in rows}
@@ -261,7 +261,7 @@ def _compare(out: Path, shard: dict[str, Any], rows: list[dict[str, Any]]) -> di
 
 
 def _open_shard(final: Path) -> tuple[Path, int] | None:
-    """A shard under the name that it has now: it may be sealed, or opened again, meanwhile."""
+    """Open a shard under the name that it has now: it may be sealed, or opened again, meanwhile."""
     partial = final.with_name(final.name + PARTIAL)
     for path in (final, partial, final):
         with suppress(FileNotFoundError):
@@ -270,7 +270,7 @@ def _open_shard(final: Path) -> tuple[Path, int] | None:
 
 
 def unit_of_row(row: dict[str, Any]) -> Unit:
-    """A unit as the ledger knows it: its place, without what computes it."""
+    """Return a unit as the ledger knows it: its place, without what computes it."""
     shape = tuple(json.loads(row["shape"]))
     return Unit(
         row["number"],

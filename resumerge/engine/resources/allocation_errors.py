@@ -20,8 +20,10 @@ _SAID = (
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an allocation failed: Python's or NumPy's, torch's on a CPU or a GPU, a thread's, or
-    that of a library."""
+    """Return whether an error is a failed allocation.
+
+    It may be Python's or NumPy's, torch's on a CPU or a GPU, a thread's, or that of a library.
+    """
     said = str(error).lower()
     is_told = isinstance(error, (RuntimeError, ImportError)) and any(word in said for word in _SAID)
     return isinstance(error, MemoryError) or is_told
@@ -39,7 +41,7 @@ def out_of_memory(error: Exception) -> Resumable:
 
 
 def check_address_space() -> None:
-    """Check that the libraries can be loaded: where they cannot, some of them end the process.
+    """Check that the libraries can be loaded: some of them end the process if they cannot.
 
     Raises:
         InputError: the limit of the address space is too small.

@@ -29,8 +29,9 @@ def give_back_freed_memory() -> None:
 
 @contextmanager
 def freed_memory_returned() -> Iterator[None]:
-    """Have glibc return large pieces as they are freed, until the end of the block: where each
-    thread keeps its own, memory grows with the threads.
+    """Have glibc return large pieces as they are freed, until the end of the block.
+
+    If each thread keeps its own, memory grows with the threads.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):

@@ -48,12 +48,12 @@ Event = Callable[..., None]
 
 
 def largest_batch(threads: int) -> int:
-    """Bytes of the largest batch: a quarter of it keeps each of so many threads busy."""
+    """Return the bytes of the largest batch: a quarter of it keeps each of so many threads busy."""
     return LARGEST_BATCH * max(4, threads) // 4
 
 
 def margin(total: int) -> int:
-    """Bytes that stay free for other processes, of `total`."""
+    """Return the bytes that stay free for other processes, of `total`."""
     return int(min(total * MARGIN, LARGEST_MARGIN))
 
 
@@ -217,11 +217,11 @@ class Governor:
         return f"no memory pressure for {CALM_SECONDS:.0f} s"
 
     def _taken_by_others(self) -> int:
-        """Bytes; they include this process's own dirty pages, up to a batch."""
+        """Return the bytes that others take, and this process's dirty pages, up to a batch."""
         return self.memory.total - self.memory.available - self.rss
 
     def _noise(self) -> int:
-        """Bytes; a smaller change in the memory of others may be caused by this process."""
+        """Return the bytes by which this process may change the memory of others."""
         return self.batch_bytes + margin(self.memory.total)
 
     def _wanted(self) -> str:

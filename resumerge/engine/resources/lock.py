@@ -66,7 +66,7 @@ def _acquire(fd: int) -> bool:
 
 
 def lock_holder(folder: Path) -> dict[str, object] | None:
-    """``pid`` and ``host`` of the live process that holds the run's lock; None if none does."""
+    """Return ``pid`` and ``host`` of the live process that holds the run's lock; None if none."""
     path = folder / LOCK_FILE
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # every user may look
@@ -85,7 +85,7 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether no process works on a run that was being created or deleted in a folder."""
+    """Return whether no process works on a run that was being created or deleted in a folder."""
     if any(folder.iterdir()):
         return lock_holder(folder) is None
     return time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS
@@ -124,7 +124,7 @@ def _beside(out: OutputPath) -> Path:
 
 
 def _lock_beside(out: OutputPath) -> int:
-    """The descriptor of the locked file beside an output."""
+    """Return the descriptor of the locked file beside an output."""
     path = _beside(out)
     while True:
         fd = _locked(out, path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
@@ -135,7 +135,7 @@ def _lock_beside(out: OutputPath) -> int:
 
 
 def _locked(out: OutputPath, path: Path, flags: int) -> int:
-    """The descriptor of a locked file or folder."""
+    """Return the descriptor of a locked file or folder."""
     fd = os.open(path, os.O_CLOEXEC | flags, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

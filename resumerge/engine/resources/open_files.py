@@ -42,7 +42,7 @@ def _can_open(count: int) -> bool:
 
 
 def too_many_open_files(then: str) -> Resumable:
-    """The error for that."""
+    """Return the error for too many open files."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Resumable(
         "open_files",

@@ -39,12 +39,12 @@ def resumable_disk_errors() -> Iterator[None]:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether an error says that a disk is full."""
+    """Return whether an error says that a disk is full."""
     return getattr(error, "errno", None) in DISK_FULL
 
 
 def out_of_order(error: Exception, then: str = "resume") -> Resumable:
-    """The error for a disk error: what failed, and what to do after it is repaired."""
+    """Return the error for a disk error: what failed, and what to do after it is repaired."""
     if has_too_many_open_files(error):
         return too_many_open_files(then)
     if getattr(error, "errno", None) == errno.ENOMEM:

@@ -15,23 +15,29 @@ from resumerge.errors import Interrupted
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """The signals that ask to stop; without SIGHUP where it is ignored, as `nohup` arranges it."""
+    """Return the signals that ask to stop; without SIGHUP if it is ignored, as by `nohup`."""
     hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     return (signal.SIGINT, signal.SIGTERM, *hang_up)
 
 
 def is_repetition(signum: int, before: int | None) -> bool:
-    """Whether a signal says nothing that an earlier one did not: a terminal hangs up several times,
-    and nobody is impatient there."""
+    """Return whether a signal says nothing new: a terminal that hangs up sends several SIGHUPs."""
     return before is not None and signum == signal.SIGHUP
 
 
 class StopRequest:
-    """Whether a signal asked the run to stop.
+    """The request to stop that a signal makes.
 
     Outside `deferred` a signal raises `Interrupted` at once; inside, it is noted, and the engine
     acts on it between two blocks. A second signal ends the process at once, which loses nothing
     that is committed.
+
+    Args:
+        last_words: called with the signal before a second signal ends the process.
+        patient: whether to ignore a second signal, in a process that does more than this run (a
+            notebook).
+        final: whether the process does nothing after this run: a later signal is too late to change
+            its exit code.
     """
 
     def __init__(
@@ -41,13 +47,6 @@ class StopRequest:
         patient: bool = False,
         final: bool = False,
     ) -> None:
-        """
-        Args:
-            last_words: called with the signal before a second signal ends the process.
-            patient: ignore a second signal, in a process that does more than this run (a notebook).
-            final: the process does nothing after this run: what comes then is too late to change
-                its exit code.
-        """
         self._patient, self._final = patient, final
         self._last_words = last_words or (lambda signum: None)
         self.signum: int | None = None
