@@ -181,7 +181,7 @@ def _adopt_uploaded(
 
 
 def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
-    """Check the files beside the shards, but refuse no existing run for one that can be repaired."""
+    """Check the files beside the shards; refuse no existing run for one that can be repaired."""
     try:
         return check_companions(context, plan, out.model)
     except InputError as error:

@@ -1,0 +1,122 @@
+"""Promise: `reads` and `reads_once` tell what `read` reads, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from reading import evaluation, read
+
+from resumerge.tensors import Gathered, Rounded, Sliced, Stacked, Stored, Tensor
+from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
+
+WIDTH, HEIGHT, TABLES = 3, 6, 3
+
+Elements = set[tuple[str, int]]
+"""Elements of leaves: a leaf's name and a number."""
+
+
+class CountingFiles:
+    """Files of zeros that note the elements that are read.
+
+    Args:
+        leaves: the tensors that lie in them.
+    """
+
+    def __init__(self, leaves: Iterable[Stored]) -> None:
+        self._leaves = {leaf.name: leaf for leaf in leaves}
+        self.read: Elements = set()
+
+    def descriptor(self, tensor: Any) -> None:
+        return None
+
+    def fill(self, tensor: Any, offset: int, buffer: memoryview) -> None:
+        leaf = self._leaves[tensor.name]
+        size = BITS[leaf.dtype] // 8
+        first = (offset - leaf.offset) // size
+        self.read |= {(leaf.name, first + k) for k in range(len(buffer) // size)}
+        np.frombuffer(buffer, np.uint8)[:] = 0
+
+
+def told(ranges: Iterator[tuple[Tensor, int, int]]) -> Elements:
+    return {(leaf.name, k) for leaf, first, last in ranges for k in range(first, last)}
+
+
+def found(tensor: Tensor, leaves: Iterable[Stored], start: int, stop: int) -> Elements:
+    """The elements that are in fact read for a range, where nothing is held yet."""
+    files = CountingFiles(leaves)
+    read(evaluation(files), tensor, start, stop)
+    return files.read
+
+
+def stored(number: int, height: int = HEIGHT) -> Stored:
+    return Stored(f"t{number}", ("F32", "BF16", "F16")[number % 3], (height, WIDTH), "f", 64)
+
+
+ROW = st.integers(0, HEIGHT - 1)
+MEMBERS = st.lists(st.tuples(st.integers(0, TABLES - 1), ROW), min_size=1, max_size=3)
+ORIGINS = st.one_of(st.tuples(st.integers(0, TABLES - 1), ROW), st.just(ZERO), MEMBERS)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Rows:
+    """Rows of tables, zeros, averages, and then rows of padding."""
+    drawn, padding = draw(st.lists(ORIGINS, min_size=1, max_size=12)), draw(st.integers(0, 2))
+    origins, firsts = [], []
+    averages: list[list[tuple[int, int]]] = []
+    for row in drawn:
+        if isinstance(row, list):
+            origins.append(AVERAGE)
+            firsts.append(len(averages))
+            averages.append(row)
+        else:
+            origin, first = row if isinstance(row, tuple) else (row, 0)
+            origins.append(origin)
+            firsts.append(first)
+    members = [member for average in averages for member in average]
+    return Rows.of(
+        np.array(origins + [MEAN] * padding),
+        np.array(firsts + [0] * padding),
+        len(drawn),
+        (
+            np.cumsum([0, *map(len, averages)]),
+            np.array([origin for origin, _ in members], np.int64),
+            np.array([row for _, row in members], np.int64),
+        ),
+    )
+
+
+@given(rows=rows(), rounded=st.booleans(), data=st.data())
+def test_of_gathered_rows(rows: Rows, rounded: bool, data: st.DataObject) -> None:
+    leaves = [stored(number) for number in range(TABLES)]
+    tables: list[Tensor] = list(leaves)
+    if rounded:
+        tables[0] = Rounded.of(leaves[0], "BF16", as_input=True)
+    tensor = Gathered.of("e", (rows.count, WIDTH), tuple(tables), rows)
+    start = data.draw(st.integers(0, tensor.numel))
+    stop = data.draw(st.integers(start, tensor.numel))
+    expected = told(tensor.reads(start, stop))
+    if stop > max(start, rows.named * WIDTH):  # a row of padding
+        expected |= told(tensor.reads_once())
+    assert found(tensor, leaves, start, stop) == expected
+    assert told(tensor.reads_once()) == (
+        told(tensor.reads(0, rows.named * WIDTH)) if rows.has_mean else set()
+    )
+
+
+@given(first=st.integers(0, WIDTH * HEIGHT), data=st.data())
+def test_of_parts_and_stacks(first: int, data: st.DataObject) -> None:
+    """A later element reads nothing of what has passed."""
+    leaves = [stored(number) for number in (0, 3, 6)]
+    whole = Stacked.of("s", (3 * HEIGHT, WIDTH), tuple(leaves))
+    numel = data.draw(st.integers(1, whole.numel - first))
+    tensor = Rounded.of(Sliced.of("part", (numel,), whole, first), "BF16")
+    start = data.draw(st.integers(0, numel))
+    stop = data.draw(st.integers(start, numel))
+    read_now = told(tensor.reads(start, stop))
+    assert found(tensor, leaves, start, stop) == read_now
+    assert told(tensor.passed(start, stop)) == read_now
