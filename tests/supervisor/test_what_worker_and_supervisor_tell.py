@@ -148,7 +148,7 @@ def test_each_report_is_passed_on_and_is_progress(
     parameters = list(signature(getattr(Reporter, name)).parameters.values())[1:]
     given: dict[str, Any] = {p.name: Mock() for p in parameters}
     if name == "planned":
-        given["run"], given["estimate"].memory.least_enough = "a run", 7
+        given["run"], given["predicted"].need.least_enough = "a run", 7
     if name == "began":
         given["budget"] = 9
     by_place = [given[p.name] for p in parameters if p.kind != p.KEYWORD_ONLY]
