@@ -120,6 +120,11 @@ class Computed(Tensor):
         """Return a part of the result of a step, in this shape."""
         return cls(name, "F32", shape, step, part)
 
+    @property
+    def uses_torch(self) -> bool:
+        """Whether the step computes with torch."""
+        return "torch" in self.step.libraries
+
     def children(self) -> tuple[Tensor, ...]:
         return self.step.tensors(self.part)
 

@@ -58,6 +58,16 @@ class Tensor(ABC):
         return nbytes(self.dtype, self.numel)
 
     @property
+    def uses_torch(self) -> bool:
+        """Whether a method or a step computes the tensor with torch, which it can do on a GPU."""
+        return False
+
+    @property
+    def needs_torch(self) -> bool:
+        """Whether torch has to be loaded for the tensor: that takes a second, and 200 MB."""
+        return self.uses_torch
+
+    @property
     def unrounded(self) -> Tensor:
         """The tensor before a merge rounds it as an input; by default the tensor itself."""
         return self

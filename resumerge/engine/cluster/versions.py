@@ -10,7 +10,6 @@ from typing import Any
 import resumerge
 from resumerge.methods import METHODS
 from resumerge.planning import NUMERICS
-from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan
 from resumerge.tensors import Merged
 from resumerge.tensors.target import BLOCK
@@ -28,7 +27,7 @@ class Versions:
     def of_plan(cls, plan: Plan) -> Versions:
         """Return the versions on this machine that matter for a plan."""
         names = {node.method for node in plan.nodes() if isinstance(node, Merged)}
-        libraries = ["torch"] if any(map(needs_torch, plan.nodes())) else []
+        libraries = ["torch"] if any(node.needs_torch for node in plan.nodes()) else []
         return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))
 
     def differences(self) -> list[str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.host.speed import Speed
-from resumerge.planning.backend import computes_with_torch
 from resumerge.planning.estimates.files import FileCounter
 from resumerge.planning.estimates.memory import MemoryCounter, MemoryEstimate, MemoryNeed
 from resumerge.planning.estimates.time import TimeCounter, TimeEstimate
@@ -107,7 +106,7 @@ def estimate(plan: Plan, mirror: str | None = None) -> Estimate:
         memory.add(unit, nodes)
         time.add(unit, nodes)
         found |= {node.step for node in nodes if isinstance(node, Computed)}
-        uses_torch = uses_torch or any(map(computes_with_torch, nodes))
+        uses_torch = uses_torch or any(node.uses_torch for node in nodes)
         largest = max(largest, unit, key=lambda unit: unit.nbytes)
         largest_block = max(largest_block, unit.block_bytes(0)[1])
     steps, read = frozenset(found), files.read

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from resumerge.buckets.address import is_bucket, scheme_of
-from resumerge.planning.backend import needs_torch
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.remote.range_reader import AHEAD_BYTES
 from resumerge.tensors import (
@@ -217,7 +216,7 @@ class MemoryCounter:
         held = 0
         for node in nodes:
             self._nodes += not isinstance(node, Rounded)
-            self.needs_torch = self.needs_torch or needs_torch(node)
+            self.needs_torch = self.needs_torch or node.needs_torch
             self._draws = self._draws or isinstance(node, Drawn)
             if isinstance(node, Adapted):
                 adapter = next(stored_in(node.a)).source

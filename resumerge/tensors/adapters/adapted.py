@@ -80,6 +80,11 @@ class Adapted(Tensor):
         factors = 8 * max(rows, columns) if self.magnitude else 0
         return self.rank * (rows * left + columns * 8) + factors
 
+    @property
+    def needs_torch(self) -> bool:
+        """True: the product of the matrices is computed on torch, by the processor alone."""
+        return True
+
     def children(self) -> tuple[Tensor, ...]:
         return (self.weight, *self._of_adapter())
 

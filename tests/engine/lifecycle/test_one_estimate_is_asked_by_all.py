@@ -27,7 +27,7 @@ base_model: base
 models: [{model: math, parameters: {weight: 0.5, density: 0.5}}]
 """
 MADE_UP, SCRATCH, TRAFFIC, REDUCTIONS = 123_000_000, 77_000_000, 5 << 60, 98_765
-ASKING = ("planning/estimates/", "planning/backend.py", "engine/checks/", "documents/", "budget.py")
+ASKING = ("planning/estimates/", "engine/checks/", "documents/", "budget.py")
 """Where nothing but `estimate` looks at the units of a plan."""
 
 
