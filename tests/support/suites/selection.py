@@ -54,11 +54,12 @@ class Clock:
 
     `shared` is the part of a test's time in which something was made for more tests than this, or
     removed after the last of a file; `needs` is how long all took that it shares with others,
-    whichever test had to wait for it; `cpu` is CPU time.
+    whichever test had to wait for it. `cpu` is CPU time, without what a session shares and what
+    ends with a file: a server's whole CPU time counts when it has ended, whoever used it.
     """
 
     def __init__(self) -> None:
-        self.depth = 0
+        self.making: list[str] = []  # scopes, from the outermost
         self.path: Path | None = None
         self.made: dict[str, dict[str, float]] = {}  # seconds, by scope and name of the fixture
         self.shared = 0.0
@@ -76,36 +77,42 @@ class Clock:
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
         """Count what is made for more than one test; what that is made of counts once."""
-        if fixturedef.scope == "function" or self.depth:
+        scope = fixturedef.scope
+        if scope == "function" or scope in self.making:
             return (yield)
-        begun = time.perf_counter()
-        self.depth += 1
+        begun, cpu = time.perf_counter(), _cpu_seconds()
+        self.making.append(scope)
         try:
             return (yield)
         finally:
-            self.depth -= 1
-            seconds = time.perf_counter() - begun
-            of_scope = self.made.setdefault(fixturedef.scope, {})
-            of_scope[fixturedef.argname] = of_scope.get(fixturedef.argname, 0.0) + seconds
-            self.shared += seconds
+            self.making.pop()
+            if scope == "session":
+                self.cpu += _cpu_seconds() - cpu
+            if not self.making:
+                seconds = time.perf_counter() - begun
+                of_scope = self.made.setdefault(scope, {})
+                of_scope[fixturedef.argname] = of_scope.get(fixturedef.argname, 0.0) + seconds
+                self.shared += seconds
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Iterator[None]:
         """Note the sums."""
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), _cpu_seconds()
         try:
             return (yield)
         finally:
             if nextitem is None or nextitem.path != item.path:
                 self.shared += time.perf_counter() - begun
+            else:
+                cpu = _cpu_seconds()
             made = {name: took for scope in self.made.values() for name, took in scope.items()}
             names = getattr(item, "fixturenames", ())
             sums = {
                 "shared": self.shared,
                 "needs": sum(made.get(name, 0.0) for name in names),
-                "cpu": _cpu_seconds() - self.cpu,
+                "cpu": cpu - self.cpu,
             }
             item.user_properties += [(name, f"{sums[name]:.2f}") for name in sums]
 
