@@ -172,7 +172,7 @@ def resume(
 
 
 def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> DisplayedStatus:
-    """The document of ``resumerge status --json``: one run, or all of them, the newest first.
+    """Return the document of ``resumerge status --json``: one run, or all of them, newest first.
 
     Args:
         run: the run's id, output or mirror; by default all runs.
@@ -192,7 +192,7 @@ def plan(
     progress: str = "auto",
     **options: Unpack[RunOptions],
 ) -> DisplayedPlan:
-    """The document of ``resumerge plan --json``, which lists the problems of a recipe.
+    """Return the document of ``resumerge plan --json``, which lists the problems of a recipe.
 
     Only headers of the sources are read. Nothing is written, and the mirror is not contacted.
 
@@ -319,7 +319,7 @@ def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheR
 
 @contextmanager
 def _recipe_file(config: Config) -> Iterator[Path]:
-    """The recipe as a file; one of mappings is there for the call only: a run keeps a copy."""
+    """Yield the recipe as a file; one of mappings is there for the call only."""
     if isinstance(config, Mapping):
         config = [config]
     if isinstance(config, str) or not isinstance(config, Sequence):

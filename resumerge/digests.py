@@ -16,9 +16,11 @@ CHUNK = 1 << 20
 class Digest(Protocol):
     """The methods of hashlib's objects that are used here."""
 
-    def update(self, data: bytes | memoryview, /) -> None: ...
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Add data to what is hashed."""
 
-    def hexdigest(self) -> str: ...
+    def hexdigest(self) -> str:
+        """Return the hash in hex digits."""
 
 
 class ExpectedContent(ABC):

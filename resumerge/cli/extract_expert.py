@@ -43,7 +43,6 @@ def command(
     as_json: bool,
 ) -> None:
     """Make a dense model from one expert of a mixture, or continue the unfinished run in OUT."""
-
     folder_to, options = settled(out, options)
 
     def work(session: Any) -> None:

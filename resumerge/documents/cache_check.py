@@ -38,7 +38,7 @@ class CachedFile:
         model: the repo, or the address in a bucket.
         revision: the commit, or the digest of the bucket's listing.
         state: ``intact``, ``damaged``, ``missing`` or, after a repair, ``repaired``.
-        bytes: of the whole file, where that is known.
+        bytes: size of the whole file, if it is known.
         path: where it is, or would be.
     """
 
@@ -67,7 +67,7 @@ class CacheReport:
         return all(file.state in ("intact", "repaired") for file in self.files)
 
     def as_json(self) -> dict[str, Any]:
-        """The document of ``cache check --json``."""
+        """Return the document of ``cache check --json``."""
         return {
             "intact": self.intact,
             "files": [asdict(file) for file in self.files],
@@ -81,9 +81,11 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
     Verdicts are noted in the state folder: the next ``run`` or ``resume`` fetches what is damaged.
 
     Args:
-        target: a recipe, of which the files are looked at that its merge needs; or ``org/name`` or
-            ``org/name@revision`` or ``s3://bucket/prefix``, of which all files are that the cache
-            holds.
+        target: a recipe, whose files that the merge needs are read; or ``org/name`` or
+            ``org/name@revision`` or ``s3://bucket/prefix``, of which all files in the cache are
+            read.
+        options: the options of the command.
+        report: called with the name of each file before it is read.
 
     Raises:
         InputError: no such recipe; or nothing of the repo is in the cache.
@@ -100,7 +102,8 @@ def repair_cache(target: str, options: Options, report: Report | None = None) ->
     """Check, and download only what is damaged or missing.
 
     Raises:
-        InputError: as `check_cache`; or the Hub denies a file.
+        InputError: no such recipe; or nothing of the repo is in the cache; or the Hub denies a
+            file.
         Resumable: the network or the disk failed.
     """
     metadata = MetadataCache(RunStore(options.state_dir).folder)
@@ -165,7 +168,7 @@ def _cached(model: str, revision: str | None) -> Sequence[RemoteFile]:
 
 
 def _needed(plan: Plan) -> list[RemoteFile]:
-    """The weights that a merge reads, and what lies beside those of its reference models."""
+    """Return the weights that a merge reads, and the files beside those of its reference models."""
     references = {document.reference for document in (*plan.stages, plan)}
     estimated, files = estimate(plan), []
     for number, source in enumerate(plan.sources):

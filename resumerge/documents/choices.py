@@ -33,13 +33,15 @@ def choices(
     threads: int | None,
     progress: str = AUTO,
 ) -> list[dict[str, Any]]:
-    """Each with ``what``, ``chosen``, ``because`` and ``option``, the one that overrides it.
+    """Return the choices: each with ``what``, ``chosen``, ``because``, and ``option`` to override.
 
     Args:
         host: see `describe_host`.
+        options: the run's options.
+        out: the output.
         budget: bytes of RSS.
-        threads: None where there is no plan that they would have to fit.
-        progress: how it is to be shown.
+        threads: number of threads; None if there is no plan that they would have to fit.
+        progress: how progress is to be shown.
     """
     return [
         _memory(host, options, budget),

@@ -12,10 +12,10 @@ UNKNOWN = "unknown"
 
 
 def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Tasks of all attempts, in all and by machine; None for a run without a cluster.
+    """Return the tasks of all attempts, in all and by machine; None for a run without a cluster.
 
     Args:
-        events: of the run.
+        events: the run's events.
     """
     tasks = dict.fromkeys(_KINDS.values(), 0)
     nodes: dict[str, dict[str, Any]] = {}
@@ -42,7 +42,7 @@ def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | No
 
 
 def task_peaks(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Bytes of RSS of the largest task of each attempt that had tasks, by its number."""
+    """Return the bytes of RSS of the largest task of each attempt that had tasks, by its number."""
     peaks: dict[int, int] = {}
     for event in events:
         if event["kind"] == "task_finished" and (attempt := event["attempt"]) is not None:

@@ -22,15 +22,19 @@ MOST_POINTS = 600
 
 @dataclass(frozen=True)
 class Point:
-    """Consecutive samples of one attempt, summed up; a single sample where there are few.
+    """Consecutive samples of one attempt, summed up; a single sample if there are few.
 
     Args:
-        at, until: seconds since the epoch, of the first and the last sample.
-        rss_low, rss_high: bytes.
+        at: the time of the first sample, in seconds since the epoch.
+        until: the time of the last sample, in seconds since the epoch.
+        rss_low: least RSS, in bytes.
+        rss_high: largest RSS, in bytes.
         budget: bytes of RSS that the attempt was allowed.
-        batch_low, batch_high: bytes of output that could be computed before the next commit.
+        batch_low: least bytes of output that could be computed before the next commit.
+        batch_high: most bytes of output that could be computed before the next commit.
         done: bytes of output that were committed at the last sample.
-        left_low, left_high: bytes that other processes left: available, or held by the worker.
+        left_low: least bytes that other processes left: available, or held by the worker.
+        left_high: most bytes that other processes left.
     """
 
     at: float
@@ -47,7 +51,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Cell:
-    """One column of a plot: extremes of the samples in it, and the mean rate; None: no sample yet.
+    """A column of a plot: extremes of the samples in it, and the mean rate; None without a sample.
 
     Args:
         rate: bytes of output committed per second.
@@ -66,9 +70,11 @@ class Lifetime:
     """One attempt over time.
 
     Args:
-        started, ended: seconds since the epoch; `ended` is now for a live attempt.
-        outcome: None for a live attempt.
-        done_before, done_after: bytes of output that were committed at its start and at its end.
+        started: its start in seconds since the epoch.
+        ended: its end in seconds since the epoch; now for a live attempt.
+        outcome: the outcome; None for a live attempt.
+        done_before: bytes of output that were committed at its start.
+        done_after: bytes of output that were committed at its end.
         peak: bytes of RSS, as the kernel counted them; samples may have missed it.
     """
 
@@ -86,7 +92,7 @@ class Lifetime:
         return self.ended - self.started
 
     def cells(self, count: int) -> list[Cell]:
-        """The attempt, divided into equal times.
+        """Return the attempt, divided into equal times.
 
         No extreme is lost, and the rates times the widths add up to what was committed.
         """
@@ -109,7 +115,7 @@ class Lifetime:
         return cells
 
     def _knots(self) -> list[tuple[float, float]]:
-        """(time, bytes committed) of each commit in the samples; between two, bytes grow evenly."""
+        """Return (time, bytes committed) of each commit in the samples; bytes grow in between."""
         least = min(point.done for point in self.points)
         knots = [(self.started, float(min(self.done_before, least)))]
         for point in self.points:
@@ -139,7 +145,7 @@ class History:
 
 
 def history_of(run: Mapping[str, Any]) -> History:
-    """The history of a run, from the ledger that its status names; empty if it cannot be read.
+    """Return the history of a run, from the ledger that its status names; empty if unreadable.
 
     Args:
         run: one of the runs of ``resumerge status --json``.
@@ -189,19 +195,19 @@ def _point(at: str, until: str, **numbers: int | None) -> Point:
 
 
 def seconds_of(at: str) -> float:
-    """Seconds since the epoch of a time as the ledger writes it."""
+    """Return seconds since the epoch of a time as the ledger writes it."""
     return datetime.fromisoformat(at).timestamp()
 
 
 def attempt_seconds(attempt: Mapping[str, Any]) -> float | None:
-    """How long one of the attempts of a status took; None while it runs."""
+    """Return how long one of the attempts of a status took; None while it runs."""
     if not attempt["ended"]:
         return None
     return max(0.0, seconds_of(attempt["ended"]) - seconds_of(attempt["started"]))
 
 
 def _between(knots: Sequence[tuple[float, float]], at: float) -> float:
-    """Linear interpolation between knots. Two knots at the same time are a jump."""
+    """Return the linear interpolation between knots. Two knots at the same time are a jump."""
     right = bisect_right(knots, at, key=lambda knot: knot[0])
     if right == 0:
         return knots[0][1]

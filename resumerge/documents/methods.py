@@ -10,7 +10,7 @@ from resumerge.planning.check_recipe import find_method
 
 
 def methods_json(name: str | None) -> dict[str, Any]:
-    """The document of ``methods --json``: one method, or all.
+    """Return the document of ``methods --json``: one method, or all.
 
     Raises:
         InputError: there is no such method.
@@ -45,6 +45,6 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _limit(parameter: Parameter, limit: float) -> float | None:
-    """The smallest or largest value; None for no limit, and for a value that is not a number."""
+    """Return the smallest or largest value of a parameter that is a number; None for no limit."""
     unlimited = parameter.kind == "bool" or abs(limit) >= FLOAT32_MAX
     return None if unlimited else limit

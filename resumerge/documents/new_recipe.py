@@ -22,12 +22,13 @@ COMMENTS_AT = 34
 
 
 def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str) -> str:
-    """A recipe with comments, which `resumerge run` takes as it is.
+    """Return a recipe with comments, which `resumerge run` takes as it is.
 
     Args:
-        models: without the base model.
+        method: the merge method's name.
+        models: the models, without the base model.
         base: the base model; None for none.
-        dtype: of the output.
+        dtype: the output's dtype.
 
     Raises:
         InputError: there is no such method, or these are not the models that it takes.
@@ -57,7 +58,7 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
 
 
 def check_is_new(file: Path) -> None:
-    """Check that a recipe can be written there, as far as that is known before.
+    """Check that a recipe can be written to a file, as far as that is known before.
 
     Raises:
         InputError: there is such a file, or no such folder; or a weight file was named, which is
@@ -106,7 +107,7 @@ def _unwritable(file: Path, found: object) -> InputError:
 
 
 def _parameters(parameters: Sequence[Parameter], indent: str) -> list[str]:
-    """A block of parameters; those that have a default are comments, and so may the block be."""
+    """Return a block of parameters; those with a default are comments, and so may the block be."""
     if not parameters:
         return []
     lines = [

@@ -11,7 +11,8 @@ from resumerge.documents.timeline import Timeline, Value
 from resumerge.sizes import show_size
 
 OUTLIER = 3.0
-"""Times the 90th percentile: a larger value would flatten the rest of a plot, and is cut off."""
+"""The multiple of the 90th percentile above which a value would flatten the plot, and is cut off.
+"""
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,14 @@ class Panel:
 
     Args:
         kind: ``memory``, ``batch`` or ``throughput``.
-        summary: the figures that tell most; empty where there are none.
+        summary: the figures that tell most; empty if there are none.
         meaning: what the quantity is.
-        value: of a cell, in bytes; the most of what the cell stands for.
-        low: the least of what a cell stands for.
-        limit: of a cell, drawn as a line of its own.
-        unit: written after a size.
-        steps: the quantity changes at once, not gradually.
-        clips: the axis ends below outliers, see `clipped_top`.
+        value: returns a cell's value in bytes; the most of what the cell stands for.
+        low: returns the least of what a cell stands for.
+        limit: returns a cell's limit, which is drawn as a line of its own.
+        unit: the text written after a size.
+        steps: whether the quantity changes at once, not gradually.
+        clips: whether the axis ends below outliers, see `clipped_top`.
     """
 
     kind: str
@@ -42,7 +43,7 @@ class Panel:
     clips: bool = False
 
     def top(self, timeline: Timeline) -> float:
-        """Where the axis ends: above all values, and above the limit unless that is far away."""
+        """Return where the axis ends: above all values, and the limit unless it is far away."""
         if self.clips:
             return clipped_top(timeline.values(self.value))
         largest = timeline.largest(self.value)
@@ -50,12 +51,12 @@ class Panel:
         return nice_ceiling(max(largest, limit if limit <= 4 * largest else 0.0))
 
     def shows_limit(self, timeline: Timeline) -> bool:
-        """Whether the axis reaches the limit."""
+        """Return whether the axis reaches the limit."""
         return self.limit is not None and timeline.largest(self.limit) <= self.top(timeline)
 
 
 def panels_of(history: History) -> list[Panel]:
-    """The panels of a run; none where no sample was taken.
+    """Return the panels of a run; none if no sample was taken.
 
     Tasks on a cluster have batches and memory of their own, of which the run has no samples.
     """
@@ -100,7 +101,7 @@ def panels_of(history: History) -> list[Panel]:
 
 
 def clipped_top(values: Iterable[float]) -> float:
-    """Where an axis ends on which a few outliers do not flatten everything else.
+    """Return where an axis ends on which a few outliers do not flatten everything else.
 
     That is above the largest value, unless it is more than `OUTLIER` times the 90th percentile of
     the positive values: then it is above that percentile alone.
@@ -113,7 +114,10 @@ def clipped_top(values: Iterable[float]) -> float:
 
 
 def nice_ceiling(value: float) -> float:
-    """The next number above that is easily read: 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8, times 10**n."""
+    """Return the next larger number that is read easily.
+
+    It is 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8, times a power of ten.
+    """
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

@@ -39,13 +39,14 @@ def describe_plan(
     progress: str = "auto",
     reporter: Reporter | None = None,
 ) -> dict[str, Any]:
-    """The document of ``plan --json``; problems are listed in it, not raised.
+    """Return the document of ``plan --json``; problems are listed in it, not raised.
 
     Args:
-        out: checked as ``run`` would, where it is given and has no run; else the working folder's
-            disk is.
-        options: a mirror's address is checked, and nothing is asked of it.
-        progress: as a run is to show it.
+        config: the recipe.
+        out: the output, checked as ``run`` would if it is given and has no run; else the disk of
+            the working folder is looked at.
+        options: the options; a mirror's address is checked, and nothing is asked of it.
+        progress: how a run is to show its progress.
         reporter: is told of models that are waited for.
     """
     host = describe_host()
@@ -141,7 +142,7 @@ def _described(
 
 
 def _mirror_problems(context: RunContext, out: OutputPath | None) -> list[Problem]:
-    """What is wrong with the mirror's address; one that cannot be used is ignored from then on."""
+    """Return what is wrong with the mirror's address; one that cannot be used is then ignored."""
     if context.options.mirror is None:
         return []
     try:
@@ -173,7 +174,7 @@ def _source(plan: Plan, estimate: Estimate, number: int) -> dict[str, Any]:
 
 
 def _stage(plan: Plan, model: Source) -> dict[str, Any]:
-    """What a stage, or a stage with an adapter, is made from; numbered after the sources."""
+    """Return what a stage, or a stage with an adapter, is made from; numbered after the sources."""
     made = next((s.recipe for s in plan.stages if s.recipe.name == model.ref.text), None)
     named = made.models if made is not None else model.ref.parts
     return {

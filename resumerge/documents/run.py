@@ -18,7 +18,7 @@ Document = Mapping[str, Any]
 
 
 def describe_run(folder: Path) -> dict[str, Any]:
-    """The run whose ledger is in a folder, from the snapshot if the ledger cannot be read."""
+    """Return the run whose ledger is in a folder; from the snapshot if the ledger is unreadable."""
     why = ""
     for name in (LEDGER_FILE, SNAPSHOT_FILE):
         try:
@@ -34,7 +34,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
 
 
 def empty_run(name: str, state: str) -> dict[str, Any]:
-    """Every field of a run of which only the name and the state are known."""
+    """Return every field of a run of which only the name and the state are known."""
     return {
         "id": name,
         "state": state,
@@ -57,12 +57,12 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
 
 
 def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict[str, Any]:
-    """One run.
+    """Return one run.
 
     Args:
-        ledger: of the run, open.
-        folder: of the run; its lock tells whether a process works on the run.
-        alive: the same, where the lock of this machine does not tell it.
+        ledger: the run's ledger, open.
+        folder: the run's folder; its lock tells whether a process works on the run.
+        alive: whether a process works on the run, if the lock of this machine does not tell it.
 
     Raises:
         sqlite3.DatabaseError: the ledger is damaged.
@@ -106,11 +106,11 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
 
 
 def describe_attempts(rows: Sequence[Row], *, alive: bool = False) -> list[dict[str, Any]]:
-    """The attempts of a run.
+    """Return the attempts of a run.
 
     Args:
-        rows: of the ledger's table.
-        alive: a process works on the last one.
+        rows: rows of the ledger's table.
+        alive: whether a process works on the last one.
     """
     return [
         {
@@ -143,7 +143,7 @@ def _state(state: str | None, alive: bool, attempted: bool) -> str:
 
 
 def _rate(attempt: dict[str, Any]) -> float | None:
-    """Output bytes a second over the attempt so far."""
+    """Return the output bytes a second over the attempt so far."""
     if not attempt or not attempt["bytes_committed"]:
         return None
     started = datetime.fromisoformat(attempt["started"])
@@ -153,7 +153,7 @@ def _rate(attempt: dict[str, Any]) -> float | None:
 
 
 def _mirror(ledger: Ledger, url: str | None, done: bool) -> dict[str, Any] | None:
-    """What the mirror holds; None for a run without a mirror."""
+    """Return what the mirror holds; None for a run without a mirror."""
     if not url:
         return None
     mirrored = set(ledger.mirrored.checksums())

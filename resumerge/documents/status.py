@@ -25,9 +25,10 @@ CLOCK_ERROR = 600.0
 
 
 def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
-    """The runs of a state folder, newest first, or the one run that is named.
+    """Return the runs of a state folder, newest first, or the one run that is named.
 
     Args:
+        store: the folder of all runs.
         wanted: a run's id, output or mirror; None for all runs.
 
     Raises:
@@ -47,7 +48,7 @@ def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
 
 
 def status_of_mirror(url: str) -> dict[str, Any]:
-    """One of the runs of ``resumerge status --json``, read from a mirror.
+    """Return one of the runs of ``resumerge status --json``, read from a mirror.
 
     Raises:
         InputError: the mirror holds no run.
@@ -84,7 +85,7 @@ _folders: dict[str, Path] = {}
 
 
 def _folder(url: str) -> Path:
-    """A new folder for the ledger of a mirror; the earlier one of the same mirror is deleted."""
+    """Return a new folder for the ledger of a mirror, and delete the earlier one of that mirror."""
     if url in _folders:
         shutil.rmtree(_folders[url], ignore_errors=True)
     folder = _folders[url] = Path(tempfile.mkdtemp(prefix="resumerge-"))
@@ -93,7 +94,7 @@ def _folder(url: str) -> Path:
 
 
 def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
-    """A finished run, from the manifest of its mirror, which keeps no ledger."""
+    """Return a finished run, from the manifest of its mirror, which keeps no ledger."""
     sizes = {name: size for name, (size, _) in manifest.files.items()}
     shards = [size for name, size in sizes.items() if is_weights(name)]
     count, nbytes = len(shards), sum(shards)

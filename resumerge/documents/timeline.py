@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from resumerge.documents.history import Cell, History, Lifetime
 
 Value = Callable[[Cell], float | None]
-"""A quantity of a cell; None where it was not measured."""
+"""A function that returns a quantity of a cell; None if it was not measured."""
 
 COLUMNS_FOR_WIDE_GAPS = 12
 """Columns per attempt from which the gaps between attempts are wide."""
@@ -40,12 +40,12 @@ class Timeline:
     left_out: int
 
     def values(self, value: Value) -> list[float]:
-        """Of all cells that have one."""
+        """Return the values of all cells that have one."""
         found = (value(cell) for span in self.spans for cell in span.cells)
         return [v for v in found if v is not None]
 
     def largest(self, value: Value) -> float:
-        """The largest value of all cells; 0 where no cell has one."""
+        """Return the largest value of all cells; 0 if no cell has one."""
         return max(self.values(value), default=0.0)
 
 
@@ -67,7 +67,7 @@ def lay_out(history: History, columns: int) -> Timeline:
 
 
 def _shares(weights: Sequence[float], whole: int) -> list[int]:
-    """Whole numbers in proportion to the weights that add up to the whole."""
+    """Return whole numbers in proportion to the weights that add up to the whole."""
     total = sum(weights)
     if not total:
         weights, total = [1.0] * len(weights), float(len(weights))

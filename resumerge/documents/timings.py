@@ -21,8 +21,8 @@ class Timing:
     """The sums of a group of tensors.
 
     Args:
-        nbytes: of committed output.
-        seconds: of computing and writing, all threads together.
+        nbytes: bytes of committed output.
+        seconds: seconds of computing and writing, all threads together.
     """
 
     name: str
@@ -32,17 +32,18 @@ class Timing:
 
     @property
     def rate(self) -> float:
-        """Bytes of output per second of one thread."""
+        """The bytes of output per second of one thread."""
         return self.nbytes / self.seconds if self.seconds else 0.0
 
     def add(self, other: Timing) -> None:
+        """Add another group's sums to this one."""
         self.tensors += other.tensors
         self.nbytes += other.nbytes
         self.seconds += other.seconds
 
 
 def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
-    """One group for each layer and for each tensor outside of layers, in the order of the model.
+    """Return one group for each layer, and for each tensor outside, in the order of the model.
 
     Args:
         units: rows of the ledger's table: name, nbytes, blocks, committed_blocks, seconds.
@@ -65,7 +66,7 @@ def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
 
 
 def by_kind(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
-    """One group for the same tensor of all layers and experts; the longest time first."""
+    """Return one group for the same tensor of all layers and experts; the longest time first."""
     groups: dict[str, Timing] = {}
     for unit in units:
         place = split(unit["name"])
@@ -81,7 +82,7 @@ def _timing(unit: Mapping[str, Any]) -> Timing:
 
 
 def _at_most(timings: list[Timing], most: int, what: str) -> list[Timing]:
-    """The first groups, and one group for all others."""
+    """Return the first groups, and one group for all others."""
     if len(timings) <= most:
         return timings
     rest = Timing(f"{len(timings) - most + 1} more {what}")

@@ -26,13 +26,13 @@ STOP_SECONDS = 0.5
 
 @dataclass
 class RunContext:
-    """One command on one run; built once and handed down from the command to the attempt.
+    """The context of one command on one run, which is built once and handed down to the attempt.
 
     Args:
-        options: as given; from `adopt` on those of the run, where they were left out.
+        options: the options as given; from `adopt` on, those that were left out are the run's.
         memory_limit: bytes; after the kernel killed a worker for its memory, the next one has less
             than the options say.
-        run_id: of the run, as soon as there is one.
+        run_id: the run's id, as soon as there is one.
         mirror: the session with the mirror, once it is opened.
     """
 
@@ -67,13 +67,13 @@ class RunContext:
                     folder.delete()
 
     def temporary_folder(self) -> Path:
-        """A new folder, deleted at the end of `working`, or with the process."""
+        """Return a new folder, which is deleted at the end of `working`, or with the process."""
         folder = TemporaryFolder()
         self._temporary.append(folder)
         return folder.path
 
     def reader(self, sources: Sequence[Source]) -> SourceReader:
-        """Reads the sources; a signal ends its waiting for a server."""
+        """Return a reader of the sources; a signal ends its waiting for a server."""
         asked: list[float] = []
 
         def check() -> None:
@@ -87,7 +87,7 @@ class RunContext:
 
     @property
     def memory(self) -> int | None:
-        """Bytes of RSS that the attempt may have; None for what this machine has."""
+        """The bytes of RSS that the attempt may have; None for what this machine has."""
         return self.memory_limit or self.options.memory
 
     @property
@@ -96,7 +96,7 @@ class RunContext:
         return bool(self.options.mirror and self.options.mirror_then_delete)
 
     def open_mirror(self, url: str) -> MirrorSession:
-        """The session with a mirror; nothing is read there yet.
+        """Return the session with a mirror; nothing is read there yet.
 
         Raises:
             InputError: the address cannot be a mirror.

@@ -31,10 +31,10 @@ Begins = Callable[[str, int, int], object]
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a repo has now.
+    """The files that a repo has now.
 
     Args:
-        url: of the repo.
+        url: the repo's address.
         files: names of the model's files.
         nbytes: their size.
         sent: bytes that the repo lacked.
@@ -46,24 +46,26 @@ class Pushed:
     sent: int
 
     def as_json(self) -> dict[str, Any]:
-        """The document of ``push --json``."""
+        """Return the document of ``push --json``."""
         return {"repo": self.url, "files": self.files, "bytes": self.nbytes, "sent": self.sent}
 
 
 def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> Pushed:
     """Upload every file of a model, in one commit at the end.
 
-    A repo that does not exist is created, private. Where this machine knows the run that made the
+    A repo that does not exist is created, private. If this machine knows the run that made the
     model, the weights are compared with its checksums first.
 
     Args:
         out: the folder of the model, or its only file.
         repo: ``org/name``, or the address of any store.
-        moved: may raise, to stop.
+        runs: the folder of all runs.
+        begins: called with the name of the next file, its bytes, and the bytes of all files.
+        moved: called with bytes that were sent; may raise, to stop.
 
     Raises:
-        InputError: this is no finished model, it is damaged, or the repo is not for it; nothing
-            was sent.
+        InputError: this is no finished model, it is damaged, or the repo is not for it; nothing was
+            sent.
         Resumable: the repo cannot be reached. What was sent is not sent again.
     """
     output = OutputPath(out)
@@ -102,7 +104,7 @@ def _check_file(out: Path) -> None:
 
 
 def _files(out: Path) -> list[str]:
-    """The names of a model's files, small ones first; hidden ones are not its own."""
+    """Return the names of a model's files, small ones first; hidden ones are not its own."""
     names = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
     found = [name for name in names if not any(part.startswith(".") for part in name.parts)]
     if unfinished := [name for name in found if name.suffix == PARTIAL]:
@@ -131,7 +133,7 @@ def _files(out: Path) -> list[str]:
 
 
 def _indexed(out: Path) -> set[str]:
-    """The files that the indexes name: of the model, or of the components of a pipeline."""
+    """Return the files that the indexes name: of the model, or of the components of a pipeline."""
     indexes = out.rglob(f"*.safetensors{INDEX_SUFFIX}")
     return {
         str(index.with_name(file).relative_to(out))
@@ -141,7 +143,7 @@ def _indexed(out: Path) -> set[str]:
 
 
 def _check(out: Path, runs: RunStore) -> None:
-    """Compare the model with the ledger of its newest run, where there is one."""
+    """Compare the model with the ledger of its newest run, if there is one."""
     made_by = runs.of_output(out)
     if not made_by:
         return
@@ -161,8 +163,10 @@ def _check(out: Path, runs: RunStore) -> None:
 
 
 def _check_repo(store: Store, files: Sequence[str]) -> None:
-    """Refuse a repo where the model would lie among the weights of another one, which transformers
-    may then load in its place, and one where a run keeps its state, promised to other machines.
+    """Refuse a repo with the weights of another model, or with the state of a run.
+
+    transformers may load the other weights in the place of the model, and the state is promised to
+    other machines.
     """
     there = retry(store, store.list, "repo")
     if any(name.startswith(f"{METADATA}/") for name in there):

@@ -24,20 +24,20 @@ class ProgressUpdate:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended.
+    """The end of a run.
 
     Args:
-        id: of the run.
-        output: the output; the mirror, where there is none on this machine: its address, unless it
-            is a folder.
-        ledger: None where a mirror had the finished model of another machine.
-        already_done: nothing was left to do.
-        merging_seconds: spent computing, writing and committing in this attempt.
+        id: the run's id.
+        output: the output; the mirror, if there is none on this machine: its address, unless it is
+            a folder.
+        ledger: the ledger's path; None if a mirror had the finished model of another machine.
+        already_done: whether nothing was left to do.
+        merging_seconds: seconds spent computing, writing and committing in this attempt.
         mirror: where the model is too, or alone.
         notes: what the model lacks, a line each.
-        output_bytes: of all shards; 0 where nothing was left to do.
-        peak_rss: bytes, the most of any attempt; 0 where nothing was left to do.
-        seconds: that this attempt took; 0 where nothing was left to do.
+        output_bytes: bytes of all shards; 0 if nothing was left to do.
+        peak_rss: bytes, the most of any attempt; 0 if nothing was left to do.
+        seconds: seconds that this attempt took; 0 if nothing was left to do.
     """
 
     id: str
@@ -64,7 +64,7 @@ class Result:
 
     @property
     def places(self) -> str:
-        """Where the complete model is, as text: here, in its mirror, or in both."""
+        """The places of the complete model, as text: here, in its mirror, or in both."""
         if self.mirror is None:
             return str(self.output)
         if self.where == self.mirror:
@@ -75,34 +75,37 @@ class Result:
 
 
 class Reporter:
-    """Is called as a run progresses; this base class ignores every call."""
+    """A receiver of a run's progress; this base class ignores every call."""
 
     def doing(self, what: str) -> None:
-        """A phase that may take a while starts, like ``opening the models``."""
+        """Tell that a phase which may take a while starts, like ``opening the models``."""
 
     def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
-        """The plan is complete and checked."""
+        """Tell that the plan is complete and checked."""
 
     def began(self, attempt: int, budget: int) -> None:
-        """An attempt started and is in the ledger; it may use `budget` bytes of RSS."""
+        """Tell that an attempt is in the ledger; it may use `budget` bytes of RSS."""
 
     def heartbeat(self) -> None:
-        """Bytes were read or computed. Called often, by any thread; must return at once."""
+        """Tell that bytes were read or computed.
+
+        It is called often, by any thread, and must return at once.
+        """
 
     def reading(self, done: int, total: int) -> None:
-        """A phase that only reads has read so many bytes, of so many."""
+        """Tell that a phase which only reads has read so many bytes, of so many."""
 
     def fetching(self, fetched: DownloadProgress) -> None:
-        """Source files are being downloaded, or were downloaded in this attempt."""
+        """Tell that source files are being downloaded, or were downloaded in this attempt."""
 
     def progressed(self, progressed: ProgressUpdate) -> None:
-        """A batch was computed."""
+        """Tell that a batch was computed."""
 
     def note(self, text: str) -> None:
-        """A message for the user."""
+        """Tell the user something."""
 
     def waiting(self, text: str) -> None:
-        """The run waits, and for what. Called several times a second for as long as it does."""
+        """Tell what the run waits for; called several times a second for as long as it waits."""
 
     def done(self, result: Result) -> None:
-        """The output is complete."""
+        """Tell that the output is complete."""

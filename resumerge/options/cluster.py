@@ -70,7 +70,7 @@ class TaskResources(OptionType):
 
 
 def read_task_resources(text: str) -> dict[str, Any]:
-    """The resources of a task by name.
+    """Return the resources of a task by name.
 
     Raises:
         ValueError: the text names none, or not by numbers.

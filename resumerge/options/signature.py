@@ -17,8 +17,9 @@ Returned = TypeVar("Returned")
 def with_options(
     command: str,
 ) -> Callable[[Callable[Parameters, Returned]], Callable[Parameters, Returned]]:
-    """Give a function, which takes options as ``**options``, the signature and the documentation of
-    the options that are declared for a command.
+    """Return a decorator that gives a function the declared options of a command.
+
+    The function takes them as ``**options``. The decorator sets its signature and documentation.
     """
 
     def documented(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:

@@ -34,7 +34,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def check_recipe(recipe: Recipe) -> list[Problem]:
-    """Problems with methods, their parameters, the number of models and the chat templates."""
+    """Return the problems with methods, parameters, the number of models and chat templates."""
     return [problem for document in recipe.documents for problem in _check_document(document)]
 
 
@@ -51,7 +51,7 @@ def _check_document(recipe: Recipe) -> list[Problem]:
 
 
 def _check_names(recipe: Recipe) -> list[Problem]:
-    """Problems with the method and with parameters.
+    """Return the problems with the method and with parameters.
 
     If the method is unknown, parameters are checked against the method with the closest name; if
     none is close, it may be one of the user's own, with parameters that are not known either.
@@ -67,7 +67,7 @@ def _check_names(recipe: Recipe) -> list[Problem]:
 
 
 def find_method(name: str) -> MergeMethod:
-    """The merge method of a name that a user typed.
+    """Return the merge method of a name that a user typed.
 
     Raises:
         InputError: there is none.
@@ -82,7 +82,7 @@ def find_method(name: str) -> MergeMethod:
 
 
 def unknown_method(recipe: Recipe) -> Problem:
-    """The problem of a ``merge_method`` that does not exist."""
+    """Return the problem of a ``merge_method`` that does not exist."""
     name = recipe.merge_method
     return recipe.problem(
         f"Unknown merge method {name!r}",

@@ -32,7 +32,7 @@ class Operand:
 
 @dataclass
 class Expressions:
-    """Looks up the operands of every tensor; collects problems instead of raising them."""
+    """The lookup of every tensor's operands, which collects problems instead of raising them."""
 
     recipe: Recipe
     method: MergeMethod
@@ -44,7 +44,7 @@ class Expressions:
     problems: list[Problem] = field(default_factory=list)
 
     def target(self, spec: TensorSpec) -> Target | None:
-        """The output tensor; None if there is a problem, or if the output does not need it."""
+        """Return the output tensor; None if there is a problem, or the output does not need it."""
         inputs = spec.slice_.inputs
         found = [self.models.find(i.model, name) for i, name in zip(inputs, spec.names)]
         if None in found and self._head_is_optional(spec):
@@ -76,11 +76,14 @@ class Expressions:
         template: Tensor,
         base: ModelRef | None,
     ) -> list[Operand]:
-        """The tensors of all inputs that have the template's shape; the others are mismatches.
+        """Return the inputs' tensors that have the template's shape; the others are mismatches.
 
         Args:
+            spec: the output tensor.
             found: the tensor of each input, or None.
             ref: the model of the template.
+            template: the tensor whose shape the others must have.
+            base: the base model; None for none.
         """
         operands = []
         shape = self._shape(ref, template)
@@ -136,8 +139,10 @@ class Expressions:
         return Target(spec.name, dtype, shape, block, expression, tensors)
 
     def _copied(self, spec: TensorSpec, ref: ModelRef, tensor: Tensor) -> Target:
-        """A tensor of one model, not merged: of integers, a buffer that some models lack, or of a
-        part that the recipe does not name.
+        """Return a tensor of one model, which is not merged.
+
+        It has integers, is a buffer that some models lack, or is of a part that the recipe does not
+        name.
         """
         if tensor.dtype not in FLOATS:
             block, tensors = block_elements(None), {spec.name: tensor.shape}
@@ -148,11 +153,11 @@ class Expressions:
         return self._merged(spec, method, operands, defaults, None)
 
     def _names(self, ref: ModelRef, name: str) -> tuple[str, ...]:
-        """What filters are matched with."""
+        """Return the names that filters are matched with."""
         return self.models.names_of(ref, name) if self.parameters.has_filters else (name,)
 
     def _shape(self, ref: ModelRef, tensor: Tensor) -> tuple[int, ...]:
-        """The shape of a tensor, with the rows of the output's vocabulary if it has token rows."""
+        """Return the shape of a tensor, with the rows of the output's vocabulary if it has any."""
         if self.alignment and self.alignment.applies(ref, tensor):
             return self.alignment.shape(tensor)
         return tensor.shape
@@ -173,7 +178,7 @@ class Expressions:
             )
 
     def _dtype(self, own: set[str]) -> str:
-        """The recipe's dtype, or else the narrowest that holds all values of these dtypes."""
+        """Return the recipe's dtype, or the narrowest that holds all values of these dtypes."""
         asked = self.recipe.out_dtype or self.recipe.dtype
         if asked:
             return BY_TORCH_NAME[asked]

@@ -22,7 +22,10 @@ UNSHARED = "tensors that not all models have"
 
 
 def fingerprint_parts(plan: Plan) -> dict[str, Any]:
-    """Everything that decides the bytes, part by part; threads, memory and batch size do not."""
+    """Return everything that decides the bytes, part by part.
+
+    Threads, memory and batch size do not decide them.
+    """
     return {
         "recipe": normalized(plan.recipe),
         "seed": plan.seed,
@@ -43,7 +46,7 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
 
 
 def _libraries(plan: Plan) -> dict[str, str]:
-    """The versions of the libraries that decide the results of steps."""
+    """Return the versions of the libraries that decide the results of steps."""
     steps = {node.step for node in plan.nodes() if isinstance(node, Computed)}
     return {name: found for step in steps for name, found in step.libraries.items()}
 
@@ -64,17 +67,17 @@ def _identity(plan: Plan) -> dict[str, Any]:
 
 
 def methods_in(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Those parts that say which code computes."""
+    """Return the parts that say which code computes."""
     return {key: part for key, part in parts.items() if key.split(" of ")[0] == METHOD}
 
 
 def fingerprint(parts: dict[str, Any]) -> str:
-    """SHA-256 of the parts, in hex."""
+    """Return the SHA-256 of the parts, in hex."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What differs, a line each: ``recipe.slices[0].parameters.t: 0.5 -> 0.6``."""
+    """Return what differs, a line each: ``recipe.slices[0].parameters.t: 0.5 -> 0.6``."""
     lines: list[str] = []
     for key in sorted(before.keys() | after.keys()):
         lines += _changes(key, before.get(key), after.get(key))

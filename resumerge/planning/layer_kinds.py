@@ -29,8 +29,8 @@ def compare_layers(
 ) -> None:
     """Collect how layers of other models differ from the reference's, in names and shapes.
 
-    A layer has to be like one of the reference's, whatever its number; where it is like none, it
-    is told how it differs from the one that it is most like.
+    A layer has to be like one of the reference's, whatever its number. If it is like none, the
+    difference from the most similar one is told.
     """
     assert part.stack is not None
     reference = models.reference
@@ -64,7 +64,7 @@ def compare_layers(
 
 
 def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str, Tensor]]:
-    """The tensors of each layer of a model's stack by the names that they have inside it."""
+    """Return the tensors of each layer of a model's stack by the names that they have inside it."""
     tensors, own = models.sources[ref].tensors, models.stack_in(ref, stack)
     return {
         number: {
@@ -79,12 +79,12 @@ def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str
 def check_kinds(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
 ) -> tuple[list[Problem], list[str]]:
-    """Whether the output's config.json can say what its layers are.
+    """Check whether the output's config.json can say what its layers are.
 
-    Where config.json lists what each layer is, the list is cut with the layers. Where it does not,
-    the kinds follow from a layer's number by some rule of the architecture: the first few are
-    of one kind, and the rest repeat with a period. The rule is read off the reference's own layers;
-    the output has to follow it.
+    If config.json lists what each layer is, the list is cut with the layers. If it does not, the
+    kinds follow from a layer's number by some rule of the architecture: the first few are of one
+    kind, and the rest repeat with a period. The rule is read off the reference's own layers; the
+    output has to follow it.
 
     Returns:
         problems and notes.
@@ -109,7 +109,7 @@ def check_kinds(
 
 
 def _rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
-    """What config.json says of layers by their number, once layers have changed theirs."""
+    """Yield what config.json says of layers by their number, once layers have changed theirs."""
     if all(layer == place for place, o in enumerate(layers.origins) for _, layer in o.inputs[:1]):
         return
     for key in layers.keys:
@@ -127,9 +127,10 @@ def _rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
 
 
 def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
-    """The kinds of `count` layers after the rule that these follow: a beginning, then a period.
+    """Return the kinds of `count` layers by the rule that these follow: a beginning, then a period.
 
-    The shortest period that is seen at least twice; where none is, all the layers are one period.
+    The shortest period that is seen at least twice is taken; if there is none, all the layers are
+    one period.
     """
     for period in range(1, len(kinds) // 2 + 1):
         first = len(kinds) - period
@@ -148,7 +149,7 @@ def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
 
 
 def _are_listed(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
-    """Whether a list in config.json tells the kinds apart."""
+    """Return whether a list in config.json tells the kinds apart."""
     config = models.sources[models.reference].config
     for key in layers.keys:
         section: Any = config

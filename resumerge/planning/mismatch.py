@@ -15,7 +15,7 @@ from resumerge.tensors import Tensor
 
 @dataclass
 class Mismatches:
-    """Collects, for each pair of models, tensors that one lacks and tensors of another shape."""
+    """The tensors that one of two models lacks, or has in another shape, by pair of models."""
 
     recipe: Recipe
     models: ModelViews
@@ -26,22 +26,22 @@ class Mismatches:
     _surplus: dict[tuple[str, ModelRef, ModelRef], list[str]] = field(default_factory=dict)
 
     def missing(self, input_: Input, name: str, guide: ModelRef) -> None:
-        """A tensor that the guide has and an input lacks, by its name in the input."""
+        """Record a tensor that the guide has and an input lacks, by its name in the input."""
         self._missing.setdefault((input_.path, input_.model, guide), []).append(name)
 
     def unlike(
         self, input_: Input, name: str, guide: ModelRef, like: Tensor, found: Tensor
     ) -> None:
-        """A tensor of an input that has another shape, or integers."""
+        """Record a tensor of an input that has another shape, or integers."""
         entry = (name, like, found)
         self._unlike.setdefault((input_.path, input_.model, guide), []).append(entry)
 
     def surplus(self, input_: Input, name: str, guide: ModelRef) -> None:
-        """A tensor that an input has and its guide lacks; it would not be in the output."""
+        """Record a tensor that an input has and its guide lacks; it would not be in the output."""
         self._surplus.setdefault((input_.path, input_.model, guide), []).append(name)
 
     def problems(self) -> Iterator[Problem]:
-        """One problem for each pair of models and kind of mismatch."""
+        """Yield one problem for each pair of models and kind of mismatch."""
         for (path, ref, guide), names in self._missing.items():
             yield self._missing_problem(path, ref, guide, names)
         for (path, ref, guide), names in self._surplus.items():
@@ -64,7 +64,7 @@ class Mismatches:
             )
 
     def _of_tokens(self, guide: ModelRef, ref: ModelRef, entry: tuple[str, Tensor, Tensor]) -> bool:
-        """Whether two tensors differ in the number of tokens only."""
+        """Return whether two tensors differ in the number of tokens only."""
         _, like, found = entry
         return like.shape[1:] == found.shape[1:] and all(
             tensor.name in self.models.vocabularies[model].found
@@ -108,7 +108,7 @@ class Mismatches:
         )
 
     def _deeper(self, ref: ModelRef, name: str) -> bool:
-        """Whether a tensor is in a layer beyond the last layer of the reference."""
+        """Return whether a tensor is in a layer beyond the last layer of the reference."""
         located = self.models.layers[ref].locate(name)
         counts = self.models.layers[self.models.reference].counts
         return located is not None and any(

@@ -17,7 +17,7 @@ from resumerge.recipe.spelling import misspelled
 
 @dataclass
 class Parameters:
-    """Resolves the parameters of one recipe; collects each problem once, not for each tensor.
+    """The parameters of one recipe, resolved; each problem is collected once, not for each tensor.
 
     Args:
         valid: whether nothing is wrong with them, or with the number of models.
@@ -40,14 +40,15 @@ class Parameters:
 
     @property
     def problems(self) -> list[Problem]:
-        """What was found wrong so far."""
+        """The problems that were found so far."""
         return list(self._found.values())
 
     def of_merge(self, spec: TensorSpec, names: Sequence[str]) -> dict[str, Value]:
-        """The parameters that are given once for the merge.
+        """Return the parameters that are given once for the merge.
 
         Args:
-            names: of the output tensor, which filters are matched with.
+            spec: the output tensor.
+            names: the output tensor's names, which filters are matched with.
         """
         found = {
             p.name: self._value(p, spec, None, names)
@@ -59,10 +60,13 @@ class Parameters:
     def of_input(
         self, spec: TensorSpec, input_: Input, names: Sequence[str], *, is_base: bool
     ) -> dict[str, Value]:
-        """The parameters of one model; empty for the base model of task vectors.
+        """Return the parameters of one model; empty for the base model of task vectors.
 
         Args:
-            names: of the tensor in this model.
+            spec: the output tensor.
+            input_: the model's entry in the recipe.
+            names: the tensor's names in this model, which filters are matched with.
+            is_base: whether this is the base model.
         """
         if is_base and self.method.base != "none":
             return {}
@@ -74,7 +78,7 @@ class Parameters:
         return self._shared(found)
 
     def _shared(self, values: dict[str, Value]) -> dict[str, Value]:
-        """The same values, in one piece of memory for all tensors that have them."""
+        """Return the same values, in one piece of memory for all tensors that have them."""
         return self._known.setdefault(
             tuple((name, repr(value)) for name, value in values.items()), values
         )
@@ -147,7 +151,7 @@ class Parameters:
     def _written(
         self, name: str, spec: TensorSpec, input_: Input | None
     ) -> Iterator[tuple[str, Setting]]:
-        """(YAML path, setting) of a parameter in every scope that has it, innermost first."""
+        """Yield (YAML path, setting) of a parameter in every scope that has it, innermost first."""
         scopes = [(input_.path, input_.parameters)] if input_ else []
         scopes.append((spec.slice_.path, spec.slice_.parameters))
         scopes += [(spec.module.path, spec.module.parameters)] if spec.module else []
@@ -235,7 +239,7 @@ def _invalid_values(
 
 
 def _surprising_values(parameter: Parameter, setting: Setting, path: str) -> Iterator[str]:
-    """Notes on values that are taken for others, as in mergekit."""
+    """Yield notes on values that are taken for others, as in mergekit."""
     for at, value in _values(setting, path):
         if parameter.kind == "bool":
             if isinstance(value, str):
@@ -247,7 +251,7 @@ def _surprising_values(parameter: Parameter, setting: Setting, path: str) -> Ite
 
 
 def _values(setting: Setting, at: str) -> Iterator[tuple[str, Scalar]]:
-    """(where in the setting, value) of every value written in it."""
+    """Yield (where in the setting, value) of every value written in it."""
     entries: tuple[Conditional | Scalar, ...] = setting if isinstance(setting, tuple) else ()
     if not isinstance(setting, tuple):
         yield at, setting

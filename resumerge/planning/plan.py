@@ -20,7 +20,7 @@ from resumerge.tokenizers.output_vocabulary import OutputVocabulary
 
 
 class Unshared(Enum):
-    """What becomes of tensors that not all models have, where they are matched by name alone."""
+    """The fate of tensors that not all models have, if they are matched by name alone."""
 
     REFUSED = ""
     UNION = "union"
@@ -28,7 +28,8 @@ class Unshared(Enum):
 
 
 NUMERICS = 3
-"""Raised whenever the bits of any output could change; part of the fingerprint."""
+"""The version of the arithmetic, part of the fingerprint: raised when any output's bits may change.
+"""
 
 SourceFileKey = tuple[int, str]
 """A weight file: the number of its source in the plan, and its name there."""
@@ -36,20 +37,20 @@ SourceFileKey = tuple[int, str]
 
 @dataclass(frozen=True)
 class Unit:
-    """One output tensor, or several that are computed as one: the thing that the ledger journals.
+    """An output tensor, or several that are computed as one: what the ledger journals.
 
     Args:
         index: position in the plan.
-        dtype: safetensors name.
+        dtype: the elements' type, by safetensors' name.
         shard: number of the shard it stands in.
-        offset: of its first byte in the shard's file.
+        offset: offset of its first byte in the shard's file.
         nbytes: length in bytes.
-        block_elements: of a block; `BLOCK`, or as many whole rows as fit where rows must not be
-            split.
+        block_elements: elements of a block; `BLOCK`, or as many whole rows as fit if rows must not
+            be split.
         expression: what computes it; a tensor that is not `Merged` is copied.
         tensors: shapes of the tensors of the output that begin in it, by name; they follow each
             other. If a unit has only the first part of one, the units after it have the rest, and
-            no tensors. Empty also where only the place of the unit is known.
+            no tensors. Empty also if only the place of the unit is known.
     """
 
     index: int
@@ -69,22 +70,22 @@ class Unit:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks; an empty tensor has one, empty too."""
+        """The number of blocks; an empty tensor has one, which is empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
     def block_bytes(self, index: int) -> tuple[int, int]:
-        """(offset in the shard's file, length) of a block, in bytes."""
+        """Return (offset in the shard's file, length) of a block, in bytes."""
         return self.span(range(index, index + 1))
 
     def span(self, indices: range) -> tuple[int, int]:
-        """(offset in the shard's file, length) of consecutive blocks, in bytes."""
+        """Return (offset in the shard's file, length) of consecutive blocks, in bytes."""
         first = nbytes(self.dtype, indices.start * self.block_elements)
         stop = nbytes(self.dtype, min(indices.stop * self.block_elements, self.numel))
         return self.offset + first, stop - first
 
     @property
     def is_copied(self) -> bool:
-        """Whether its bytes lie in a file as they are.
+        """Whether the unit's bytes lie in a file as they are.
 
         Its blocks are read, hashed and written one by one: each stays in the processor's cache
         meanwhile. A copy within the kernel (`copy_file_range`) would read it once more, and takes
@@ -93,11 +94,11 @@ class Unit:
         return isinstance(self.expression, Stored) and self.expression.strides is None
 
     def run_blocks(self, nbytes: int) -> int:
-        """How many of its blocks are computed together; see `Tensor.run_blocks`."""
+        """Return how many blocks are computed together; see `Tensor.run_blocks`."""
         return self.expression.run_blocks(self.block_elements, nbytes)
 
     def run(self, indices: range) -> Run:
-        """Consecutive blocks, which are read and computed together."""
+        """Return consecutive blocks, which are read and computed together."""
         return Run.of(self.numel, self.block_elements, indices)
 
 
@@ -123,19 +124,19 @@ class Shard:
 
 @dataclass(frozen=True)
 class LayerOrigin:
-    """Where one layer of the output comes from: (number of the model, its layer) of every input."""
+    """The origin of one layer of the output: (number of the model, its layer) of every input."""
 
     inputs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class LayerMap:
-    """Where the layers of one stack come from, in an output whose layers were chosen by slices.
+    """The origins of the layers of one stack, in an output whose layers were chosen by slices.
 
     Args:
         stack: its name in the output, like ``model.layers``.
         keys: the dotted keys of config.json that count it.
-        origins: one for each layer of the output.
+        origins: the origin of each layer of the output.
     """
 
     stack: str
@@ -150,20 +151,20 @@ class Plan:
     Args:
         sources: the pinned inputs; the operands count them.
         reference: the number of the model that gives the layout, config and tokenizer.
-        layers: of the reference model.
-        layer_maps: of each stack whose layers slices chose; empty where layers stay as they are.
-        seed: of the random masks.
+        layers: the reference model's layers.
+        layer_maps: the map of each stack whose layers slices chose; empty if layers stay as they
+            are.
+        seed: the seed of the random masks.
         shard_size: largest shard in bytes, as asked for.
         notes: what a person should know, a line each.
-        reminders: those of the notes that are given again when the output is complete: what it
-            lacks.
-        vocabulary: of the output; None where the reference's tokenizer comes along as it is.
-        chat_template: Jinja; None to keep the tokenizer's.
+        reminders: the notes that are given again when the output is complete: what it lacks.
+        vocabulary: the output's vocabulary; None if the reference's tokenizer comes along as it is.
+        chat_template: a Jinja template; None to keep the tokenizer's.
         tokenizers: a digest of each tokenizer that decides the output, by model.
         unshared: what becomes of tensors that not all models have.
         stages: the plans of the merges whose results are models of this one, or of each other.
         stage_models: these results, and what adapters make of them; numbered after the sources.
-        mixture: the mixture of experts that is made; None where models are merged.
+        mixture: the mixture of experts that is made; None if models are merged.
         kept: names of the stages whose results are written, too: their units and shards come after
             those of the model.
     """
@@ -189,7 +190,7 @@ class Plan:
     kept: tuple[str, ...] = ()
 
     def model(self, number: int) -> Source:
-        """A source or the result of a stage, by its number."""
+        """Return a source or the result of a stage, by its number."""
         return (*self.sources, *self.stage_models)[number]
 
     @property
@@ -199,7 +200,7 @@ class Plan:
 
     @property
     def merged(self) -> str:
-        """What is merged, in words: ``ties of 3 models in 2 stages``."""
+        """A description of what is merged: ``ties of 3 models in 2 stages``."""
         stages = f" in {counted(1 + len(self.stages), 'stage')}" if self.stages else ""
         return f"{self.method} of {counted(len(self.sources), 'model')}{stages}"
 
@@ -209,12 +210,12 @@ class Plan:
         return self.model(self.reference)
 
     def with_reminders(self, reminders: Iterable[str]) -> Plan:
-        """The plan with further notes, which are given again when the output is complete."""
+        """Return the plan with further notes, which are given again when the output is complete."""
         added = tuple(reminders)
         return replace(self, notes=(*self.notes, *added), reminders=(*self.reminders, *added))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors of the output, by name, in the order in which they stand in its files."""
+        """Return the tensors of the output, by name, in their order in the files."""
         found: dict[str, Tensor] = {}
         units = iter(self.units)
         for unit in units:
@@ -232,19 +233,20 @@ class Plan:
 
     @property
     def output_bytes(self) -> int:
-        """Size of all shards."""
+        """The size of all shards."""
         return sum(shard.nbytes for shard in self.shards)
 
     def nodes(self) -> Iterator[Tensor]:
-        """Every tensor that the output is computed from, as often as it is used, and its units'."""
+        """Yield every tensor that units are computed from, as often as it is used, and theirs."""
         for unit in self.units:
             yield from unit.expression.nodes()
 
     def files_of(self, tensor: Tensor, *kinds: str) -> frozenset[SourceFileKey]:
-        """The weight files that a tensor is read from.
+        """Return the weight files that a tensor is read from.
 
         Args:
-            kinds: of the sources whose files are wanted, like ``local``.
+            tensor: the tensor.
+            kinds: the kinds of sources whose files are wanted, like ``local``.
         """
         return frozenset(
             (stored.source, stored.file)

@@ -54,9 +54,10 @@ def make_plan(
     """Plan a merge, or a mixture of experts.
 
     Args:
+        recipe: the recipe.
         sources: every model that the recipe names, opened and numbered.
         tokenizers: the tokenizers that the recipe needs, if it needs any.
-        seed: seed of the random masks.
+        seed: the seed of the random masks.
         shard_size: largest shard in bytes; a single weight file as reference makes one shard.
         unshared: what becomes of tensors that not all models have, of models without config.json.
         stem: how the names of the output's weight files begin, if it is no pipeline.
@@ -108,7 +109,7 @@ def _plan_mixture(
 
 @dataclass
 class _Planner:
-    """Collects problems and notes on the way, so that all problems are reported at once."""
+    """The steps of a plan, which collect problems and notes so that all are reported at once."""
 
     recipe: Recipe
     sources: Mapping[ModelRef, Source]
@@ -189,7 +190,7 @@ class _Planner:
         return Parameters(self.recipe, self.method, valid=not (problems or invalid))
 
     def _find_reference(self) -> ModelViews:
-        """The models as seen from the reference: the base model, or else the first model."""
+        """Return the models as seen from the reference: the base model, or else the first model."""
         reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
         self.mixtures = MixtureViews.of(self.recipe, self.sources, reference, flat=self.flat)
         self.sources = self.mixtures.sources
@@ -198,7 +199,7 @@ class _Planner:
         return views(self.sources, reference, self.mixtures.aliases)
 
     def _flat_specs(self) -> list[TensorSpec]:
-        """Every tensor of the output, matched by name alone."""
+        """Return every tensor of the output, matched by name alone."""
         matching = FlatMatching(
             self.recipe, self.method, self.models, self.recipe.modules[0], self.unshared
         )
@@ -220,7 +221,7 @@ class _Planner:
         return valid
 
     def _tokenizer(self) -> tuple[RowAlignment | None, str | None]:
-        """How rows of tokens are aligned, and the chat template of the output."""
+        """Return how rows of tokens are aligned, and the chat template of the output."""
         templates = self.tokenizers.templates
         reference = self.models.reference
         first = {reference: templates[reference]} if reference in templates else {}
@@ -247,7 +248,7 @@ class _Planner:
         raise InputError([unknown_method(self.recipe)])
 
     def _layer_maps(self, modules: list[ModuleMatch]) -> list[LayerMap]:
-        """Where the layers of stacked modules come from; empty if there are problems already."""
+        """Return where the layers of stacked modules come from; empty if there are problems."""
         if self.problems:
             return []
         maps = []
@@ -262,7 +263,7 @@ class _Planner:
     def _tensor_specs(
         self, modules: list[ModuleMatch], unnamed: list[ModulePart], mismatches: Mismatches
     ) -> list[TensorSpec]:
-        """Every tensor of the output, with its name in each input."""
+        """Return every tensor of the output, with its name in each input."""
         specs: list[TensorSpec] = []
         for module, part in modules:
             if module.stacked:

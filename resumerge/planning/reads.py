@@ -10,16 +10,16 @@ from resumerge.tensors import Merged, Spilled, Step, Stored, Tensor, spilled_in
 from resumerge.tensors.tensor import RUN_BYTES
 
 Read = tuple[Stored, int, int]
-"""Elements ``first:last`` of a stored tensor."""
+"""The elements ``first:last`` of a stored tensor."""
 
 KEPT_BYTES = 8 << 20
 """A unit of one block whose operands have no more is fetched once, for all passes of its method."""
 
 
 def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
-    """What each run of a unit's blocks reads, from the first one that is not committed on.
+    """Yield what each run of a unit's blocks reads, from the first one that is not committed on.
 
-    What is read once and held for many blocks is not among it.
+    What is read once and held for many blocks is left out.
     """
     step = unit.run_blocks(RUN_BYTES)
     for at in range(first, unit.blocks if unit.numel else 0, step):
@@ -28,7 +28,7 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
 
 
 def reads_of_sweep(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
-    """What each run of one pass over the blocks of a tensor reads."""
+    """Yield what each run of one pass over the blocks of a tensor reads."""
     step = tensor.run_blocks(tensor.block_elements, RUN_BYTES)
     operands = (tensor.tensor,) if isinstance(tensor, Spilled) else tensor.operands
     for at in range(0, tensor.blocks, step):
@@ -43,7 +43,7 @@ def reads_of_sweep(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[R
 
 
 def is_kept(unit: Unit) -> bool:
-    """Whether what a unit reads stays in memory until it is computed, so that it is read once."""
+    """Return whether what a unit reads stays in memory until it is computed: it is read once."""
     nodes = list(unit.expression.nodes()) if unit.blocks == 1 else []
     several = any(isinstance(node, Merged) and node.needs_statistics for node in nodes)
     spilled = any(isinstance(node, Spilled) for node in nodes)
@@ -52,7 +52,7 @@ def is_kept(unit: Unit) -> bool:
 
 
 def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:
-    """All that a unit reads, in passes, each of which reads its runs one after the other."""
+    """Yield all that a unit reads, in passes, each of which reads its runs one after the other."""
     yield reads_of_blocks(unit)
     if not is_kept(unit):
         yield from _passes_before_blocks(unit)
@@ -62,8 +62,8 @@ def reads_once(nodes: Iterable[Tensor], steps: Iterable[Step]) -> Iterator[Read]
     """Yield what is read once and held for many blocks, and what steps read.
 
     Args:
-        nodes: of the expressions of a plan, each once.
-        steps: of the plan, each once.
+        nodes: the nodes of the expressions of a plan, each once.
+        steps: the steps of the plan, each once.
     """
     for step in steps:
         yield from _stored(step.reads())
@@ -72,7 +72,7 @@ def reads_once(nodes: Iterable[Tensor], steps: Iterable[Step]) -> Iterator[Read]
 
 
 def _passes_before_blocks(unit: Unit) -> Iterator[Iterator[list[Read]]]:
-    """What scans read, and what is computed for scratch files."""
+    """Yield what scans read, and what is computed for scratch files."""
     if unit.numel == 0:
         return
     for spilled in spilled_in(unit.expression):

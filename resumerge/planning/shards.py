@@ -17,10 +17,11 @@ MODEL: Mapping[str, str] = {"": STEM}
 
 
 def parts_of(reference: Source, stem: str) -> Mapping[str, str]:
-    """How the names of the output's weight files begin, by the prefix of their tensors.
+    """Return how the names of the output's weight files begin, by the prefix of their tensors.
 
     Args:
-        stem: of a model of one part.
+        reference: the reference model.
+        stem: the beginning of the names for a model of one part.
     """
     parts = {f"{name}/": own for name, own in reference.components.items() if own}
     return parts or {"": stem}
@@ -36,6 +37,8 @@ def pack(
     tensor is aligned to its element size.
 
     Args:
+        targets: the output tensors.
+        shard_size: largest shard in bytes.
         parts: how the names of each part's files begin, by the prefix of its tensors, which is its
             folder. In the files the tensors have their names without it.
     """
@@ -91,7 +94,7 @@ def _pack_part(
 
 
 def _whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
-    """The targets, those of one tensor together."""
+    """Yield the targets, those of one tensor together."""
     whole: list[Target] = []
     for target in targets:
         if target.tensors and whole:

@@ -14,7 +14,7 @@ from resumerge.recipe.schema.layer_ranges import spelled_slices
 
 
 def with_bases(recipe: Recipe, method: MergeMethod) -> tuple[Recipe, list[Problem]]:
-    """The recipe with the base model among the inputs of every slice.
+    """Return the recipe with the base model among the inputs of every slice.
 
     mergekit 0.1.5, observed: a base that ``models`` does not list is added as the last input, for
     every method; to a slice it is never added. Here it is added to a slice too where the method
@@ -41,7 +41,7 @@ def _takes_one_model(method: MergeMethod) -> bool:
 
 
 def _without_bases(recipe: Recipe) -> Recipe:
-    """The recipe with no other inputs than it lists."""
+    """Return the recipe with no other inputs than it lists."""
     modules = []
     for module in recipe.modules:
         slices = []
@@ -73,12 +73,12 @@ def _with_base(recipe: Recipe, slice_: Slice, problems: list[Problem]) -> Slice:
 
 
 def base_of(recipe: Recipe, slice_: Slice) -> ModelRef | None:
-    """The base model of a slice."""
+    """Return the base model of a slice."""
     return slice_.base_model or recipe.base_model
 
 
 def merged_count(method: MergeMethod, inputs: Sequence[Input], base: ModelRef | None) -> int:
-    """The number of models that a method merges, as its `fewest` and `most` count them."""
+    """Return the number of models that a method merges, as its `fewest` and `most` count them."""
     return len(inputs) - (method.base == "optional" and any(i.model == base for i in inputs))
 
 

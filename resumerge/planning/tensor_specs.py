@@ -44,13 +44,13 @@ class TensorSpec:
 
 
 def guide_of(recipe: Recipe, slice_: Slice) -> Input:
-    """The input that decides which tensors a slice has: the base if it is one, else the first."""
+    """Return the input that decides which tensors a slice has: its base, or else the first."""
     base = slice_.base_model or recipe.base_model
     return next((i for i in slice_.inputs if i.model == base), slice_.inputs[0])
 
 
 def aligned(models: ModelViews, module: Module, part: ModulePart) -> Iterator[TensorSpec]:
-    """Every tensor of the part, computed from the same tensor of every input."""
+    """Yield every tensor of the part, computed from the same tensor of every input."""
     [slice_] = module.slices
     layers = models.layers[models.reference]
     for name in part.tensors:
@@ -61,7 +61,7 @@ def aligned(models: ModelViews, module: Module, part: ModulePart) -> Iterator[Te
 def stacked(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
 ) -> Iterator[TensorSpec]:
-    """The tensors before the layers, the layers of every slice, and the tensors after them."""
+    """Yield the tensors before the layers, the layers of every slice, and the tensors after."""
     first, last = module.slices[0], module.slices[-1]
     assert part.stack is not None
     yield from _outside(models, module, first, part, before=True)
@@ -90,14 +90,14 @@ def stacked(
 
 
 def copied(models: ModelViews, part: ModulePart) -> Iterator[TensorSpec]:
-    """The tensors of a part that no module of the recipe names, from the reference."""
+    """Yield the tensors of a part that no module of the recipe names, from the reference."""
     slice_ = Slice((Input(models.reference),))
     for name in part.tensors:
         yield TensorSpec(name, slice_, (name,), 0.0, None, name)
 
 
 def layer_map(models: ModelViews, module: Module, stack: str) -> LayerMap:
-    """Where each layer of a stacked module comes from."""
+    """Return where each layer of a stacked module comes from."""
     origins = [
         LayerOrigin(
             tuple(
@@ -139,9 +139,9 @@ def _outside(
 def _untied_head(
     models: ModelViews, module: Module, slice_: Slice, part: ModulePart
 ) -> Iterator[TensorSpec]:
-    """The output head, where the reference ties it to its embedding and an input does not.
+    """Yield the output head, if the reference ties it to its embedding and an input does not.
 
-    The output gets one (same as mergekit 0.1.5, observed). The operand of a tied model is its
+    The output gets one (as in mergekit 0.1.5, observed). The operand of a tied model is its
     embedding.
     """
     heads = {i.model: own_head(models.sources[i.model]) for i in slice_.inputs}
@@ -172,7 +172,7 @@ def unused_tensors(
     specs: Iterable[TensorSpec],
     mismatches: Mismatches,
 ) -> dict[ModelRef, list[str]]:
-    """Return by model the tensors that the output lacks, of models that are merged whole.
+    """Return the tensors that the output lacks, by model, of models that are merged whole.
 
     Such a tensor inside merged layers is a mismatch, unless the model computes it: the reference's
     architecture has no place for it.

@@ -21,8 +21,9 @@ def space_needed(estimate: Estimate, *, then_delete: bool, elsewhere: bool = Fal
     """Return the bytes of disk space that the output needs.
 
     Args:
-        then_delete: shards are deleted once the mirror has them, so that only one must fit.
-        elsewhere: other machines put the shards into the mirror.
+        estimate: the plan's estimate.
+        then_delete: whether shards are deleted once the mirror has them, so that only one must fit.
+        elsewhere: whether other machines put the shards into the mirror.
     """
     if elsewhere:
         return COMPANION_BYTES
@@ -32,11 +33,14 @@ def space_needed(estimate: Estimate, *, then_delete: bool, elsewhere: bool = Fal
 def check_disk(
     out: Path, needed: int, *, then_delete: bool = False, cluster: bool = False
 ) -> list[Problem]:
-    """The disk must have `needed` bytes free.
+    """Return a problem if the disk does not have `needed` bytes free.
 
     Args:
-        then_delete: they are for one shard, since shards are deleted once the mirror has them.
-        cluster: a cluster computes, which needs every shard in the output.
+        out: the output's folder.
+        needed: bytes.
+        then_delete: whether they are for one shard, since shards are deleted once the mirror has
+            them.
+        cluster: whether a cluster computes, which needs every shard in the output.
     """
     free = free_bytes(out)
     if free >= needed:
@@ -62,10 +66,15 @@ def check_disk(
 def check_downloads(
     plan: Plan, estimate: Estimate, out: Path, output: int, *, offline: bool, evict: bool
 ) -> list[Problem]:
-    """Offline every file must be cached; otherwise the disk must have space for the downloads.
+    """Return the problems of downloads: files not cached when offline, or a disk without room.
 
     Args:
+        plan: the plan.
+        estimate: the plan's estimate.
+        out: the output's folder.
         output: bytes that the output needs, which may be on the same disk.
+        offline: whether no network is used.
+        evict: whether downloads are deleted once nothing needs them.
     """
     keys = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
     files = [remote_file(source, name) for source, name in keys]

@@ -114,7 +114,7 @@ def check_contents(
 
 
 def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
-    """Whether the merge method has another code than the one that failed and stopped the run."""
+    """Return whether the method has other code than that which failed and stopped the run."""
     if record["state"] == "done":
         return False
     failed = any(event["data"].get("cause") == METHOD for event in ledger.events.all("stopped"))

@@ -15,10 +15,11 @@ from resumerge.sizes import show_size
 
 
 def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
-    """Bytes of RSS that the process may use: what the user allows, as far as it is available.
+    """Return the bytes of RSS that the process may use: what the user allows, if it is available.
 
     Args:
-        memory: as it was measured; by default it is measured now.
+        asked: bytes that the user allows; None for all that this machine has.
+        memory: the memory as it was measured; by default it is measured now.
     """
     memory = memory or measure_memory()
     room = int(memory.available + rss() - margin(memory.total))
@@ -44,12 +45,13 @@ def too_many_threads(asked: int | None) -> list[str]:
 def wait_for_budget(
     memory: MemoryEstimate, asked: int | None, seconds: float, reporter: Reporter
 ) -> int:
-    """The budget of an existing run: wait until one thread fits into the memory.
+    """Wait until one thread of an existing run fits into the memory, and return the run's budget.
 
     Args:
         memory: what the run takes.
-        asked: as for `memory_budget`; if that is too little itself, nothing is waited for.
-        seconds: to wait at most.
+        asked: bytes that the user allows; if they are too few, nothing is waited for.
+        seconds: the longest wait.
+        reporter: is told of the wait.
 
     Raises:
         Resumable: other programs left too little memory for all that time.
@@ -78,8 +80,9 @@ def fit_threads(
 
     Args:
         memory: what the merge takes.
-        wanted: as many as this at most.
-        asked: by the user, for the message.
+        wanted: the most threads.
+        budget: bytes of RSS.
+        asked: bytes that the user allows, for the message.
 
     Raises:
         InputError: not even one thread fits.

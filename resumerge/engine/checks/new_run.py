@@ -36,6 +36,10 @@ def check_new(
     """Check a new run's output, disks, sources and mirror; the mirror is not read.
 
     Args:
+        context: the run's context.
+        plan: the plan.
+        estimate: the plan's estimate.
+        out: the output.
         replaced: names of files in its folder that are deleted first, and free their space.
 
     Raises:

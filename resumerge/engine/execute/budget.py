@@ -45,6 +45,7 @@ def resource_budget(
     Args:
         context: the run's context.
         plan: the plan.
+        estimate: the plan's estimate.
         memory_wait: seconds to wait for memory; None refuses at once (a new run).
 
     Raises:

@@ -297,7 +297,7 @@ class Scheduler:
             yield running.popleft()[1].result()
 
     def _tasks_in_flight(self) -> int:
-        """The number of tasks that wait or run: no thread idles, fewer under memory pressure."""
+        """Return the number of tasks that wait or run: no thread idles, fewer under pressure."""
         fits = self._governor.batch_bytes // (2 * 4 * BLOCK)
         return max(1, min(2 * self._execution.threads, fits))
 

@@ -97,7 +97,7 @@ class Reconciler:
             )
 
     def _manifest(self, state: MirrorState) -> Manifest:
-        """The manifest of a finished mirror, which must be of this run."""
+        """Return the manifest of a finished mirror, which must be of this run."""
         if state.manifest is None or state.manifest.run != self._run["id"]:
             raise refuse_mirror(self._mirror, state)
         return state.manifest

@@ -42,7 +42,9 @@ def pinned_plan(
     alone: from here on it travels beside the plan.
 
     Args:
-        out: of the run; its name is that of the file, where it is one.
+        context: the run's context.
+        recipe: the recipe.
+        out: the run's output, whose name is that of the file if it is one.
         pins: `revision` or `path` of each model, by the text of its reference.
         created_with: the options that the run was created with.
 

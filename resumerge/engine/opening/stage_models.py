@@ -36,7 +36,7 @@ class StageModels:
         self._adapted: dict[str, Source] = {}
 
     def model(self, ref: ModelRef) -> Source:
-        """A model by its reference.
+        """Return a model by its reference.
 
         Raises:
             InputError: an adapter does not fit the result of the stage.

@@ -20,7 +20,7 @@ _WHOLE = "leave out --stream, or use --evict, which downloads files and deletes 
 
 
 def problems_of_streaming(plan: Plan) -> list[Problem]:
-    """The files that cannot be read by ranges, each with a reason."""
+    """Return the files that cannot be read by ranges, each with a reason."""
     reasons: dict[SourceFileKey, str] = {}
     for stored in dict.fromkeys(node for node in plan.nodes() if isinstance(node, Stored)):
         source, key = plan.sources[stored.source], (stored.source, stored.file)

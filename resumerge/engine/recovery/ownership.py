@@ -36,7 +36,7 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
-    """Whether a file exists and has this xxh3-128 (hex digits)."""
+    """Return whether a file exists and has this xxh3-128 (hex digits)."""
     return path.is_file() and file_checksum(path) == checksum
 
 

@@ -112,13 +112,13 @@ def remove_tasks(out: Path) -> None:
 
 
 def files_of_tasks(out: Path) -> set[str]:
-    """Names, relative to `out`, of what tasks left there."""
+    """Return names, relative to `out`, of what tasks left there."""
     found = (path for attempt in _attempts(out) for path in attempt.rglob("*"))
     return {str(path.relative_to(out)) for path in found if not path.is_dir()}
 
 
 def _attempts(out: Path) -> list[Path]:
-    """The folders of the attempts in an output, sorted."""
+    """Return the folders of the attempts in an output, sorted."""
     folder = out / TASKS
     if folder.is_symlink() or not folder.is_dir():
         return []
@@ -136,7 +136,7 @@ def _is_whole(
     record: ShardRecord,
     read: Callable[[int, int], None],
 ) -> bool:
-    """Whether the shard has its final name, and the bytes of the record."""
+    """Return whether the shard has its final name, and the bytes of the record."""
     path = files.final(shard)
     if path.is_symlink() or not files.is_intact(shard, path):
         return False

@@ -94,7 +94,7 @@ def uploaded_record(store: BucketStore, task: TaskName) -> ShardRecord | None:
 
 
 def read_object(store: BucketStore, name: str) -> bytes:
-    """A task's object; empty if it does not exist.
+    """Return a task's object; empty if it does not exist.
 
     Raises:
         OSError: the bucket cannot be read now.
@@ -106,7 +106,7 @@ def read_object(store: BucketStore, name: str) -> bytes:
 
 
 def is_uploaded(store: BucketStore, shard: Shard, record: ShardRecord) -> bool:
-    """Whether a shard in a bucket is the one that a record is of.
+    """Return whether a shard in a bucket is the one that a record is of.
 
     The server's ETag says so; if it is another, what lies there is read.
 

@@ -73,7 +73,7 @@ class Verification:
         return self.mirror or str(self.output)
 
     def as_json(self) -> dict[str, Any]:
-        """The document of ``verify --json``."""
+        """Return the document of ``verify --json``."""
         return {
             "run": self.run,
             "output": self.where,

@@ -30,7 +30,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def out_of_memory(error: Exception) -> Resumable:
-    """The error for a failed allocation."""
+    """Return the error for a failed allocation."""
     reason = str(error).strip().split("\n")[0] or type(error).__name__
     reason = "; ".join([reason, *getattr(error, "__notes__", ())])  # in whose code it was
     return Resumable(

@@ -26,7 +26,7 @@ def device_for(estimate: Estimate, asked: str) -> tuple[str, list[str]]:
 
 
 def resolve_device(asked: str) -> str:
-    """``cpu``, ``cuda`` or ``cuda:1`` unchanged; ``auto`` as what this machine has.
+    """Return ``cpu``, ``cuda`` or ``cuda:1`` unchanged; ``auto`` as what this machine has.
 
     Raises:
         InputError: no such device, or this machine does not have it.
@@ -50,7 +50,7 @@ def resolve_device(asked: str) -> str:
 
 
 def _named(asked: str) -> int:
-    """The number of a CUDA device; 0 where none is named."""
+    """Return the number of a CUDA device; 0 where none is named."""
     named = re.fullmatch("cpu|auto|cuda(?::([0-9]+))?", asked)
     if named is None:
         raise refuse("Unknown device", expected="cpu, cuda, cuda:1 or auto", found=asked)

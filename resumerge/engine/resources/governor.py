@@ -58,7 +58,20 @@ def margin(total: int) -> int:
 
 
 class Governor:
-    """Samples memory in a thread while used as a context manager."""
+    """A watch over memory, which samples it in a thread while used as a context manager.
+
+    Args:
+        budget: bytes of RSS that this process may use.
+        need: the memory that the merge takes.
+        event: called with a kind and facts when the batch size changes, and when the run waits for
+            memory and continues.
+        waiting: called again and again with what is waited for: `Reporter.waiting`.
+        memory_wait: seconds to wait until one block fits.
+        measure: returns the memory of the machine.
+        rss: returns the RSS of this process in bytes.
+        clock: returns seconds, monotonic.
+        threads: number of threads that compute blocks.
+    """
 
     def __init__(
         self,
@@ -72,16 +85,6 @@ class Governor:
         clock: Callable[[], float] = time.monotonic,
         threads: int = 1,
     ) -> None:
-        """
-        Args:
-            budget: bytes of RSS that this process may use.
-            event: called with a kind and facts when the batch size changes, and when the run waits
-                for memory and continues.
-            waiting: called again and again with what is waited for: `Reporter.waiting`.
-            memory_wait: seconds to wait until one block fits.
-            clock: seconds, monotonic.
-            threads: the number that compute blocks.
-        """
         self.budget, self.need = budget, need
         self.batch_bytes = self._largest = largest_batch(threads)
         self.peak_rss = self.rss = 0
@@ -184,13 +187,13 @@ class Governor:
             self._others.popleft()
 
     def _fits(self, batch_bytes: int) -> bool:
-        """Whether a batch fits, beside the memory by which this process will still grow."""
+        """Return whether a batch fits, beside the memory by which this process will still grow."""
         growth = max(0, self.need.peak_rss - self.rss)
         room = self.memory.available - margin(self.memory.total) - growth
         return batch_bytes <= min(room, self.memory.total * BATCH_SHARE)
 
     def _pressure(self) -> str:
-        """Why the batch must be smaller; empty if it need not be."""
+        """Return why the batch must be smaller; empty if it need not be."""
         if self.rss > self.budget:
             return (
                 f"this process uses {show_size(self.rss)}, its budget is {show_size(self.budget)}"

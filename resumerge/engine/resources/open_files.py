@@ -25,7 +25,7 @@ def allow_many_open_files() -> None:
 
 
 def has_too_many_open_files(error: Exception) -> bool:
-    """Whether a file could not be opened because too many are; SQLite does not say why."""
+    """Return whether a file could not be opened because too many are; SQLite does not say why."""
     if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
         return not _can_open(_OF_A_LEDGER)
     return getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)

@@ -63,6 +63,7 @@ class ShardRecord:
     uploaded: Uploaded | None = None
 
     def as_json(self) -> dict[str, Any]:
+        """Return the record as JSON."""
         at = self.uploaded
         return {
             "fingerprint": self.fingerprint,

@@ -20,21 +20,21 @@ COMPANION_BYTES = 30_000_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a plan will take on any machine, in bytes where nothing else is said.
+    """The cost of a plan on any machine, in bytes if nothing else is said.
 
     Args:
-        output: all shards.
-        largest_shard: the largest of them.
+        output: bytes of all shards.
+        largest_shard: bytes of the largest shard.
         largest: the unit with the most bytes.
         largest_block: the largest block of the output.
-        scratch: most of the scratch files at one time.
-        read: what is read of each weight file, each tensor once.
+        scratch: most bytes of the scratch files at one time.
+        read: bytes that are read of each weight file, each tensor once.
         missing: the files of `read` that are not on this machine: downloads, and streamed files.
-        streamed: what is fetched of each file that is read by ranges and not stored; what is read
-            several times as often as that.
-        download: what is still to be fetched of `missing`.
+        streamed: bytes that are fetched of each file that is read by ranges and not stored; what is
+            read several times counts as often.
+        download: bytes that are still to be fetched of `missing`.
         cached: size of the files of `read` that are on this machine.
-        steps: what comes before the blocks.
+        steps: the cost of what comes before the blocks.
         uses_torch: whether a method or a step computes with torch.
         memory: the memory, by the number of threads.
         time: the time, by the number of threads and the speed of the machine.
@@ -59,7 +59,7 @@ class Estimate:
 
     @property
     def disk(self) -> int:
-        """Bytes to be free in the output's folder."""
+        """The bytes to be free in the output's folder."""
         return self.output + self.scratch + COMPANION_BYTES
 
     def read_of(self, source: int) -> dict[str, int]:
@@ -77,11 +77,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a merge will take on one machine.
+    """The cost of a merge on one machine.
 
     Args:
         need: memory of the merging process.
-        seconds: of the merge, without downloads.
+        seconds: seconds of the merge, without downloads.
         basis: what the time rests on.
     """
 
@@ -95,6 +95,7 @@ def estimate(plan: Plan, mirror: str | None = None) -> Estimate:
     """Estimate a plan, by one pass over its units.
 
     Args:
+        plan: the plan.
         mirror: address of the run's mirror, if it has one.
     """
     files, memory, time = FileCounter(plan.sources), MemoryCounter(), TimeCounter()

@@ -14,7 +14,7 @@ from resumerge.tensors.dtypes import nbytes
 
 
 class FileCounter:
-    """Counts what the units of a plan read of files.
+    """A counter of what the units of a plan read of files.
 
     Attributes:
         read: bytes of each file, each tensor once.
@@ -56,11 +56,11 @@ class FileCounter:
     def streamed(self, steps: Iterable[Step]) -> dict[SourceFileKey, int]:
         """Return the bytes that are fetched of each streamed file, as often as they are read.
 
-        A selection by magnitude reads its operands once or twice more where its guess is wrong,
-        which is rare, and not known before.
+        A selection by magnitude reads its operands once or twice more if its guess is wrong, which
+        is rare, and not known before.
 
         Args:
-            steps: of the plan, all of whose units were added.
+            steps: the steps of the plan, all of whose units were added.
         """
         if self._streamed:
             for read in reads_once(self._once, steps):
@@ -77,15 +77,16 @@ class FileCounter:
 
 
 def _is_plain(unit: Unit) -> bool:
-    """Whether it is computed from different tensors that lie in files: most units of a large model
-    are, and what these read is counted without a look at each block.
+    """Return whether a unit is computed from different tensors that lie in files.
+
+    Most units of a large model are, and what they read is counted without a look at each block.
     """
     leaves = _leaves(unit)
     return all(isinstance(leaf, Stored) for leaf in leaves) and len(set(leaves)) == len(leaves)
 
 
 def _fetched_of_plain(unit: Unit) -> Iterator[tuple[Stored, int]]:
-    """The tensors that a plain unit is computed from, and the bytes that are fetched of each."""
+    """Yield the tensors that a plain unit is computed from, with the bytes fetched of each."""
     tensor, times, sampled = unit.expression, 1, 0
     if isinstance(tensor, Merged) and tensor.needs_statistics and not is_kept(unit):
         samples = tensor.merge_method.samples(tensor.context)

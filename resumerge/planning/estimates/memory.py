@@ -64,16 +64,17 @@ TOKEN_BYTES = 500
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes of RSS that a merge takes with so many threads, and what of.
+    """The bytes of RSS that a merge takes with so many threads, and what they are for.
 
     Args:
-        base: the process without its blocks.
-        held: what reductions over a tensor hold until it is done.
-        least: the blocks of one thread.
-        blocks: those of all threads.
+        base: bytes of the process without its blocks.
+        held: bytes that reductions over a tensor hold until it is done.
+        least: bytes of the blocks of one thread.
+        blocks: bytes of the blocks of all threads.
         traffic: bytes read and written, which the page cache would like to keep.
-        steps: what comes before the blocks: what steps are made of, and then they themselves.
-        least_steps: the same with one thread.
+        steps: bytes of what comes before the blocks: what steps are made of, and then they
+            themselves.
+        least_steps: bytes of the same with one thread.
     """
 
     base: int
@@ -86,44 +87,44 @@ class MemoryNeed:
 
     @property
     def peak_rss(self) -> int:
-        """With all threads."""
+        """The bytes with all threads."""
         return self.base + max(self.held + self.blocks, self.steps)
 
     @property
     def enough(self) -> int:
-        """A budget that holds it, though the prediction be a little off."""
+        """The budget that holds the need, even if the prediction is a little off."""
         return int(self.peak_rss * SAFETY)
 
     @property
     def least_enough(self) -> int:
-        """A budget that holds one thread."""
+        """The budget that holds one thread."""
         return int(self.least_rss * SAFETY)
 
     @property
     def least_rss(self) -> int:
-        """With one block in flight."""
+        """The bytes with one block in flight."""
         return self.base + max(self.held + self.least, self.least_steps)
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes of RSS that a merge takes, whatever the number of threads.
+    """The bytes of RSS that a merge takes, whatever the number of threads.
 
     The size of a batch is no part of it: output that waits for its commit is in the page cache.
 
     Args:
-        base: the process without its blocks.
-        vocabulary: what tokenizers take that are read, and the maps of rows made from them.
-        reductions: most of what reductions hold of a unit and the next one, whose reductions are
-            begun before it is done. Those of further units are begun where they need no more.
-        across_blocks: most that is held for the blocks of several units: the matrices of two
-            tensors of each adapter, the means of rows, and the results of steps.
-        buffers: what multiplies the matrices, and what is read ahead of servers.
-        kept: the largest run of blocks whose memory its thread keeps for the next run.
+        base: bytes of the process without its blocks.
+        vocabulary: bytes of the tokenizers that are read, and of the maps of rows made from them.
+        reductions: most bytes that reductions hold of a unit and the next one, whose reductions are
+            begun before it is done. Those of further units are begun if they need no more.
+        across_blocks: most bytes held for the blocks of several units: the matrices of two tensors
+            of each adapter, the means of rows, and the results of steps.
+        buffers: bytes of what multiplies the matrices, and of what is read ahead of servers.
+        kept: bytes of the largest run of blocks whose memory its thread keeps for the next run.
         passing: larger runs, which give their memory back: (bytes, blocks) of units that follow
-            each other; 0 bytes where a unit has no such run.
+            each other; 0 bytes for a unit without such a run.
         traffic: bytes read and written, which the page cache would like to keep.
-        steps: what comes before the blocks.
+        steps: the cost of what comes before the blocks.
     """
 
     base: int
@@ -149,7 +150,7 @@ class MemoryEstimate:
         )
 
     def blocks(self, threads: int) -> int:
-        """Return the most that the runs of blocks take that threads compute at once.
+        """Return the most bytes of the runs of blocks that threads compute at once.
 
         Runs of the usual size leave their memory to the next ones: in the end each thread has as
         much as the largest took. Larger ones (whole tensors) count while they are computed; a
@@ -181,11 +182,11 @@ class Neighbours:
 
 @dataclass
 class MemoryCounter:
-    """Counts what the units of a plan take in memory, and in scratch files.
+    """A counter of what the units of a plan take in memory, and in scratch files.
 
     Args:
         whole: the largest tensor that must be held whole: (bytes, index of its unit, method, name);
-            None where none must.
+            None if none must.
         spilled: tensors that are written to scratch files.
     """
 
@@ -248,7 +249,8 @@ class MemoryCounter:
         """Return the memory of a plan all of whose units were added.
 
         Args:
-            steps: of the plan.
+            plan: the plan.
+            steps: its steps.
             streamed: the files that are streamed.
             traffic: bytes read and written.
             mirror: address of the run's mirror, if it has one.
@@ -301,7 +303,7 @@ def _run_elements(unit: Unit) -> int:
 
 
 def _run_bytes(unit: Unit, elements: int) -> int:
-    """Return the buffers of one run of blocks and what its methods take beside them."""
+    """Return the bytes of the buffers of one run of blocks, and of its methods beside them."""
     tensor = unit.expression
     if isinstance(tensor, Merged):
         within = tensor.computing_bytes(elements)  # in whole blocks

@@ -20,14 +20,14 @@ START_SECONDS, TORCH_SECONDS = 0.35, 1.5
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    """What takes the time of a merge, on any machine.
+    """The work of a merge that takes time, on any machine.
 
     Args:
         read: bytes of the sources' files.
         write: bytes of the output.
-        milliseconds: of one core of the machine that costs were measured on, for all elements, as
-            if 2^20 of them were one.
-        steps: what comes before the blocks.
+        milliseconds: time of one core of the machine that costs were measured on, for all elements,
+            as if 2^20 of them were one.
+        steps: the cost of what comes before the blocks.
         needs_torch: whether torch has to be loaded.
         computes: whether anything is computed, rather than only copied.
     """
@@ -67,7 +67,7 @@ class TimeEstimate:
 
 @dataclass
 class TimeCounter:
-    """Counts what the units of a plan take to compute."""
+    """A counter of the time that the units of a plan take to compute."""
 
     milliseconds: float = 0.0
     merges: bool = False

@@ -26,7 +26,7 @@ from resumerge.tensors.dtypes import FLOATS
 
 
 def is_flat(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
-    """Whether whole models are merged of which none has a config.json."""
+    """Return whether whole models are merged of which none has a config.json."""
     whole = all(module.name is None and not module.stacked for module in recipe.modules)
     configured = any(sources[ref].config for ref in recipe.merged_models)
     return whole and not configured and recipe.tokenizer is None
@@ -53,7 +53,7 @@ class FlatViews(ModelViews):
 
 @dataclass
 class FlatMatching:
-    """Finds the tensors of the output, and what becomes of those that not all models have.
+    """The tensors of the output, and what becomes of those that not all models have.
 
     Args:
         module: the whole model, as the recipe has it.
@@ -68,7 +68,7 @@ class FlatMatching:
     notes: list[str] = field(default_factory=list)
 
     def specs(self) -> list[TensorSpec]:
-        """Every tensor of the output. Problems and notes are collected on the way."""
+        """Return every tensor of the output. Problems and notes are collected on the way."""
         self._lacking: dict[ModelRef, list[str]] = defaultdict(list)
         self._alone: dict[ModelRef, list[str]] = defaultdict(list)
         self._unfit: list[str] = []
@@ -78,7 +78,7 @@ class FlatMatching:
         return specs
 
     def _tensors(self) -> dict[str, tuple[Input, ...]]:
-        """The inputs that have each tensor, by its name; the reference's tensors come first."""
+        """Return the inputs that have each tensor, by its name; the reference's tensors first."""
         [slice_] = self.module.slices
         reference = self.models.reference
         refs = dict.fromkeys([reference, *(i.model for i in slice_.inputs)])
@@ -90,7 +90,7 @@ class FlatMatching:
         }
 
     def _spec(self, name: str, having: tuple[Input, ...]) -> TensorSpec | None:
-        """The tensor of that name; None where the output does not get it."""
+        """Return the tensor of that name; None if the output does not get it."""
         [slice_] = self.module.slices
         module: Module | None = self.module
         if len(having) < len(slice_.inputs):
@@ -112,7 +112,7 @@ class FlatMatching:
         return TensorSpec(name, replace(slice_, inputs=having), names, position, module, None)
 
     def _can_merge(self, inputs: tuple[Input, ...]) -> bool:
-        """Whether the method can merge the tensors of these inputs alone."""
+        """Return whether the method can merge the tensors of these inputs alone."""
         method, base = self.method, base_of(self.recipe, self.module.slices[0])
         if method.base == "required" and all(i.model != base for i in inputs):
             return False
@@ -140,7 +140,7 @@ class FlatMatching:
         self._check_components(specs)
 
     def _note_whole_numbers(self, specs: list[TensorSpec]) -> None:
-        """Note of which tensors one model's are taken though others have other numbers there."""
+        """Note the tensors of whole numbers that differ between models; one model's are taken."""
         sources = self.models.sources
         copied: dict[ModelRef, dict[str, list[Tensor]]] = defaultdict(dict)
         for spec in specs:
@@ -212,7 +212,7 @@ class FlatMatching:
 
 
 def not_flat(recipe: Recipe, unshared: Unshared) -> Problem:
-    """The problem of an option for checkpoints with a recipe that merges models by their layout."""
+    """Return the problem of an option for flat checkpoints, in a recipe that merges by layout."""
     return recipe.problem(
         f"--tensor-{unshared.value} is for checkpoints, whose tensors are matched by name",
         "models",

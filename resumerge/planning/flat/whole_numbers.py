@@ -1,5 +1,6 @@
-"""Tensors of whole numbers (counters, positions), which no method merges: are they the same in all
-models?
+"""A comparison of tensors of whole numbers, such as counters and positions, over all models.
+
+No method merges them, so one model's are taken.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ others."""
 def compare(
     tensors: Mapping[str, Sequence[Tensor]], sources: Mapping[int, Source]
 ) -> tuple[list[str], list[str]]:
-    """Which tensors differ between models, and which were not compared.
+    """Return the tensors that differ between models, and those that were not compared.
 
     Args:
-        tensors: by name, the one of each model that has it.
-        sources: by the numbers that stored tensors state; those with files.
+        tensors: the tensor of each model that has it, by name.
+        sources: the sources with files, by the numbers that stored tensors state.
 
     Returns:
         (names of those that differ, names of those that were not compared): their files are not on
@@ -63,7 +64,7 @@ def _is_here(tensor: Tensor, sources: Mapping[int, Source]) -> bool:
 
 
 def _read(tensor: Tensor, reader: SourceReader) -> np.ndarray:
-    """The bytes (uint8) of a tensor."""
+    """Return the bytes (uint8) of a tensor."""
     found = np.empty(tensor.nbytes, np.uint8)
     evaluation = Evaluation(reader, Buffers(), HeldValues(0), _no_method, {})
     tensor.read(evaluation, 0, tensor.numel, found)

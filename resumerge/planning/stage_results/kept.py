@@ -12,15 +12,15 @@ from resumerge.recipe import Recipe
 
 
 def names_to_keep(recipe: Recipe, names: Sequence[str], *, every: bool) -> Sequence[str]:
-    """The names of the stages that are kept: those that were given, or every stage's."""
+    """Return the names of the stages that are kept: those that were given, or every stage's."""
     stages = [document.name for document in recipe.documents if document is not recipe]
     return stages if every else names
 
 
 def with_kept(plan: Plan, names: Sequence[str]) -> Plan:
-    """The plan, and after its own units and shards those of these stages.
+    """Return the plan, and after its own units and shards those of these stages.
 
-    They are computed from what the model is computed from, and nothing is computed from them.
+    The stages are computed from what the model is computed from, and nothing is computed from them.
     """
     units, shards = list(plan.units), list(plan.shards)
     kept = [stage for stage in plan.stages if stage.recipe.name in names]
@@ -58,7 +58,7 @@ def with_kept(plan: Plan, names: Sequence[str]) -> Plan:
 
 
 def models_of(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """Every model that a plan writes: its folder in the output, and the plan of it alone.
+    """Yield every model that a plan writes: its folder in the output, and the plan of it alone.
 
     The stages come first, so that the output is complete when the model is.
     """
@@ -73,15 +73,17 @@ def models_of(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def folder_of(stage: Plan) -> str:
-    """Where the result of a stage is in the output: ``stages/NAME/``."""
+    """Return the folder in the output where the result of a stage is: ``stages/NAME/``."""
     return f"{STAGES}/{stage.recipe.name}/"
 
 
 def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iterator[Problem]:
-    """Why these stages cannot be kept.
+    """Yield why these stages cannot be kept.
 
     Args:
-        is_file: the output is one file, not a folder.
+        plan: the plan.
+        names: the names of the stages.
+        is_file: whether the output is one file, not a folder.
     """
     stages = [stage.recipe.name for stage in plan.stages]
     for name in dict.fromkeys(names):

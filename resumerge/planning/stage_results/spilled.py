@@ -1,5 +1,7 @@
-"""Which results of stages are written to scratch files while they are read, and which again
-computed."""
+"""The choice of the results of stages that are written to scratch files.
+
+The others are computed again each time that they are read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _MIB = 1 << 20
 
 
 class Materialize(Enum):
-    """Which results of stages are written to scratch files."""
+    """The ways to choose the results of stages that are written to scratch files."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -26,9 +28,7 @@ class Materialize(Enum):
 
 
 def with_spilled(plan: Plan, how: Materialize) -> Plan:
-    """The plan, with results of stages spilled where that takes less time than computing them again
-    for each time that they are read.
-    """
+    """Return the plan with results of stages spilled where that is quicker than computing again."""
     results = {
         unit.expression: unit.block_elements
         for stage in plan.stages
@@ -54,7 +54,7 @@ def _always(root: Tensor, results: Results) -> Results:
 
 
 def _where_quicker(root: Tensor, results: Results) -> Results:
-    """Decides from the root on: what is spilled reads what it is computed from only once."""
+    """Decide from the root on, since what is spilled reads what it is computed from only once."""
     reads: Counter[Tensor] = Counter({root: 1})
     cost = _cost_of_reading()
     chosen: Results = {}
@@ -70,19 +70,22 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
 
 
 def _operands(tensor: Tensor) -> tuple[Tensor, ...]:
-    """What it reads while blocks are computed: nothing, where a step has done so before."""
+    """Return what a tensor reads while blocks are computed: nothing if a step has read before."""
     return () if isinstance(tensor, Computed) else tensor.children()
 
 
 def _scans(tensor: Tensor) -> int:
-    """How often its operands are read before its first block; what was found is held."""
+    """Return how often the operands are read before the first block; what was found is held."""
     if not isinstance(tensor, Merged):
         return 0
     return tensor.merge_method.passes(tensor.context) - 1
 
 
 def _cost_of_reading() -> Callable[[Tensor], float]:
-    """Milliseconds of one core that it takes to read all of a tensor once, computed or stored."""
+    """Return a function of the milliseconds that one core takes to read all of a tensor once.
+
+    The tensor is computed or stored.
+    """
     known: dict[Tensor, float] = {}
 
     def cost(tensor: Tensor) -> float:
@@ -100,12 +103,12 @@ def _cost_of_reading() -> Callable[[Tensor], float]:
 
 
 def _consumers_first(root: Tensor) -> Iterator[Tensor]:
-    """Every node once, after all that are computed from it."""
+    """Yield every node once, after all that are computed from it."""
     return reversed(dict.fromkeys(root.nodes()))
 
 
 def _spilled(root: Tensor, chosen: Results) -> Tensor:
-    """The tree with these nodes spilled; what is used several times stays one tensor."""
+    """Return the tree with these nodes spilled; what is used several times stays one tensor."""
     changed: dict[Tensor, Tensor] = {}
 
     def change(tensor: Tensor) -> Tensor:

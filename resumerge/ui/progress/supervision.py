@@ -13,7 +13,7 @@ from rich.text import Text
 
 from resumerge.errors import Resumable
 from resumerge.sizes import show_seconds, show_size
-from resumerge.supervisor.supervisor import MOST_FAILURES, WorkerSpec
+from resumerge.supervisor.supervisor import MOST_FAILURES, SupervisorOutput, WorkerSpec
 from resumerge.supervisor.worker_exit import WorkerExit
 from resumerge.ui.progress.keepalive import SILENCE_SECONDS, PrintClock
 from resumerge.ui.terminal.console import SafeConsole, print_json_line
@@ -43,7 +43,7 @@ _STALL_ADVICE = {
 _SLOW_ADVICE = "If the worker just waited for something slow, allow more time with --stall-timeout."
 
 
-class Supervision:
+class Supervision(SupervisorOutput):
     """An output of the supervisor. The last line on stderr is the command that resumes.
 
     Args:

@@ -87,11 +87,13 @@ class LossyStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
+        """Write text, or drop it if the stream cannot take it."""
         with suppress(OSError, ValueError):  # a closed stream raises ValueError
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
+        """Flush the stream, if it can be flushed."""
         with suppress(OSError, ValueError):
             self._stream.flush()
 

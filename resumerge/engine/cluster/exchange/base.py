@@ -32,6 +32,7 @@ class Beat:
     nbytes: int = 0
 
     def as_json(self) -> dict[str, Any]:
+        """Return the heartbeat as JSON."""
         return asdict(self)
 
     @classmethod

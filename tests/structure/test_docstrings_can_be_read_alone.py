@@ -1,0 +1,85 @@
+"""Promise: whatever is public has a docstring, and each docstring can be read alone.
+
+ruff's pydocstyle rules hold the form. They ask nothing of a method without a docstring (D102 is
+off), since it may override one that has it; and they know no word that leans on a line above.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import resumerge
+
+PACKAGE = Path(resumerge.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+LEANING = {
+    *("As", "Beside", "By", "For", "From", "If", "In", "It", "Its", "Likewise", "Not", "Nothing"),
+    *("Of", "On", "Self", "So", "That", "Them", "These", "Those", "To", "Until", "When", "Where"),
+    "With",
+}
+"""First words of a sentence that goes on with one before it."""
+
+NOUNS = LEANING | {
+    *("A", "All", "An", "Each", "Every", "How", "One", "The", "What", "Whether", "Which", "Why")
+}
+"""First words of what is no verb."""
+
+
+def documented() -> Iterator[tuple[str, ast.AST, str]]:
+    """Yield (place, node, docstring) of every function and class."""
+    for module in MODULES:
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and (
+                text := ast.get_docstring(node)
+            ):
+                yield f"{module.relative_to(PACKAGE)}:{node.lineno} {node.name}", node, text
+
+
+def is_property(node: ast.AST) -> bool:
+    names = map(ast.unparse, getattr(node, "decorator_list", ()))
+    return any("property" in name for name in names)
+
+
+def test_a_function_says_what_it_does() -> None:
+    unclear = [
+        place
+        for place, node, text in documented()
+        if isinstance(node, ast.FunctionDef) and not is_property(node)
+        if text.split()[0].rstrip(",:;") in NOUNS or not text[0].isupper()
+    ]
+    assert unclear == []
+
+
+def test_a_class_and_a_property_say_what_they_are() -> None:
+    unclear = [
+        place
+        for place, node, text in documented()
+        if isinstance(node, ast.ClassDef) or is_property(node)
+        if text.split()[0].rstrip(",:;") in LEANING
+    ]
+    assert unclear == []
+
+
+def test_a_public_method_has_a_docstring_or_overrides_one_that_has() -> None:
+    silent = []
+    for path in MODULES:
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        name = ".".join(parts).removesuffix(".__init__")
+        if parts[-1] == "__main__":
+            continue
+        for kind in vars(importlib.import_module(name)).values():
+            public = inspect.isclass(kind) and not kind.__name__.startswith("_")
+            if public and kind.__module__ == name:
+                silent += [
+                    f"{name}.{kind.__qualname__}.{method}"
+                    for method in vars(kind)
+                    if not method.startswith("_") and inspect.isfunction(vars(kind)[method])
+                    if vars(kind)[method].__name__ == method  # not the default of a field
+                    if not inspect.getdoc(getattr(kind, method))
+                ]
+    assert silent == []
