@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loopback_hub import Hub
-from repo_of_the_hub import REPO, URL, commits
+from repo_of_the_hub import REPO, URL
 
-from resumerge.mirror.stores.hub import HubStore
+from resumerge.mirror.stores.hub import TRIES, HubStore
 
 ROOT = Path(__file__).parents[2]
 NAME = ".resumerge/lease-000001.json"
@@ -79,24 +81,18 @@ def test_processes_that_claim_at_once(hub: Hub) -> None:
     assert hub.contents(REPO) == {NAME: f"machine {said.index('True')}".encode()}
 
 
-def test_a_claim_among_other_commits(hub: Hub) -> None:
-    """The parent is another one each time it is looked at, and the name is still free."""
+def test_a_claim_among_other_commits(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent is another one each time but the last, and the name is still free."""
     store, other = HubStore(URL), HubStore(URL)
-    over = threading.Event()
+    listing, looks = store._repo.listing, count()
 
-    def heartbeat() -> None:
-        count = 0
-        while not over.is_set():
-            count += 1
-            other.put({"beat": b"%d" % count})
-            over.wait(0.03)
+    def listing_before_another_commit() -> Any:
+        found, look = listing(), next(looks)
+        if look % TRIES != TRIES - 1:
+            other.put({"beat": b"%d" % look})
+        return found
 
-    thread = threading.Thread(target=heartbeat)
-    thread.start()
-    try:
-        for epoch in range(5):
-            assert store.put_if_absent(f"lease-{epoch}", b"mine")
-    finally:
-        over.set()
-        thread.join()
-    assert commits(hub) >= 6
+    monkeypatch.setattr(store._repo, "listing", listing_before_another_commit)
+    for epoch in range(2):
+        assert store.put_if_absent(f"lease-{epoch}", b"mine")
+    assert next(looks) == 2 * TRIES
