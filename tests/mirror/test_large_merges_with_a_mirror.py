@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import mirror_audit
 import psutil
 import pytest
 from ledger_rows import query
@@ -25,7 +26,8 @@ from resumerge.ledger.run_store import RunStore
 
 SHARD = "20MB"
 WATCHER = Path(__file__).with_name("watcher.py")
-RATE = 15_000_000
+SUPPORT = Path(mirror_audit.__file__).parent
+RATE = 2_000_000
 ENV = {**os.environ, "COLUMNS": "200", "RESUMERGE_LEASE_SECONDS": "4"}
 
 
@@ -105,30 +107,33 @@ def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def test_the_merge_does_not_wait_for_a_slow_mirror(
-    calm: Place, large_llamas: Path, tmp_path: Path
+    calm: Place, large_llamas: Path, tmp_path: Path, soak: bool
 ) -> None:
+    """The mirror takes two minutes for the model, which is merged in seconds."""
     store, mirror = Place(tmp_path / "place", large_llamas), tmp_path / "mirror"
     mirror.mkdir()
     watcher = subprocess.Popen(
-        [sys.executable, str(WATCHER), str(mirror)], stdout=subprocess.PIPE, text=True
+        [sys.executable, str(WATCHER), str(mirror)],
+        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
-        process = store.begin("--mirror", mirror, "--mirror-rate", "15MB")
-        wait_until(lambda: store.rows("SELECT * FROM mirrored LIMIT 1"), process)
+        process = store.begin("--mirror", mirror, "--mirror-rate", "2MB")
+        wait_until(lambda: bytes_in(mirror), process)
         began, there = time.monotonic(), bytes_in(mirror)
         wait_until((store.out / "config.json").exists, process)
         assert hashes(store.out) == hashes(calm.out)
-        time.sleep(1.0)
         moved, seconds = bytes_in(mirror) - there, time.monotonic() - began
         assert moved <= RATE * seconds + (2 << 20), "faster than it may be"
-        assert moved >= RATE * seconds / 8, "much slower than it may be"
-        count = len(store.rows("SELECT * FROM shards"))
-        assert 1 <= len(store.rows("SELECT * FROM mirrored")) < count // 2
+        if soak:  # how fast it is depends on the machine
+            assert moved >= RATE * seconds / 8, "much slower than it may be"
+        sealed = len(store.rows("SELECT * FROM shards WHERE state = 'sealed'"))
+        assert len(store.rows("SELECT * FROM mirrored")) < sealed, "the merge has waited"
 
-        stopping = time.monotonic()
         process.send_signal(signal.SIGTERM)
         said = end(process, 143)
-        assert time.monotonic() - stopping < 8.0, "it did not leave while it uploaded"
+        assert len(store.rows("SELECT * FROM mirrored")) < sealed, "it has uploaded first"
         assert said.splitlines()[-1].startswith("resumerge resume ")
 
         part = next(mirror.glob("*.part"), None)
