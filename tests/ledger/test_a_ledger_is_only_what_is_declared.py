@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from ledger_rows import UNIT, change, make
+from ledger_rows import TIME, UNIT, change, make, query
 
 from resumerge.ledger import Ledger, UnitCommit
 from resumerge.ledger.import_ledger import import_ledger
@@ -168,3 +168,48 @@ def test_a_path_is_one_that_the_system_accepts(tmp_path: Path, column: str) -> N
     change(path, f"UPDATE {table} SET {name} = ?", ["a\0b"])
     with closing(Ledger(path)) as ledger, pytest.raises(InvalidLedger, match=rf"{table}\.{name}"):
         ledger.check()
+
+
+LOCAL_ROWS = {
+    "steps": {"key": "0" * 32, "pieces": 1, "checksum": "1" * 32},
+    "companions": {"name": "config.json", "nbytes": 0, "checksum": "1" * 32},
+    "downloads": {"path": "/blob", "repo": "a/b", "name": "f", "nbytes": 0, "inode": 1, "at": TIME},
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("steps.key", "0" * 31),
+        ("steps.pieces", 0),
+        ("steps.checksum", None),
+        ("companions.name", "../config.json"),
+        ("companions.nbytes", -1),
+        ("companions.checksum", "g" * 32),
+        ("downloads.path", "/blob\0"),
+        ("downloads.repo", None),
+        ("downloads.name", None),
+        ("downloads.nbytes", -1),
+        ("downloads.inode", "one"),
+        ("downloads.at", "now"),
+    ],
+)
+def test_what_concerns_this_machine_alone_is_checked_as_well(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    table, name = column.split(".")
+    with closing(make(tmp_path / "ledger.db")) as ledger:
+        ledger.fill({key: [row] for key, row in LOCAL_ROWS.items()})
+        ledger.check()
+        assert ledger.steps.done() == {"0" * 32: (1, "1" * 32)}
+        change(tmp_path / "ledger.db", f"UPDATE {table} SET {name} = ?", [value])
+        with pytest.raises(InvalidLedger, match=rf"its {table}\.{name} has the invalid value"):
+            ledger.check_rows()
+
+
+def test_a_ledger_can_be_put_into_one_file(tmp_path: Path) -> None:
+    with closing(make(tmp_path / "ledger.db")) as ledger:
+        assert (tmp_path / "ledger.db-wal").exists()
+        ledger.use_one_file()
+        assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+        assert query(tmp_path / "ledger.db", "PRAGMA journal_mode") == [{"journal_mode": "delete"}]

@@ -13,6 +13,7 @@ import pytest
 from ledger_rows import RUN, SHARD, UNIT, change
 
 from resumerge.ledger import Ledger, UnitCommit
+from resumerge.ledger.validators import MOST_SECONDS
 
 SHARDS = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
 HASHES = b"there" + bytes(11)
@@ -134,3 +135,20 @@ def test_what_is_noted_of_a_model_is_noted_of_that_one(ledger: Ledger) -> None:
 def test_sources_are_in_the_order_of_the_plan(ledger: Ledger) -> None:
     change(ledger.path, "UPDATE sources SET number = 5 WHERE model = 'base'")
     assert [row["model"] for row in ledger.sources()] == ["math", "base"]
+
+
+@pytest.mark.parametrize("mirrored", [None, (40, "a" * 64)])
+def test_a_shard_that_a_task_left_is_sealed_with_its_results(
+    ledger: Ledger, mirrored: tuple[int, str] | None
+) -> None:
+    done = [UnitCommit(n, HASHES, bytes(16), f"{n:032x}", 1e300) for n in (2, 3)]
+    ledger.shards.adopt_published(1, done, mirrored)
+    assert results(ledger)[2:] == [
+        ("committed", HASHES, bytes(16), f"{n:032x}", None, None) for n in (2, 3)
+    ]
+    assert {unit["seconds"] for unit in ledger.units.all(1)} == {MOST_SECONDS}
+    assert (ledger.shards.open(), ledger.shards.sealed()) == (SHARDS[:1], SHARDS[1:])
+    assert ledger.mirrored.files() == ({SHARDS[1]: mirrored} if mirrored else {})
+    assert [event["data"] for event in ledger.events.all("shard_adopted")] == [
+        {"shard": SHARDS[1], "units": 2}
+    ]
