@@ -8,6 +8,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,10 +114,15 @@ class InBucket:
         self.store.put({}, [name for name in self.tasks() if f"shard{number}-" in name])
 
     def adopt(self, token: int = TOKEN) -> list[int]:
+        return self.adopt_and_tidy(token)[0]
+
+    def adopt_and_tidy(
+        self, token: int = TOKEN, check_lease: Callable[[], None] = lambda: None
+    ) -> tuple[list[int], list[str]]:
         shards = self.shards
         with closing(ShardFiles(shards.plan, shards.out, Storage())) as files:
             parts = (shards.plan, shards.ledger, files, self.store, token)
-            return adopt_uploaded(*parts, lambda: None)[0]
+            return adopt_uploaded(*parts, check_lease)
 
     def change_record(self, number: int, **values: object) -> None:
         [name] = [name for name in self.tasks() if f"shard{number}-" in name]
@@ -217,6 +223,67 @@ def test_what_is_not_as_its_record_is_not_journaled(run: InBucket, damage: Damag
     assert run.adopt() == [0]
     assert run.name(1) in run.shards.ledger.shards.open()
     assert not [name for name in run.tasks() if "shard1-" in name]
+
+
+def test_what_was_committed_first_is_kept(run: InBucket) -> None:
+    run.compute(0)
+    first = run.compute(1).record.units[0]
+    other = replace(first, hashes=bytes(len(first.hashes)))
+    ledger = run.shards.ledger
+    attempt = ledger.attempts.start({"pid": 1, "host": "here", "boot_id": ""})
+    ledger.units.commit_batch(attempt, 1, [other], {"units_committed": 1, "bytes_committed": 1})
+    adopted, superfluous = run.adopt_and_tidy()
+    assert adopted == [0]
+    assert ledger.units.progress()[first.number].hashes == other.hashes
+    left = {run.name(0), *superfluous}
+    assert run.there().keys() == left, "what contradicts it is no shard of this run"
+
+
+def test_a_shard_of_two_tasks_is_journaled_once(run: InBucket) -> None:
+    run.compute(1)
+    run.compute(1, 2)
+    both = run.tasks()
+    assert len(both) == 2
+    assert run.adopt_and_tidy() == ([1], both)
+    assert run.tasks() == both, "until a snapshot names the shard"
+
+
+def test_a_shard_whose_etag_is_another_is_read(run: InBucket) -> None:
+    """It was copied since, or the server has changed how it makes them."""
+    uploaded = run.compute(1).record.uploaded
+    assert uploaded is not None
+    run.change_record(1, uploaded=[uploaded.nbytes, uploaded.sha256, "another"])
+    assert run.adopt() == [1]
+
+
+def test_a_task_of_a_shard_that_the_plan_does_not_have_is_removed(run: InBucket) -> None:
+    run.compute(0)
+    [name] = run.tasks()
+    beyond = TaskName(TOKEN, f"shard{len(run.shards.plan.shards)}-1").name
+    run.bucket.put(f"m/{beyond}", run.there()[name])
+    assert run.adopt_and_tidy() == ([0], [name])
+    assert run.tasks() == [name]
+
+
+def test_what_was_begun_of_an_adopted_shard_here_is_deleted(run: InBucket) -> None:
+    run.compute(1)
+    partial = run.shards.out / f"{run.name(1)}.partial"
+    partial.write_bytes(b"begun")
+    assert run.adopt() == [1]
+    assert not partial.exists()
+
+
+def test_whoever_has_lost_the_lease_removes_nothing(run: InBucket) -> None:
+    run.compute(1)
+    other_byte(run)
+    before = run.there()
+
+    def lost() -> None:
+        raise Resumable("mirror_taken_over", "Another machine")
+
+    with pytest.raises(Resumable):
+        run.adopt_and_tidy(check_lease=lost)
+    assert run.there() == before
 
 
 def test_a_task_that_was_given_up_before_it_began(run: InBucket) -> None:

@@ -51,6 +51,27 @@ def test_the_objects_of_tasks_go_after_a_snapshot(replication: Replication) -> N
     assert first in replication.model()
 
 
+def test_the_objects_of_tasks_stay_without_the_lease(replication: Replication) -> None:
+    """Another machine took over while their removal was to be tried again."""
+    store, ours, tries = replication.store, task(replication.lease.token), []
+    store.put({ours: b"{}"})
+    put = store.put
+
+    def watched(files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+        if ours in remove:
+            tries.append(replication.lease.is_lost)
+            replication.lose()
+            raise OSError("for a moment")
+        put(files, remove)
+
+    store.put = watched  # type: ignore[method-assign]
+    replicator = replication.make()
+    replicator.uploaded([ours])
+    replicator.start()
+    replication.wait_until_over()
+    assert tries == [False] and ours in store.list()
+
+
 def test_tasks_wait_for_a_snapshot_until_the_mirror_is_given_up(replication: Replication) -> None:
     def happens(name: str) -> None:
         if name == "put":

@@ -70,6 +70,23 @@ def test_no_local_shard_is_deleted_without_the_lease(replication: Replication) -
     assert replication.shards() == shards
 
 
+def test_no_snapshot_is_written_without_the_lease(
+    replication: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would name a shard that was recorded just before."""
+    note, before = replication.ledger.mirrored.note, []
+
+    def and_then_lost(name: str, nbytes: int, sha256: str) -> None:
+        note(name, nbytes, sha256)
+        before.append(snapshot_names(replication.store.list()))
+        replication.lose()
+
+    monkeypatch.setattr(replication.ledger.mirrored, "note", and_then_lost)
+    replication.begin()
+    replication.wait_until_over()
+    assert before == [snapshot_names(replication.store.list())] and len(before[0]) == 1
+
+
 def test_an_upload_ends_with_the_lease(replication: Replication) -> None:
     replication.lose_at("upload ")
     replication.begin()
