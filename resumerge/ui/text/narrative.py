@@ -63,6 +63,9 @@ _SENTENCES = {
     "shard_lost": "A shard was missing or truncated, and its tensors were computed again",
     "shard_found_whole": "A shard was complete, but not yet recorded as sealed",
     "checksum_mismatch": "Tensors on disk did not match their checksums, and were computed again",
+    "step_lost": (
+        "What a step had computed was missing or damaged on disk, and the step began again"
+    ),
     "verify_found_damage": "`verify` found damaged tensors; resume to compute them again",
     "ledger_restored": "The ledger was damaged, and was restored from its snapshot",
     "ledger_reconciled": "Everything on disk was compared with the restored ledger",
@@ -71,6 +74,7 @@ _SENTENCES = {
     "brought_back": "Shards were copied back from the mirror",
     "mirror_damaged": "A shard was missing or damaged in the mirror, and was computed again",
     "mirror_lost_file": "A file was missing from the mirror, and was copied there again",
+    "mirror_lacks": "The mirror of the finished run lacked files, and they were copied there again",
     "mirror_failing": "The mirror failed",
     "mirror_recovered": "The mirror worked again",
     "task_failed": "A task on the cluster failed, and its shard was computed again",
