@@ -10,6 +10,7 @@ from resumerge.experts.extraction import dense_config
 from resumerge.layout import own_head, read_layer_list, write_layer_list
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import LayerMap, Plan
+from resumerge.sources.formats.quantised import unquantised_config
 from resumerge.tensors.dtypes import FLOATS
 
 _MOST_LAYERS = 1 << 16
@@ -21,10 +22,11 @@ def output_config(plan: Plan) -> dict[str, Any]:
 
     With slices, the keys that count layers (at the top or in a nested config) get the output's
     count. Lists beside them with an entry for each layer (``layer_types``) follow the slices: each
-    entry is from the model that its layer comes from.
+    entry is from the model that its layer comes from. What the reference's says of quantised
+    weights is left out: weights that are merged are plain.
     """
     made = plan.mixture.config if plan.mixture else plan.reference_model.config
-    config: dict[str, Any] = _copied(made)
+    config: dict[str, Any] = _copied(unquantised_config(made))
     if plan.recipe.extract_expert is not None:
         config = dense_config(config)
     dtype = main_dtype(plan)

@@ -15,6 +15,7 @@ from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
+from resumerge.sources.formats.quantised import unquantised_config
 from resumerge.sources.pipelines import PIPELINE
 from resumerge.tokenizers.origin import tokenizer_part
 from resumerge.tokenizers.output_files import tokenizer_files
@@ -91,14 +92,15 @@ def _generation_config_of_host(
 
 
 def _component_config(plan: Plan, path: Path, name: str) -> dict[str, Any] | None:
-    """Return a pipeline component's config with the output's dtype; None if it needs no change."""
+    """Return a pipeline component's config as its weights are written; None for no change."""
     folder = name.removesuffix("config.json")
     dtype = main_dtype(plan, folder) if name.endswith("/config.json") else None
     if dtype is None:
         return None
     config = read_json(path)
     stated = [key for key in ("dtype", "torch_dtype") if config.get(key) not in (None, dtype)]
-    return {**config, **dict.fromkeys(stated, dtype)} if stated else None
+    found = {**unquantised_config(config), **dict.fromkeys(stated, dtype)}
+    return found if found != config else None
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

@@ -22,7 +22,11 @@ from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch, match_modules
 from resumerge.planning.parameters import Parameters, check_parameters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
-from resumerge.planning.reference_files import compare_configs, reminder_of_tokenizer
+from resumerge.planning.reference_files import (
+    compare_configs,
+    notes_on_quantisation,
+    reminder_of_tokenizer,
+)
 from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.tensor_specs import (
@@ -90,6 +94,7 @@ def _plan_mixture(
     assert recipe.base_model is not None
     models = ModelViews(sources, recipe.base_model)
     made, targets, notes = mix(recipe, mixture, models, tokenizers, seed=seed)
+    notes = [*notes, *notes_on_quantisation(sources[recipe.base_model])]
     units, shards = pack(targets, shard_size)
     return Plan(
         recipe=recipe,
@@ -129,6 +134,7 @@ class _Planner:
         without_config, notes = compare_configs(self.recipe, self.models, flat=self.flat)
         self.problems += without_config
         self.notes += notes
+        self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
         modules, unnamed, unmatched = match_modules(self.recipe, self.models)
         self.problems += unmatched
         valid = self._check_layers(modules)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from resumerge.errors import Problem
 from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
+from resumerge.sources.formats.quantised import stated_quantisations
+from resumerge.sources.index import read_config
 from resumerge.sources.types import Source
 from resumerge.tokenizers.required import Tokenizers
 
@@ -27,14 +29,31 @@ def compare_configs(
     reference = models.reference
     merged = dict.fromkeys([reference, *recipe.merged_models])
     without = [ref for ref in merged if not models.sources[ref].config]
-    none = "no model has a config.json, so the output has none"
-    if flat:
-        return [], [f"{none}; tensors are matched by name"]
-    if len(without) == len(merged):
-        return [], [f"{none}, and no library can load it"]
+    if flat or len(without) == len(merged):
+        by_name = ["tensors are matched by name"] * flat
+        if not models.sources[reference].single:
+            end = by_name[0] if by_name else "no library can load it"
+            return [], [f"no model has a config.json, so the output has none; {end}"]
+        return [], by_name
     if reference in without:
         return reference_without_config(recipe, models.sources), []
     return [], [f"{ref} has no config.json: the one of {reference} is assumed" for ref in without]
+
+
+def notes_on_quantisation(reference: Source) -> list[str]:
+    """Return notes on configs of the reference that say that its weights are quantised.
+
+    They are not, or the model would have been refused. Training tools leave the key behind.
+    """
+    configs = {"config.json": reference.config}
+    for name in reference.components:
+        configs[f"{name}/config.json"] = read_config(reference.folder, f"{name}/config.json")
+    return [
+        f"the {name} of {reference.ref} says that its weights are quantised "
+        f"({', '.join(methods)}), and they are not: the output's leaves that out"
+        for name, config in configs.items()
+        if (methods := list(dict.fromkeys(stated_quantisations(config))))
+    ]
 
 
 def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> list[Problem]:
@@ -59,9 +78,9 @@ def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source])
 
 
 def reminder_of_tokenizer(recipe: Recipe, models: ModelViews, tokenizers: Tokenizers) -> list[str]:
-    """Return a reminder if the output has tokens, but no tokenizer."""
+    """Return a reminder if the output has tokens, but no tokenizer; none for one weight file."""
     reference, without = models.reference, tokenizers.without
-    if recipe.tokenizer or reference not in without:
+    if recipe.tokenizer or reference not in without or models.sources[reference].single:
         return []
     rows = models.vocabularies[reference].size
     if rows is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from resumerge.errors import refuse
 from resumerge.sources.types import Source
@@ -23,6 +25,9 @@ _SIGNS: dict[str, re.Pattern[str]] = {
 
 _PACKED = frozenset({"U8", "I8", "I32", "F4", "F6_E2M3", "F6_E3M2"})
 """The dtypes that only packed weight matrices have."""
+
+_STATED = ("quantization_config", "compression_config")
+"""The keys of config.json that say how weights are quantised."""
 
 
 def check_unquantised(source: Source) -> None:
@@ -61,3 +66,22 @@ def _format(source: Source) -> tuple[str, str] | None:
         if tensor.endswith(".weight") and len(info.shape) > 1 and info.dtype in _PACKED:
             return f"weights packed into {info.dtype}", tensor
     return None
+
+
+def stated_quantisations(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the name of every quantisation that a (nested) config.json states."""
+    for key, value in config.items():
+        if key in _STATED and value:
+            method = value.get("quant_method") if isinstance(value, Mapping) else None
+            yield str(method or key)[:40]
+        elif isinstance(value, Mapping):
+            yield from stated_quantisations(value)
+
+
+def unquantised_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config.json that states no quantisation, also not in its nested configs."""
+    return {
+        key: unquantised_config(value) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+        if not (key in _STATED and value)
+    }
