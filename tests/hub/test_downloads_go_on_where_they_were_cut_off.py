@@ -140,11 +140,9 @@ def test_a_server_that_stalls_is_left_and_asked_again(
     hub.commit("org/model", MODEL)
     source = open_hub(ref("org/model"))
     hub.fail("/cdn/", stall_after=CUT)
-    started = time.monotonic()
     fetch(source, [NAME])
     assert is_whole(source)
-    assert time.monotonic() - started < 10
-    hub.over.set()
+    assert hub.answering, "the first connection is still there"
 
 
 def test_wrong_bytes_of_the_right_size_are_fetched_again(hub: Hub, sleeps: list[float]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -204,10 +203,8 @@ def test_a_hub_that_hangs_is_given_up(
     monkeypatch.setattr(hub_client, "IDLE_TIMEOUT", 0.3)
     forget_connections()
     hub.fail(STEPS[step], stall_after=20, times=None)
-    began = time.monotonic()
     with pytest.raises(StoreError):
         bring(store, tmp_path)
-    assert time.monotonic() - began < 15
     hub.faults.clear()
     hub.over.set()  # nobody hangs any more
     monkeypatch.setattr(hub_client, "IDLE_TIMEOUT", 60.0)
@@ -269,11 +266,9 @@ def test_an_upload_is_cut_short_by_whoever_counts_its_bytes(
         if told[0] > 3_000_000:
             raise error
 
-    began = time.monotonic()
     with pytest.raises(type(error)) as caught:
         store.upload(SHARD, path, moved)
     assert caught.value is error
-    assert time.monotonic() - began < 10
     assert told[0] < 3_100_000
     assert hub.requests[-1].received < 4_000_000
     assert commits(hub) == 1

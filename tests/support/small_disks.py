@@ -25,6 +25,11 @@ def mounted(folder: Path, nbytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+def resize(folder: Path, nbytes: int) -> None:
+    """Give a filesystem that is mounted in a folder another size."""
+    subprocess.run(["mount", "-o", f"remount,size={nbytes}", str(folder)], check=True)
+
+
 def fill(path: Path) -> None:
     """Take the last byte of a disk."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
