@@ -1,6 +1,6 @@
-"""The Hugging Face Hub: requests, the standard cache, downloads, and the metadata cache.
+"""The Hugging Face Hub: requests, listings, the standard cache, content hashes.
 
-`sources/` and `mirror/` use it; nothing here knows of models, runs or recipes. This room may import
-`resumerge.errors` and what lies below it. huggingface_hub is imported inside of functions only,
-since that takes a second.
+`sources/` and `mirror/` use it; nothing here knows of models, runs or recipes. What a remote file
+is, its download and the metadata cache are of `remote/`. huggingface_hub is imported inside of
+functions only, since that takes a second.
 """

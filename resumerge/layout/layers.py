@@ -76,7 +76,7 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
     if not list(layer_counts(config)):
         return Layers(gapless, max(gapless, key=lambda stack: (members[stack], stack)))
     keys = counting_keys(gapless, config)
-    for beyond in _predicting(config):
+    for beyond in _after_the_counted(config):
         shorter = {s: n - beyond for s, n in gapless.items() if s not in keys}
         found = counting_keys(shorter, config)
         gapless |= {stack: shorter[stack] for stack in found}
@@ -84,7 +84,7 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
     return Layers({stack: gapless[stack] for stack in keys}, _main(keys, members), keys)
 
 
-def _predicting(config: Mapping[str, Any]) -> list[int]:
+def _after_the_counted(config: Mapping[str, Any]) -> list[int]:
     """Return the numbers of layers after the counted ones; they predict further tokens."""
     return [n for key, n in layer_counts(config) if "nextn" in key or "mtp" in key]
 
@@ -92,7 +92,8 @@ def _predicting(config: Mapping[str, Any]) -> list[int]:
 def _main(keys: Mapping[str, list[str]], members: Mapping[str, int]) -> str | None:
     """Return the language model's stack, or the only one; None for an encoder beside a decoder.
 
-    Of several stacks that the same key may count, it is the one with the most tensors.
+    A stack whose key says "text" is the language model's; two of them give None. Of several stacks
+    that the same key may count, it is the one with the most tensors.
     """
     if len(keys) == 1:
         return next(iter(keys))

@@ -17,7 +17,7 @@ from resumerge.sources.tied_weights import is_computed, is_embedding, is_head
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 from resumerge.tensors.dtypes import FLOATS
-from resumerge.tensors.rows import vocabulary_axis
+from resumerge.tensors.rows import vocabulary_rows
 
 VOCABULARY_SIZE = re.compile(r"(?!type_|entity_).*vocab_size.*|n_words|n_vocab|n_token")
 """Keys of config.json that state a number of tokens; the last three are in older files."""
@@ -100,7 +100,7 @@ def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
 
 def _size(outside: Mapping[str, Tensor], config: Mapping[str, Any], tokens: int) -> int | None:
     """Return the rows of the embedding, which may be a few more than config.json states."""
-    rows = {n: vocabulary_axis(t.shape) for n, t in outside.items() if len(t.shape) == 2}
+    rows = {n: vocabulary_rows(t.shape) for n, t in outside.items() if len(t.shape) == 2}
     named = [count for name, count in rows.items() if _INPUT.search(name)]
     stated = list(dict.fromkeys(vocabulary_sizes(config)))
     fitting = (
@@ -125,7 +125,7 @@ def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[st
     tables = {
         name: tensor
         for name, tensor in outside.items()
-        if len(tensor.shape) == 2 and vocabulary_axis(tensor.shape) == size
+        if len(tensor.shape) == 2 and vocabulary_rows(tensor.shape) == size
     }
     named = {tensor.shape for name, tensor in tables.items() if _INPUT.search(name)}
     shapes = named or {tensor.shape for tensor in tables.values()}

@@ -3,7 +3,8 @@
 `Ledger` has a named method for every query and change; no other package uses SQL. A column is
 declared once, in `tables`. `RunStore` finds the ledgers below a state folder, `snapshot` keeps a
 copy in case one is damaged, and `import_ledger` takes over one from an untrusted mirror. This
-folder knows nothing of plans or files' contents: it imports only errors and storage.
+folder knows nothing of plans or of what files contain; of the rooms it imports `options` and the
+names of dtypes, which ledgers from elsewhere are validated against.
 """
 
 from resumerge.ledger.connection import Row, now

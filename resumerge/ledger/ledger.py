@@ -85,7 +85,7 @@ class Ledger:
         with self._db.at_one_moment():
             rows = {name: in_sequence(name, self._db.stream(name, order_by="1")) for name in TABLES}
             for name in TABLES.keys() - {*compared, "units"}:
-                deque(rows[name], maxlen=0)
+                deque(rows[name], maxlen=0)  # each row is checked as it is read
             check_agreement({name: [*rows[name]] for name in compared}, rows["units"])
 
     def begin(

@@ -16,7 +16,7 @@ from resumerge.kernels import round_to
 from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, as_vector, code_of
-from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_axis
+from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_rows
 from resumerge.tensors.tensor import Tensor
 
 MEAN_ELEMENTS = 1 << 18
@@ -45,7 +45,7 @@ class Gathered(Tensor):
     @property
     def width(self) -> int:
         """The number of elements of a row."""
-        return self.tables[0].numel // max(1, vocabulary_axis(self.tables[0].shape))
+        return self.tables[0].numel // max(1, vocabulary_rows(self.tables[0].shape))
 
     @property
     def held_bytes(self) -> int:

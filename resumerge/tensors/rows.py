@@ -133,6 +133,6 @@ class Rows:
         return (self.starts, self.origins, self.firsts, *averages)
 
 
-def vocabulary_axis(shape: tuple[int, ...]) -> int:
-    """Return the rows of an embedding: the size of its first axis that is not 1."""
+def vocabulary_rows(shape: tuple[int, ...]) -> int:
+    """Return how many rows an embedding has: the size of its first axis that is not 1."""
     return next((size for size in shape if size != 1), 1)

@@ -126,16 +126,17 @@ class RowAlignment:
         own = np.stack([self._own(ref, count) for ref in refs])
         has_token = np.zeros(count, bool)
         has_token[list(ids.values())] = True
-        origins, firsts, averages = _assigned(own, refs.index(base) if base in refs else None)
+        fallback = _fallback(own, refs.index(base) if base in refs else None)
         nobody = has_token & (own < 0).all(0)
         for token, row in self.setting.tokens.items():
             number = ids[token]
             nobody[number] = False
             if row.model is None:
-                origins[number] = ZERO
+                fallback.origins[number] = ZERO
             else:
                 known = [*refs, *others].index(row.model)
-                origins[number], firsts[number] = known, self._number(token, row)
+                fallback.origins[number] = known
+                fallback.firsts[number] = self._number(token, row)
             if row.force:
                 own[:, number] = -1
         if nobody.any():
@@ -145,14 +146,13 @@ class RowAlignment:
         padding = self.setting.pad_to_multiple_of is not None
         found = []
         for k, ref in enumerate(refs):
-            mine = own[k]
             spare = self._spare(ref, count, has_token)
-            mine = np.where(spare, np.arange(count), mine)
-            origin = np.where(mine >= 0, k, origins)
-            first = np.where(mine >= 0, mine, firsts)
+            rows = np.where(spare, np.arange(count), own[k])
+            origins = np.where(rows >= 0, k, fallback.origins)
+            firsts = np.where(rows >= 0, rows, fallback.firsts)
             if padding:
-                origin[named:] = MEAN
-            found.append(Rows.of(origin, first, named, averages))
+                origins[named:] = MEAN
+            found.append(Rows.of(origins, firsts, named, fallback.averages))
         return found
 
     def _own(self, ref: ModelRef, count: int) -> np.ndarray:
@@ -264,10 +264,24 @@ class RowAlignment:
         )
 
 
-def _assigned(
-    own: np.ndarray, base: int | None
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return what inputs without a row for a token get: origin and row of each, and the averages.
+@dataclass(frozen=True)
+class _Fallback:
+    """The rows of tokens for inputs that have none of their own.
+
+    Args:
+        origins: for each row of the output, the number of the input that it comes from, `AVERAGE`
+            or `ZERO`.
+        firsts: for each row, its number in that input, or the number of its average.
+        averages: offsets of the averages, and input and row of each of their members.
+    """
+
+    origins: np.ndarray
+    firsts: np.ndarray
+    averages: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _fallback(own: np.ndarray, base: int | None) -> _Fallback:
+    """Return the rows of tokens for inputs without one: the base's, the only one, or an average.
 
     Args:
         own: each input's own row of every token, or -1; [inputs, rows].
@@ -286,4 +300,5 @@ def _assigned(
     origins[averaged], firsts[averaged] = AVERAGE, np.arange(len(averaged))
     rows, members = np.nonzero(has[:, averaged].T)
     offsets = np.concatenate(([0], np.cumsum(has[:, averaged].sum(0)))).astype(np.int64)
-    return origins, firsts, (offsets, members, own[members, averaged[rows]])
+    averages = (offsets, members, own[members, averaged[rows]])
+    return _Fallback(origins, firsts, averages)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from resumerge.engine.cluster.machines import Machine, TaskRequest
-from resumerge.engine.cluster.outcomes import Failed, Outcome
+from resumerge.engine.cluster.outcomes import LOST, OOM, Failed, Outcome
 from resumerge.engine.cluster.probe import probe
 from resumerge.engine.cluster.task import ShardTask, run_on_worker
 from resumerge.engine.resources.signals import stop_signals
@@ -181,11 +181,11 @@ class Cluster:
             outcome: Outcome = ray.get(reference)
             return outcome
         except exceptions.OutOfMemoryError as error:
-            return Failed(None, "oom", _first_line(error))
+            return Failed(None, OOM, _first_line(error))
         except exceptions.RayTaskError as error:
             return Failed(None, "error", _first_line(error.cause or error))
         except exceptions.RayError as error:
-            return Failed(None, "lost", _first_line(error))
+            return Failed(None, LOST, _first_line(error))
 
     def cancel(self, reference: Any) -> None:
         """End a task. Its worker is killed, if it can be reached."""

@@ -14,6 +14,10 @@ from resumerge.engine.cluster.journal import ShardJournal
 from resumerge.engine.cluster.machines import Machine, TaskRequest, show_machines
 from resumerge.engine.cluster.outcomes import (
     HASH_CONFLICT,
+    LOST,
+    REFUSED,
+    STALLED,
+    UNPUBLISHED,
     Failed,
     Finished,
     Node,
@@ -112,10 +116,9 @@ class Dispatcher:
         tries, machines = self._tries[shard.index], self._cluster.machines
         request = self._request(tries, machines)
         suited = {machine.id for machine in machines if request.fits(machine)}
-        avoid = tries.nodes if suited - tries.nodes else set()
         tries.count += 1
         task = self._task(shard, request.threads)
-        reference = self._cluster.submit(task, request, avoid)
+        reference = self._cluster.submit(task, request, tries.avoided(suited))
         self._running[reference] = RunningTask(task, shard, request)
 
     def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
@@ -137,14 +140,14 @@ class Dispatcher:
         plan = shard_plan(self._plan, shard.index)
         name, options = f"shard{shard.index}-{tries.count}", self._context.options
         return ShardTask(
-            name,
-            shard.index,
-            shard.first,
-            self._exchange.endpoint(name, shard),
-            self._fingerprint,
-            Versions.of_plan(plan),
-            pickle.dumps(plan),
-            replace(
+            id=name,
+            shard=shard.index,
+            first=shard.first,
+            endpoint=self._exchange.endpoint(name, shard),
+            fingerprint=self._fingerprint,
+            versions=Versions.of_plan(plan),
+            plan=pickle.dumps(plan),
+            options=replace(
                 options,
                 ray=None,
                 mirror=options.mirror if self._context.frees_shards else None,
@@ -165,9 +168,9 @@ class Dispatcher:
                 self._committed(running, outcome)
             elif not running.given_up:
                 text = f"{shard.name} is not in the output, or another file is"
-                self._failed(running, Failed(outcome.node, "unpublished", text))
+                self._failed(running, Failed(outcome.node, UNPUBLISHED, text))
         elif isinstance(outcome, Refused):
-            self._note_failure(running, str(outcome.node), "refused", str(outcome.differences))
+            self._note_failure(running, str(outcome.node), REFUSED, str(outcome.differences))
             raise _refused(outcome)
         elif not running.given_up:
             self._failed(running, outcome)
@@ -213,7 +216,7 @@ class Dispatcher:
         tries = self._tries[running.shard.index]
         budget = beat.budget if beat else 0
         tries.note(failed, node.id if node else "", budget)
-        if tries.left:
+        if tries.may_try_again:
             self._submit(running.shard)
 
     def _was_published(self, running: RunningTask, node: Node | None) -> bool:
@@ -272,7 +275,7 @@ class Dispatcher:
             quiet = now - (running.changed if running.beat else last)
             if running.beat and quiet > limit:
                 text = f"no heartbeat for {quiet:.0f} s"
-                self._failed(running, Failed(None, "stalled", text))
+                self._failed(running, Failed(None, STALLED, text))
             elif not running.beat and quiet > max(limit, START_SECONDS):
                 self._unscheduled(running, quiet)
 
@@ -288,7 +291,7 @@ class Dispatcher:
             if running.beat is not None:
                 # Ray waits for the worker of a lost machine as long as its connection seems open.
                 if running.beat.node.id not in alive:
-                    self._failed(running, Failed(None, "lost", "its machine is gone"))
+                    self._failed(running, Failed(None, LOST, "its machine is gone"))
             elif any(running.request.fits(machine) for machine in machines):
                 running.fitted = now
             elif now - running.fitted > JOIN_SECONDS:

@@ -9,6 +9,24 @@ from resumerge.engine.shards.shard_record import ShardRecord
 HASH_CONFLICT = "hash_conflict"
 """The event, and the reason: two machines computed different bytes."""
 
+OOM = "oom"
+"""The reason of a worker that the kernel or Ray killed for its memory, or that got none."""
+
+LOST = "lost"
+"""The reason of a worker whose process or machine is gone."""
+
+STALLED = "stalled"
+"""The reason of a worker that has said nothing for too long."""
+
+REFUSED = "refused"
+"""The reason of a task that the worker's machine cannot compute."""
+
+UNPUBLISHED = "unpublished"
+"""The reason of a task that says it is done, and whose shard is not where it should be."""
+
+OUT_OF_MEMORY = (OOM, "memory")
+"""The reasons after which a task may do with less memory; the second is the governor's."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -83,8 +101,8 @@ class Failed:
 
     Args:
         node: where it ran; None if the worker was lost before it said where it was.
-        reason: the reason of a `Resumable`; ``error`` for another error; ``lost``, ``oom`` or
-            ``stalled`` for a worker that said nothing.
+        reason: the reason of a `Resumable`; ``error`` for another error; `LOST`, `OOM` or
+            `STALLED` for a worker that said nothing.
     """
 
     node: Node | None

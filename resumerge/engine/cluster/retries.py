@@ -1,10 +1,14 @@
-"""What follows when a task fails: elsewhere, then with half of the memory, then by the driver."""
+"""What follows when a task fails: where the next one goes, with what memory, or the driver.
+
+The next task goes to a machine where none has failed, and the last one has half of the memory. A
+task that ran out of memory is followed by one with half of it at once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Failed
+from resumerge.engine.cluster.outcomes import HASH_CONFLICT, OUT_OF_MEMORY, Failed
 
 TRIES = 3
 """Tasks of a shard that may fail before the driver computes it."""
@@ -28,6 +32,7 @@ class Tries:
 
     Args:
         count: tasks that were submitted.
+        failed: tasks that failed.
         nodes: ids of the nodes where tasks failed.
         memory: budget of the next task in bytes; None for what the run's options say.
     """
@@ -38,12 +43,20 @@ class Tries:
     memory: int | None = None
 
     @property
-    def left(self) -> bool:
+    def may_try_again(self) -> bool:
         """Whether there is another task; else the driver computes the shard."""
         return self.failed < TRIES
 
+    def avoided(self, suited: set[str]) -> set[str]:
+        """Return the ids of the nodes that the next task is kept from.
+
+        Args:
+            suited: ids of the nodes that have what the task asks for.
+        """
+        return self.nodes if suited - self.nodes else set()
+
     def note(self, failed: Failed, node: str, budget: int) -> None:
-        """Count a failure.
+        """Count a failure, and decide on the memory of the next task.
 
         Args:
             failed: the outcome.
@@ -53,5 +66,5 @@ class Tries:
         self.failed = TRIES if failed.reason == UNSCHEDULED else self.failed + 1
         if node:
             self.nodes.add(node)
-        if failed.reason in ("oom", "memory") or self.failed == TRIES - 1:
+        if failed.reason in OUT_OF_MEMORY or self.failed == TRIES - 1:
             self.memory = budget // 2 or self.memory

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.engine.cluster.exchange.base import TaskAbandoned, TaskEndpoint
-from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome, Refused
+from resumerge.engine.cluster.outcomes import OOM, REFUSED, Failed, Finished, Node, Outcome, Refused
 from resumerge.engine.cluster.task_reporter import TaskReporter
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.context import RunContext
@@ -113,12 +113,12 @@ def run_task(
     except Resumable as error:
         return Failed(node, error.reason, error.message)
     except InputError as error:
-        return Failed(node, "refused", str(error))
+        return Failed(node, REFUSED, str(error))
     except DISK_ERRORS as error:
         stopped = out_of_order(error)
         return Failed(node, stopped.reason, stopped.message)
     except MemoryError as error:
-        return Failed(node, "oom", f"out of memory: {error}")
+        return Failed(node, OOM, f"out of memory: {error}")
     except Exception as error:
         return Failed(node, "error", f"{type(error).__name__}: {error}")
     [shard] = plan.shards

@@ -1,7 +1,7 @@
 """Scratch files: what is computed once and read several times meanwhile, and lost with the process.
 
-They have no names, so that nothing is left of them, however a process ends. Nothing needs them:
-what has none, because the disk is full or refuses them, is computed again.
+`Evaluator` fills them. They have no names, so that nothing is left of them, however a process ends.
+Nothing needs them: what has none, because the disk is full or refuses them, is computed again.
 """
 
 from __future__ import annotations

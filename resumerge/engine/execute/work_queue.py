@@ -75,7 +75,7 @@ class WorkQueue:
     def take(self) -> Unit | None:
         """Return the next unit; None if none is left or none is ready."""
         self._move_ready()
-        shard = self._writable_shard()
+        shard = self._reserve_shard()
         if shard is None:
             return None
         number = heappop(self._ready[shard])
@@ -102,13 +102,13 @@ class WorkQueue:
         """
         self._move_ready()
         started, progress = time.monotonic(), self._prefetcher.progress
-        while (shard := self._writable_shard()) is None and not self._is_over:
+        while (shard := self._reserve_shard()) is None and not self._is_over:
             if self._prefetcher.progress != progress:
                 started, progress = time.monotonic(), self._prefetcher.progress
             space_expected = self._space.will_be_freed(time.monotonic() - started)
             self._prefetcher.blocked_at = None if space_expected else self._arrived
             if self._ready and not space_expected and not self._allocated_shard_waits():
-                if self._writable_shard() is not None:  # space was freed since the first look
+                if self._reserve_shard() is not None:  # space was freed since the first look
                     continue
                 raise self._space.no_space(min(self._ready))
             self._prefetcher.wait(POLL_SECONDS)
@@ -121,8 +121,8 @@ class WorkQueue:
     def _is_over(self) -> bool:
         return self._stop.requested or (not self._ready and not self._waiting)
 
-    def _writable_shard(self) -> int | None:
-        """Return the first shard with a ready unit that has disk space, allocated now if needed."""
+    def _reserve_shard(self) -> int | None:
+        """Return the first shard with a ready unit that has its disk space, or gets it now."""
         return next((shard for shard in sorted(self._ready) if self._space.reserve(shard)), None)
 
     def _allocated_shard_waits(self) -> bool:

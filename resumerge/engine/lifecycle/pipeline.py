@@ -146,7 +146,16 @@ def _attempt(
     if context.options.mirror is not None:
         mirror = context.open_mirror(context.options.mirror)
         replicator = mirror.replicator(ledger, out.folder, context.options, context.storage)
-    attempt = Attempt(context, plan, ledger, out, budget, replicator, restored, interrupted)
+    attempt = Attempt(
+        context,
+        plan,
+        ledger,
+        out,
+        budget,
+        replicator=replicator,
+        restored=restored,
+        interrupted=interrupted,
+    )
     try:
         seconds = attempt.run()
     finally:

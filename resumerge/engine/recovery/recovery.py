@@ -73,7 +73,7 @@ class Recovery:
             return
         if not self._files.is_intact(shard, path):
             self._lose(shard, path)
-        elif self._mismatching(shard, path, self._suspects_in(shard)):
+        elif self._forget_mismatching(shard, path, self._suspects_in(shard)):
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
@@ -86,7 +86,7 @@ class Recovery:
             self._lose(shard, path)
             return
         whole = all(self._progress[number].checksum for number in units)
-        damaged = self._mismatching(shard, path, units)
+        damaged = self._forget_mismatching(shard, path, units)
         if whole and not damaged:
             self._storage.sync_file(path)
             self._storage.sync_folder(path.parent)
@@ -108,7 +108,7 @@ class Recovery:
             self._lose(shard, path)
             return
         recent = [number for number in units if number in self._recent - self._suspects]
-        damaged = self._mismatching(shard, path, [*recent, *self._suspects_in(shard)])
+        damaged = self._forget_mismatching(shard, path, [*recent, *self._suspects_in(shard)])
         if not damaged and all(self._progress[number].checksum for number in units):
             self._files.seal(shard)
             self._ledger.shards.seal(shard.index)
@@ -134,8 +134,8 @@ class Recovery:
         if not self._lazy:
             self._files.create(shard)
 
-    def _mismatching(self, shard: Shard, path: Path, units: Sequence[int]) -> list[int]:
-        """Return the units whose bytes differ from what was committed, and make them pending."""
+    def _forget_mismatching(self, shard: Shard, path: Path, units: Sequence[int]) -> list[int]:
+        """Make the units pending whose bytes differ from what was committed, and return them."""
         if not units:
             return []
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -82,7 +82,9 @@ class SpaceReservation:
         return True
 
     def will_be_freed(self, waited: float) -> bool:
-        """Return whether space will be freed: a sealed shard is on its way to the mirror.
+        """Return whether space will be freed, or end the run if the mirror makes no progress.
+
+        Space will be freed while a sealed shard is on its way to the mirror.
 
         Args:
             waited: seconds that the caller has waited so far.

@@ -7,9 +7,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from resumerge.kernels.selection.chosen import Selection
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.kernels.selection.limits import MAX_COLLECTED
+from resumerge.kernels.selection.selection import Selection
 from resumerge.native import _kernels
 
 _EXPECTED = 64

@@ -30,7 +30,7 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
         options: the options of the command that stopped; those that have to be given again are in
             the result.
     """
-    again = {} if options is None else given_again(run, options)
+    again = {} if options is None else _given_again(run, options)
     words = [
         word
         for option in declared()
@@ -42,12 +42,12 @@ def resume_command(run: str, state_dir: Path | None, options: Options | None = N
 
 def resume_call(run: str, state_dir: Path | None, options: Options) -> str:
     """Return the call in Python that does what `resume_command` says."""
-    again = {"state_dir": str(RunStore(state_dir).folder), **given_again(run, options)}
+    again = {"state_dir": str(RunStore(state_dir).folder), **_given_again(run, options)}
     given = ", ".join(f"{name}={value!r}" for name, value in again.items())
     return f"resumerge.resume({run!r}, {given})"
 
 
-def given_again(run: str, options: Options) -> dict[str, Any]:
+def _given_again(run: str, options: Options) -> dict[str, Any]:
     """Return the options of a stopped command that its run's ledger does not keep, by name."""
     try:
         kept = json.loads(_recorded(run, options, "options"))

@@ -168,7 +168,7 @@ def units_in_turn(patch: pytest.MonkeyPatch) -> None:
         shards = [shard for shard in sorted(queue._ready) if queue._space.reserve(shard)]
         return shards[next(turn) % len(shards)] if shards else None
 
-    patch.setattr(WorkQueue, "_writable_shard", writable)
+    patch.setattr(WorkQueue, "_reserve_shard", writable)
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)

@@ -1,4 +1,4 @@
-"""The directions that gates point in: made of prompts, and compared with each other."""
+"""The directions that gates point in: made of length 1, and compared with each other."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from resumerge.sizes import counted
 SMALLEST_NORM = 1e-8
 """A shorter vector is divided by this instead of its length."""
 
-INDEPENDENT = 0.2
-"""A gate whose distance from all combinations of others is shorter is nearly one of them; of two
-gates that is a cosine above 0.98."""
+LEAST_DISTANCE = 0.2
+"""The least distance of a gate from all combinations of others. One that is nearer is nearly such a
+combination (of two gates: a cosine above 0.98), and noted; a larger limit gives more notes."""
 
 TAKES_PART = 0.2
 """A gate is named if it takes part in such a combination with a larger factor."""
@@ -58,7 +58,7 @@ def dependent_gates(gates: np.ndarray) -> dict[tuple[int, ...], list[int]]:
         for number in range(len(rows)):
             before, own = products[:number, :number], products[number, :number]
             factors = np.linalg.lstsq(before, own, rcond=1e-9)[0] if number else own
-            if products[number, number] - own @ factors < INDEPENDENT**2:
+            if products[number, number] - own @ factors < LEAST_DISTANCE**2:
                 others = np.flatnonzero(np.abs(factors) > TAKES_PART).tolist()
                 found.setdefault((*others, number), []).append(layer)
     return found

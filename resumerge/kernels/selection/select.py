@@ -1,0 +1,152 @@
+"""Order statistics of whole vectors, exactly, without sorting them and in little memory.
+
+The bits of a float32, with the sign bit cleared or folded in, have the order of the floats. A
+sample suggests two keys, a bracket, between which the k-th largest is expected; one scan counts the
+keys above and collects the few inside, which gives the k-th largest. If it is not inside, two
+histograms (of the upper 16 bits, then of the lower 16 in the k-th's bin) give it. Both ways are
+exact. If elements are equal to the k-th largest, those with the lowest indices are kept, until k
+are kept. NaN counts as larger than any number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.selection.bracket_keys import BracketKeys
+from resumerge.kernels.selection.histograms import VectorRank, find_by_histograms
+from resumerge.kernels.selection.key_sample import Bracket, KeySample
+from resumerge.kernels.selection.keys import Key, equal_counts, keys_of
+from resumerge.kernels.selection.limits import sample_step
+from resumerge.kernels.selection.selection import Selection
+from resumerge.native import Vector, _kernels
+
+Vectors = dict[int, Vector]
+ScanVectors = Scan[Any]
+
+
+def select_largest(kept: Mapping[int, int], numel: int, scan: ScanVectors) -> dict[int, Selection]:
+    """Find the largest magnitudes of several vectors at once.
+
+    Args:
+        kept: for each vector, the number of elements to keep, at most `numel`.
+        numel: the number of elements of each vector.
+        scan: a scan over dictionaries of the vectors' runs.
+    """
+    found = select({i: (k,) for i, k in kept.items()}, numel, scan)
+    return {i: selections[0] for i, selections in found.items()}
+
+
+def select(
+    ranks: Mapping[int, Sequence[int]],
+    numel: int,
+    scan: ScanVectors,
+    key: Key = Key.MAGNITUDE,
+) -> dict[int, list[Selection]]:
+    """Find the k largest of several vectors, for several k of each.
+
+    Args:
+        ranks: for each vector, the numbers k of elements to keep, at most `numel`.
+        numel: the number of elements of each vector.
+        scan: a scan over dictionaries of the vectors' runs.
+        key: the order of the elements.
+
+    Returns:
+        for each vector, its selections in the order of its `ranks`.
+    """
+    wanted = sorted({(i, k) for i, ks in ranks.items() for k in ks if k > 0})
+    found = _guess(wanted, numel, scan, key) if wanted else {}
+    missed = {which for which in wanted if which not in found}
+    found_keys = find_by_histograms(missed, scan, key) if missed else {}
+    found |= {which: Selection(at.key, at.rank) for which, at in found_keys.items()}
+    split = [which for which, at in found_keys.items() if at.rank < at.equal]
+    if split:
+        counts: dict[VectorRank, list[int]] = {which: [] for which in split}
+        for part in scan(lambda v, run: _equal_counts(v, split, found, key, run)):
+            for which in split:
+                counts[which] += part[which]
+        for which in split:
+            found[which].before = [0, *accumulate(counts[which])]
+    nothing = Selection(threshold=0, equal=0)
+    return {i: [found.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
+
+
+def order_statistics(
+    ranks: Mapping[int, Sequence[int]],
+    numel: int,
+    scan: ScanVectors,
+    key: Key = Key.MAGNITUDE,
+) -> dict[int, list[int]]:
+    """Return the keys of the k-th largest elements of several vectors, for several k of each."""
+    found = select(ranks, numel, scan, key)
+    return {i: [selection.threshold for selection in found[i]] for i in ranks}
+
+
+def _guess(
+    wanted: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
+) -> dict[VectorRank, Selection]:
+    """Return the selections whose threshold lies in the bracket that a sample suggests.
+
+    One scan reads the sample; another one reads every element, counts the keys above a bracket and
+    collects those inside. The result has no entry for a k-th largest that is not inside, or if too
+    many keys are: the entries do not depend on the sample.
+    """
+    brackets = _brackets(wanted, numel, scan, key)
+    inside = {which: BracketKeys(which[1], numel) for which in brackets}
+    if brackets:
+        for part in scan(lambda v, run: _keys_in_brackets(v, brackets, key, run)):
+            for which, keys in part.items():
+                inside[which].add(*keys)
+    found = {which: collected.selection() for which, collected in inside.items()}
+    return {which: selection for which, selection in found.items() if selection is not None}
+
+
+def _brackets(
+    wanted: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
+) -> dict[VectorRank, Bracket]:
+    """Return the bracket (least, greatest key) in which each k-th largest is expected."""
+    ranks = {i: [k for j, k in wanted if j == i] for i, _ in wanted}
+    samples = {i: KeySample(numel) for i in ranks}
+    step = sample_step(numel)
+    for part, blocks in scan(lambda v, run: (_sample(v, ranks, key, step), len(run)), True):
+        for i, keys in part.items():
+            samples[i].add(keys, blocks)
+    return {
+        (i, k): bracket
+        for i, ks in ranks.items()
+        for k, bracket in samples.pop(i).brackets(ks).items()
+    }
+
+
+def _sample(vectors: Vectors, wanted: Iterable[int], key: Key, step: int) -> dict[int, np.ndarray]:
+    return {i: keys_of(vectors[i], key)[::step].copy() for i in wanted}
+
+
+def _keys_in_brackets(
+    vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key, run: Run
+) -> dict[VectorRank, tuple[int, bytes, bytes, list[int]]]:
+    """Return what `BracketKeys.add` takes, for each bracket.
+
+    Keys are counted, not collected one by one: differences of 16-bit numbers have few distinct
+    values, and a bracket may contain a large share of the tensor.
+    """
+    return {
+        (i, k): _kernels.keys_in_bracket(vectors[i], key.value, int(low), int(high), run.size)
+        for (i, k), (low, high) in brackets.items()
+    }
+
+
+def _equal_counts(
+    vectors: Vectors,
+    split: Sequence[VectorRank],
+    found: Mapping[VectorRank, Selection],
+    key: Key,
+    run: Run,
+) -> dict[VectorRank, list[int]]:
+    return {
+        (i, k): equal_counts(vectors[i], key, found[i, k].threshold, run.size) for i, k in split
+    }
