@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resumerge.errors import InputError, refuse
+from resumerge.sources.adapters.tokens import TokenIndices
 
 PROMPT_LEARNING = frozenset(
     {"PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "CARTRIDGE"}
@@ -29,7 +30,6 @@ UNMERGEABLE: dict[str, str] = {
     "velora_config": "VeLoRA is a variant",
     "layer_replication": "layers of the base model are used several times",
     "target_parameters": "parameters of experts are targeted, not modules",
-    "trainable_token_indices": "single rows of the embedding are trained",
     "lora_bias": "the adapter's matrices have biases",
 }
 """The options of LoRA that change how the weights are merged, and are not supported."""
@@ -52,6 +52,11 @@ class LoraConfig:
         fan_in_fan_out: whether square weights are stored as (in, out).
         dora: whether every LoRA has a magnitude vector (Liu et al. 2024,
             https://arxiv.org/abs/2402.09353).
+        modules_to_save: the ends of the names of modules whose tensors the adapter has whole.
+        bias: whose biases the adapter has whole: ``none``, ``all``, or ``lora_only``.
+        task: what the adapted model does, in peft's word; None if it is not said.
+        ties: whether embedding and head are saved once, and tied when the adapter is loaded.
+        tokens: the tokens whose rows of the embedding are trained.
     """
 
     alpha: float
@@ -59,6 +64,11 @@ class LoraConfig:
     rslora: bool
     fan_in_fan_out: bool
     dora: bool
+    modules_to_save: tuple[str, ...] = ()
+    bias: str = "none"
+    task: str | None = None
+    ties: bool = False
+    tokens: TokenIndices = ()
 
     def scale(self, module: str, rank: int) -> float:
         """Return the factor of a module's ``B @ A``.
@@ -131,7 +141,27 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
         rslora=bool(config.get("use_rslora")),
         fan_in_fan_out=bool(config.get("fan_in_fan_out")),
         dora=bool(config.get("use_dora")),
+        modules_to_save=_words(config.get("modules_to_save"), "modules_to_save", where),
+        bias=str(config.get("bias") or "none"),
+        task=str(config["task_type"]) if config.get("task_type") else None,
+        ties=bool(config.get("ensure_weight_tying")),
+        tokens=_tokens(config.get("trainable_token_indices"), where),
     )
+
+
+def _tokens(value: Any, where: str) -> TokenIndices:
+    lists = list(value.values()) if isinstance(value, Mapping) else [value or []]
+    if not all(isinstance(row, list) and all(type(n) is int for n in row) for row in lists):
+        raise _invalid(where, "trainable_token_indices: lists of numbers", str(value)[:60])
+    return dict(value) if isinstance(value, Mapping) else lists[0]
+
+
+def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise _invalid(where, f"{name}: a list of names", str(value)[:60])
+    return tuple(word for word in value if word)
 
 
 def _number(value: Any, name: str, where: str) -> float:

@@ -1,9 +1,10 @@
-"""Names of a PEFT adapter's tensors: their roles, and the model's tensors that they belong to."""
+"""The names of an adapter's tensors: what each of them is, and of which module."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from resumerge.tensors import Tensor
 
@@ -12,69 +13,80 @@ _ADDED = "base_model.model."
 
 _ROLE = re.compile(
     r"(?P<module>.+)\.(?:"
-    r"lora_(?P<matrix>[AB])\.weight|"
-    r"lora_(?P<embedding>embedding_[AB])|"
-    r"lora_(?P<magnitude>magnitude)_vector(?:\.weight)?)",
+    r"lora_(?P<matrix>A|B)(?:\.default)?\.weight|"
+    r"lora_(?P<kohya>down|up)\.weight|"
+    r"lora_(?P<embedding>embedding_[AB])(?:\.default)?|"
+    r"lora_(?P<magnitude>magnitude)_vector(?:\.default)?(?:\.weight)?|"
+    r"(?P<alpha>alpha)|"
+    r"token_adapter\.trainable_tokens_(?P<tokens>delta)(?:\.default)?)",
     re.DOTALL,
 )
+_KOHYA = {"down": "A", "up": "B"}
 _NOT_WEIGHTS = re.compile(r"(^|\.)(lora_|token_adapter\.)")
-_COPY = re.compile(r"\.modules_to_save(?=\.)")
-_UNUSED = re.compile(r"\.original_module\.")
-"""A part of the names of the originals that peft may save beside modules that it saves whole."""
+_COPY = re.compile(r"\.modules_to_save(\.default)?(?=\.)")
+_ORIGINAL = re.compile(r"\.original_module(?=\.)")
 
 
-class Names:
-    """The parsed names of an adapter's tensors.
+@dataclass
+class AdapterNames:
+    """The parsed names of an adapter's tensors; each of them is in exactly one of these.
 
-    Attributes:
-        modules: each module's ``A``, ``B`` (or ``embedding_A``, ``embedding_B``) and ``magnitude``.
-        replaced: the names of the base's tensors that are replaced as a whole, by the adapter's
-            names.
-        unknown: the names of no known kind.
+    Args:
+        modules: the tensors of each module, by role: ``A``, ``B`` (or ``embedding_A``,
+            ``embedding_B``), ``magnitude``, ``alpha``, and ``delta`` for rows of single tokens.
+        whole: tensors that take the place of the model's, by the names that peft loads them under.
+        keys: the name in the adapter of each tensor above, by module and role; a whole tensor has
+            no role.
+        unknown: names of no known kind.
+        doubled: pairs of names that mean the same.
+        ignored: names that peft writes and does not load: originals, and copies of whole tensors.
     """
 
-    def __init__(self, adapter: Mapping[str, Tensor], base: Collection[str]) -> None:
-        self.modules: dict[str, dict[str, Tensor]] = {}
-        self.unknown: list[str] = []
-        whole: dict[str, str] = {}
-        for key, info in adapter.items():
-            name = key.removeprefix(_ADDED)
-            found = _ROLE.fullmatch(name)
-            if found:
-                role = found["matrix"] or found["embedding"] or found["magnitude"]
-                self.modules.setdefault(found["module"], {})[role] = info
-            elif _NOT_WEIGHTS.search(name):
-                self.unknown.append(key)
-            elif not _UNUSED.search(name) and not (
-                _COPY.search(key) and _COPY.sub("", key) in adapter
-            ):
-                whole[key] = _COPY.sub("", name).replace(".base_layer.", ".")
-        self._dropped, self._added = _shift(self.modules, base)
-        self.replaced = {key: self.base_name(name) for key, name in whole.items()}
+    modules: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    whole: dict[str, Tensor] = field(default_factory=dict)
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    doubled: list[tuple[str, str]] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
-    def base_name(self, name: str) -> str:
-        """Return the name of a module or tensor in the base model's files."""
-        if name.startswith(self._dropped):
-            return self._added + name.removeprefix(self._dropped)
-        return name
+    @classmethod
+    def of(cls, adapter: Mapping[str, Tensor]) -> AdapterNames:
+        """Parse the names of an adapter's tensors."""
+        names = cls()
+        for key, tensor in adapter.items():
+            names._add(key, tensor, adapter)
+        return names
 
+    def _add(self, key: str, tensor: Tensor, adapter: Mapping[str, Tensor]) -> None:
+        name = key.removeprefix(_ADDED)
+        found = _ROLE.fullmatch(name)
+        if found:
+            role = _KOHYA.get(found["kohya"] or "") or next(filter(None, found.groups()[1:]))
+            if self._is_new(found["module"], role, key):
+                self.modules.setdefault(found["module"], {})[role] = tensor
+        elif _NOT_WEIGHTS.search(name):
+            self.unknown.append(key)
+        elif self._is_unused(key, adapter):
+            self.ignored.append(key)
+        else:
+            plain = _COPY.sub("", name).replace(".base_layer.", ".")
+            if self._is_new(plain, "", key):
+                self.whole[plain] = tensor
 
-def _shift(modules: Collection[str], base: Collection[str]) -> tuple[str, str]:
-    """Return the prefixes by which the names in the base's files differ from those of its modules.
+    def _is_new(self, name: str, role: str, key: str) -> bool:
+        before = self.keys.setdefault((name, role), key)
+        if before != key:
+            self.doubled.append((before, key))
+        return before == key
 
-    A library may load ``h.0.attn`` from a file as ``transformer.h.0.attn``.
+    def _is_unused(self, key: str, adapter: Mapping[str, Tensor]) -> bool:
+        """Return whether peft writes a tensor beside the one that it loads.
 
-    Returns:
-        The prefix of a module's name to remove, and the one to add.
-    """
-    weights = {name.removesuffix(".weight") for name in base if name.endswith(".weight")}
-    strange = next((module for module in modules if module not in weights), None)
-    if strange is None or any(module in weights for module in modules):
-        return "", ""
-    parts = strange.split(".")
-    for k in range(len(parts)):
-        rest = ".".join(parts[k:])
-        fitting = [name for name in weights if name == rest or name.endswith("." + rest)]
-        if len(fitting) == 1:
-            return strange.removesuffix(rest), fitting[0].removesuffix(rest)
-    return "", ""
+        It is the original of a module that is saved whole, or a copy of the module's tensor.
+        """
+        plain = _COPY.sub("", key)
+        if plain != key and plain in adapter:
+            return True
+        kept = _ORIGINAL.sub("", key)
+        copies = (_ORIGINAL.sub(f".modules_to_save{name}", key) for name in ("", ".default"))
+        return kept != key and (kept in adapter or any(copy in adapter for copy in copies))

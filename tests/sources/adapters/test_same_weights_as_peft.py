@@ -1,5 +1,6 @@
 """A model with an adapter has the weights that peft's merge_and_unload gives, for every feature."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,10 @@ FEATURES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2_embedding": ("gpt2", {"target_modules": ["wte", "wpe", "c_attn"]}),
     "bias_lora_only": ("gpt2", {"target_modules": CONV1D, "bias": "lora_only"}),
     "bias_all": ("gpt2", {"target_modules": CONV1D, "bias": "all"}),
+    "single_tokens": (
+        "llama",
+        {"target_modules": ATTENTION, "trainable_token_indices": [1, 40, 7]},
+    ),
     "pickled": ("llama", {"target_modules": ATTENTION, "safe_serialization": False}),
 }
 
@@ -67,6 +72,18 @@ def test_float32(feature: str, tmp_path: Path) -> None:
     changed = [name for name in ours if not torch.equal(ours[name], before[name])]
     assert changed
     compare(ours, theirs, 1e-6)
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_a_square_weight_is_taken_as_its_module_stores_it(said: bool, tmp_path: Path) -> None:
+    """The config says one thing of all modules: peft asks each of them."""
+    base = write_base(tmp_path / "base", "gpt2")
+    adapter = write_adapter(tmp_path / "adapter", base, "gpt2", target_modules=["attn.c_proj"])
+    theirs = merged_by_peft(base, adapter, "gpt2")
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    config["fan_in_fan_out"] = said
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    compare(tensors_of(merge(tmp_path, COPY, tmp_path / "out")), theirs, 1e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"use_dora": True}], ids=["plain", "dora"])

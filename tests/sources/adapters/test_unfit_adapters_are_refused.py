@@ -200,7 +200,7 @@ TENSORS: dict[str, tuple[str, dict[str, torch.Tensor]]] = {
     ),
     "none": ("has no tensors", {}),
     "single_tokens": (
-        "of an unknown kind … trainable_tokens_delta",
+        "trainable_token_indices … 0 tokens and F32 [16, 16]",
         {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": W},
     ),
     "unknown_lora_tensor": (

@@ -1,0 +1,63 @@
+"""What an adapter's config says that its file has, and the file lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapters.heads import HEADS, is_language_head
+from resumerge.sources.adapters.meaning import spelled, stripped
+from resumerge.sources.tied_weights import is_computed, is_embedding, is_head
+from resumerge.tensors import Tensor
+from resumerge.tensors.dtypes import FLOATS
+
+
+def lacking(
+    settings: LoraConfig,
+    base: Mapping[str, Tensor],
+    whole: Collection[str],
+    replaced: Collection[str],
+    adapted: Collection[str],
+) -> Iterator[str]:
+    """Yield the tensors that the file of an adapter should have according to its config.
+
+    Args:
+        settings: the adapter's config.
+        base: the tensors of the model.
+        whole: the adapter's names of the tensors that it saves whole.
+        replaced: the model's names of these tensors.
+        adapted: the model's names of the weights that the adapter adds matrices to.
+    """
+    heads = [entry for entry in settings.modules_to_save if entry in HEADS]
+    for entry in settings.modules_to_save:
+        expected = [name for name in base if _under(name, entry) and not is_computed(base[name])]
+        if settings.ties and any(is_head(name) or is_embedding(name) for name in expected):
+            continue
+        yield from (name for name in expected if name not in replaced and name not in adapted)
+        if not expected and entry not in heads and not any(_under(n, entry) for n in whole):
+            yield f"{entry}.weight"
+    if heads and not any(_under(name, entry) for entry in heads for name in (*base, *whole)):
+        yield f"{heads[-1]}.weight"
+    yield from (name for name in _biases(settings, base, adapted) if name not in replaced)
+
+
+def _biases(
+    settings: LoraConfig, base: Mapping[str, Tensor], adapted: Collection[str]
+) -> Iterator[str]:
+    """Yield the biases of the model that an adapter trains, by the option ``bias``."""
+    if settings.bias == "lora_only":
+        for name in adapted:
+            bias = f"{name.removesuffix('weight')}bias"
+            if name.endswith(".weight") and bias in base:
+                yield bias
+    elif settings.bias == "all":
+        for name, tensor in base.items():
+            if not name.endswith(".bias") or tensor.dtype not in FLOATS or is_computed(tensor):
+                continue
+            if settings.task is None or not is_language_head(name):
+                yield name
+
+
+def _under(name: str, entry: str) -> bool:
+    """Return whether a tensor is one of a module that ``modules_to_save`` names."""
+    return f".{spelled(stripped(entry))}." in f".{spelled(stripped(name))}"

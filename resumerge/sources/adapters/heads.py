@@ -1,0 +1,71 @@
+"""Adapters that bring a head of their own: classifiers on a language model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.sources.adapters.config import LoraConfig
+from resumerge.tensors import Tensor
+
+HEADS = ("classifier", "pre_classifier", "classification_head", "qa_outputs", "score")
+"""What transformers calls the heads of classifiers; peft saves ``classifier`` and ``score`` whole
+by itself, and most models have one of them."""
+
+_CLASSES = {
+    "SEQ_CLS": "ForSequenceClassification",
+    "TOKEN_CLS": "ForTokenClassification",
+    "QUESTION_ANS": "ForQuestionAnswering",
+}
+"""How the names of transformers' classes end, by peft's ``task_type``."""
+
+_CLASS_ENDS = re.compile(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|Model)$")
+_LANGUAGE_HEAD = re.compile(
+    r"(^|\.)(lm_head|embed_out|cls|vocab_(transform|layer_norm|projector)|lm_loss|pred_layer"
+    r"|generator_\w+|discriminator_\w+|predictions)\."
+)
+
+
+def is_language_head(name: str) -> bool:
+    """Return whether a tensor is one of a language model's head, by its name."""
+    return bool(_LANGUAGE_HEAD.search(name))
+
+
+def is_of_new_head(name: str, settings: LoraConfig) -> bool:
+    """Return whether a tensor belongs to the head that an adapter's task adds to its model."""
+    saved = (*settings.modules_to_save, *HEADS)
+    return settings.task in _CLASSES and any(f".{entry}." in f".{name}" for entry in saved)
+
+
+def classifier(
+    config: Mapping[str, Any], settings: LoraConfig, added: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    """Return the config of a model that the adapter's task makes a classifier.
+
+    Args:
+        config: the model's config.json.
+        settings: the adapter's config.
+        added: the tensors of its new head.
+    """
+    end = _CLASSES[settings.task or ""]
+    known = config.get("architectures")
+    classes = [str(name) for name in known] if isinstance(known, list) else []
+    found = dict(config)
+    found["architectures"] = [_CLASS_ENDS.sub("", name) + end for name in classes]
+    labels = _labels(added)
+    if settings.task != "QUESTION_ANS" and labels:
+        old = config.get("id2label")
+        if not isinstance(old, Mapping) or len(old) != labels:
+            found["id2label"] = {str(number): f"LABEL_{number}" for number in range(labels)}
+            found["label2id"] = {f"LABEL_{number}": number for number in range(labels)}
+        found.pop("num_labels", None)
+    return found
+
+
+def _labels(added: Mapping[str, Tensor]) -> int | None:
+    """Return the number of labels: the rows of the last weight of a head."""
+    weights = [tensor for tensor in added.values() if len(tensor.shape) == 2]
+    last = [tensor for tensor in weights if re.search(r"(out_proj|o_proj)\.weight$", tensor.name)]
+    rows = [tensor.shape[0] for tensor in last or weights]
+    return min(rows, default=None)

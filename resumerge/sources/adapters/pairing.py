@@ -1,0 +1,307 @@
+"""Pairs an adapter's tensors with those that they change: each is used once, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from resumerge.errors import Problem
+from resumerge.sources.adapters.completeness import lacking
+from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
+from resumerge.sources.adapters.meaning import KnownNames
+from resumerge.sources.adapters.names import AdapterNames
+from resumerge.sources.adapters.orientation import Orientations
+from resumerge.sources.adapters.tokens import tokens_of, with_rows
+from resumerge.sources.tied_weights import find_tensor, is_embedding, is_head
+from resumerge.sources.types import Source
+from resumerge.tensors import Adapted, Rounded, Tensor
+from resumerge.tensors.dtypes import FLOATS
+
+SHOWN = 5
+"""The number of names that a note tells."""
+
+
+class Pairing:
+    """The pairing of an adapter's tensors with those of its base model.
+
+    Args:
+        base: the model.
+        adapter: the adapter.
+        settings: the adapter's config.
+        of_base: the model's tensors, with their files named as in the whole source.
+        of_adapter: the adapter's tensors, likewise.
+
+    Attributes:
+        problems: what is wrong; complete after `tensors`.
+        notes: what is left out, a line each; complete after `tensors`.
+        new_head: the tensors of a head that the adapter's task adds.
+    """
+
+    def __init__(
+        self,
+        base: Source,
+        adapter: Source,
+        settings: LoraConfig,
+        of_base: Mapping[str, Tensor],
+        of_adapter: Mapping[str, Tensor],
+    ) -> None:
+        self._base = base
+        self._adapter = adapter
+        self._settings = settings
+        self._of_base = of_base
+        self._names = AdapterNames.of(of_adapter)
+        self._known = KnownNames(of_base)
+        self._orientations = Orientations(of_base, settings.fan_in_fan_out)
+        self._used: dict[tuple[str, str], str] = {}
+        self.problems: list[Problem] = []
+        self.notes: list[str] = []
+        self.new_head: dict[str, Tensor] = {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the model's tensors as the adapter changes them. Problems are collected."""
+        names = self._names
+        if not names.keys and not self.problems:
+            self._problem("The adapter has no tensors", "none", expected="LoRA matrices")
+        for key in names.unknown:
+            self._problem("The adapter has a tensor of an unknown kind", key)
+        for pair in names.doubled:
+            self._doubled(*pair)
+        self._known.learn_prefix(f"{module}.weight" for module in names.modules)
+        found = dict(self._of_base)
+        for name, tensor in names.whole.items():
+            self._replace(name, tensor, found)
+        weights = self._weights(found)
+        for module, name in weights.items():
+            weight = found.get(name) or self._tied(name)
+            assert weight is not None
+            if changed := self._changed(name, module, names.modules[module], weight):
+                found[name] = changed
+        if not self.problems:
+            self._check_complete()
+        self._check_biases_of_heads(found)
+        self._leave_out(found)
+        return found
+
+    def _weights(self, found: Mapping[str, Tensor]) -> dict[str, str]:
+        """Return the name of the weight that each module of the adapter changes."""
+        weights = {}
+        for module, roles in self._names.modules.items():
+            name = self._known.find(f"{module}.weight") or f"{module}.weight"
+            if name not in found and self._tied(name) is None:
+                self._unknown_module(module, name)
+                continue
+            for role in roles:
+                self._use(name, role, self._names.keys[module, role])
+            weights[module] = name
+        return weights
+
+    def _use(self, name: str, role: str, key: str) -> None:
+        """Record what a tensor of the adapter is used for: nothing else may be used for that."""
+        before = self._used.setdefault((name, role), key)
+        if before != key:
+            self._doubled(before, key)
+
+    def _replace(self, name: str, tensor: Tensor, found: dict[str, Tensor]) -> None:
+        """Put a whole tensor of the adapter into the place of the model's, in its dtype."""
+        key = self._names.keys[name, ""]
+        target = self._known.find(name)
+        if target is None and self._tied(name) is not None:
+            target = name
+        if target is None and is_of_new_head(name, self._settings):
+            target = name
+            self.new_head[name] = replace(tensor, name=name)
+        if target is None:
+            self._problem(
+                "The adapter has a whole tensor that the model has no place for",
+                key,
+                expected=f"the name of a tensor of {self._base.ref}, or a head of a classifier "
+                "that the adapter's task_type and modules_to_save name",
+                fix="name the model that the adapter was trained on"
+                + self._trained_on()
+                + "; or delete the tensor from the adapter if it is no part of the model",
+            )
+            return
+        self._use(target, "", key)
+        found[target] = self._replacing(target, tensor)
+
+    def _replacing(self, name: str, tensor: Tensor) -> Tensor:
+        """Return a tensor of the adapter that replaces the base's, in the base's dtype."""
+        old = self._of_base.get(name)
+        tensor = replace(tensor, name=name)
+        if old is None:
+            return tensor
+        grown = (is_embedding(name) or is_head(name)) and tensor.shape[1:] == old.shape[1:]
+        if tensor.shape != old.shape and not grown:
+            self._mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", tensor)
+        both_floats = {tensor.dtype, old.dtype} <= FLOATS.keys()
+        return Rounded.of(tensor, old.dtype) if both_floats else tensor
+
+    def _changed(
+        self, name: str, module: str, roles: Mapping[str, Tensor], weight: Tensor
+    ) -> Tensor | None:
+        """Return the weight of a module as the adapter changes it; None if there is a problem."""
+        if roles.keys() == {"delta"}:
+            return self._with_tokens(name, module, weight, roles["delta"])
+        a = roles.get("A") or roles.get("embedding_A")
+        b = roles.get("B") or roles.get("embedding_B")
+        if a is None or b is None or len(roles.keys() & {"A", "embedding_B"}) != 1:
+            self._problem("The adapter lacks one of the two matrices of a module", module)
+            return None
+        magnitude = roles.get("magnitude")
+        if self._settings.dora and magnitude is None:
+            self._problem("The adapter lacks the magnitude vector of a module (DoRA)", module)
+            return None
+        for tensor in (a, b, weight, magnitude):
+            if tensor is not None and tensor.dtype not in FLOATS:
+                self._mismatch(module, "floating-point tensors", tensor)
+                return None
+        rank = a.shape[0] if a.shape else 0
+        fits = [way for way in (False, True) if _fits(a, b, weight, way)]
+        if "embedding_A" in roles:
+            fits = [way for way in fits if way]
+        if not fits or rank == 0:
+            self._mismatch(
+                module,
+                f"A and B whose product has shape {list(weight.shape)}, as in {self._base.ref}",
+                f"A {list(a.shape)} and B {list(b.shape)}",
+            )
+            return None
+        is_table = "embedding_A" in roles
+        way = is_table or (self._orientations.is_transposed(name) if len(fits) == 2 else fits[0])
+        outputs = b.shape[0]
+        if magnitude is not None and magnitude.numel != outputs:
+            self._mismatch(module, f"{outputs} elements", magnitude)
+            return None
+        scale = self._settings.scale(module, rank)
+        return Adapted.of(name, weight, a, b, scale, way, magnitude)
+
+    def _with_tokens(self, name: str, module: str, weight: Tensor, delta: Tensor) -> Tensor | None:
+        """Return an embedding with the rows of the adapter's tokens; None if they do not fit."""
+        tokens = tokens_of(module, self._settings.tokens)
+        floats = {weight.dtype, delta.dtype} <= FLOATS.keys()
+        changed = with_rows(name, weight, delta, tokens) if floats else None
+        if changed is None:
+            self._mismatch(
+                module,
+                "trainable_token_indices in the adapter's config: a row for each, of "
+                f"{list(weight.shape)}, as in {self._base.ref}",
+                f"{len(tokens)} tokens and {delta.dtype} {list(delta.shape)}",
+            )
+        return changed
+
+    def _check_complete(self) -> None:
+        """Check that the file has what the adapter's config says."""
+        whole = self._names.whole
+        replaced = {name for name, role in self._used if not role}
+        changed = {name for name, role in self._used if role}
+        absent = list(lacking(self._settings, self._of_base, whole, replaced, changed))
+        if self._settings.tokens and not any(role == "delta" for _, role in self._used):
+            absent.append("trainable_tokens_delta")
+        for name in absent:
+            self._problem(
+                "The adapter lacks a tensor that its config says it has",
+                name,
+                expected="what modules_to_save, bias and trainable_token_indices name",
+            )
+        some = [module for module, roles in self._names.modules.items() if "magnitude" in roles]
+        for module, roles in self._names.modules.items():
+            if some and "magnitude" not in roles and roles.keys() & {"A", "embedding_A"}:
+                self._problem("The adapter lacks the magnitude vector of a module (DoRA)", module)
+
+    def _check_biases_of_heads(self, found: Mapping[str, Tensor]) -> None:
+        """Check that a vector with an element for each token grows with the embedding."""
+        grown = {
+            old.shape[0]: found[name].shape[0]
+            for name, old in self._of_base.items()
+            if is_embedding(name) and found[name].shape[:1] > old.shape[:1] > ()
+        }
+        for name, info in found.items():
+            weight = found.get(f"{name.rpartition('.')[0]}.weight")
+            more = grown.get(info.numel)
+            if more is None or not name.endswith("bias"):
+                continue
+            if weight is None or weight.shape[:1] == (more,):
+                self._mismatch(name, f"{more} elements, because the adapter adds tokens", info)
+
+    def _leave_out(self, found: dict[str, Tensor]) -> None:
+        """Leave out the language model's head of a classifier; note what is not used."""
+        adapter = self._adapter.ref.text
+        if self._names.ignored:
+            self.notes.append(
+                f"{adapter}: originals and copies beside the tensors that peft loads are not "
+                f"used: {_listed(self._names.ignored)}"
+            )
+        if self.new_head:
+            heads = [name for name in found if is_language_head(name) and name in self._of_base]
+            for name in heads:
+                del found[name]
+            self.notes.append(
+                f"{adapter} makes the model a classifier: the output has {_listed(self.new_head)}"
+                + (f", and not {_listed(heads)}" if heads else "")
+            )
+
+    def _tied(self, name: str) -> Tensor | None:
+        tied = find_tensor(self._base, name)
+        return None if tied is None else self._of_base[tied.name]
+
+    def _unknown_module(self, module: str, name: str) -> None:
+        self._problem(
+            "The adapter changes a module that the model lacks",
+            module,
+            expected=f"a tensor {name} in {self._base.ref}",
+            fix="name the model that the adapter was trained on" + self._trained_on(),
+        )
+
+    def _doubled(self, first: str, second: str) -> None:
+        self._problem(
+            "Two tensors of the adapter have names that mean the same",
+            second,
+            expected="one tensor for each",
+            found=f"also {first[:200]}",
+            fix="delete the one that does not belong to the adapter",
+        )
+
+    def _trained_on(self) -> str:
+        named = self._adapter.config.get("base_model_name_or_path")
+        return f": its config says {named[:100]!r}" if isinstance(named, str) and named else ""
+
+    def _mismatch(self, name: str, expected: str, found: Tensor | str) -> None:
+        if isinstance(found, Tensor):
+            found = f"{found.dtype} {list(found.shape)} of {found.name}"
+        self._problem(
+            "The adapter does not fit the model",
+            name,
+            expected=expected,
+            found=found,
+            fix="name the model that the adapter was trained on" + self._trained_on(),
+        )
+
+    def _problem(
+        self, what: str, name: str, *, expected: str = "", found: str = "", fix: str = ""
+    ) -> None:
+        self.problems.append(
+            Problem(
+                what,
+                where=self._adapter.ref.text,
+                expected=expected or "an adapter as peft saves it",
+                found=f"{name[:200]}: {found}" if found else name[:200],
+                fix=fix or "download or save the adapter again, or merge it with peft first",
+            )
+        )
+
+
+def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
+    """Return whether ``B @ A`` has the shape of the weight, or of its transpose if `transposed`."""
+    if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:
+        return False
+    if b.numel != b.shape[0] * b.shape[1] or b.shape[1] != a.shape[0]:
+        return False
+    if transposed:
+        return len(a.shape) == len(weight.shape) == 2 and weight.shape == (a.shape[1], b.shape[0])
+    return weight.shape == (b.shape[0], *a.shape[1:])
+
+
+def _listed(names: Mapping[str, Tensor] | list[str]) -> str:
+    shown = ", ".join(list(names)[:SHOWN])
+    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
