@@ -7,6 +7,7 @@ nor transformers.
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "cache_check",
     "cache_repair",
     "clean",
+    "demo",
     "extract_expert",
     "init",
+    "methods",
     "plan",
     "push",
     "resume",
@@ -31,7 +34,10 @@ if TYPE_CHECKING:
         cache_check,
         cache_repair,
         clean,
+        demo,
         extract_expert,
+        init,
+        methods,
         plan,
         push,
         resume,
@@ -53,7 +59,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'resumerge' has no attribute {name!r}")
     from resumerge import api, errors
 
+    if name == "methods":  # the room, which can be called like the function of that name
+        return sys.modules["resumerge.methods"]
     return getattr(errors if hasattr(errors, name) else api, name)
+
+
+def __dir__() -> list[str]:
+    """Return the names that users call, without the rooms of the package."""
+    return sorted([*__all__, "__version__", "__doc__", "__file__", "__name__", "__path__"])
 
 
 def _version() -> str:

@@ -11,15 +11,20 @@ The options of `run`, `resume` and `plan` are declared in `resumerge.options`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
+from resumerge.documents.methods import methods_json
 from resumerge.documents.new_recipe import new_recipe, write_recipe
 from resumerge.documents.plan_report import describe_plan
+from resumerge.documents.recipe_file import RecipeFile, recipe_in_python, recipe_of_command
 from resumerge.documents.status import status_json
 from resumerge.engine.checks.paths import STATE
 from resumerge.engine.lifecycle.bucket_output import read_output, settled
@@ -27,16 +32,16 @@ from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.engine.push import push as upload
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reporter import Reporter
-from resumerge.engine.resources.temporary import TemporaryFolder
-from resumerge.errors import refuse
+from resumerge.errors import Problem, ResumergeError, refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.local_path import is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Options
-from resumerge.options.hints import ResumeOptions, RunOptions
+from resumerge.options.hints import ExtractOptions, ResumeOptions, RunOptions
+from resumerge.options.in_python import error_in_python, problem_in_python
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath, parse_age, read_address
-from resumerge.recipe.as_yaml import as_yaml, extraction
+from resumerge.recipe.as_yaml import extraction
 from resumerge.storage import Storage
 from resumerge.ui.notebook.in_process import keepalive_in_notebook, merge_in_process
 from resumerge.ui.notebook.results import (
@@ -57,7 +62,25 @@ Config: TypeAlias = StrPath | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 RECIPE, RUN = "recipe", "name of the run"
 
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
 
+
+def _speaks_python(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Return a function whose errors name its arguments, not the command line's options."""
+
+    @wraps(function)
+    def speaking(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        try:
+            return function(*args, **kwargs)
+        except ResumergeError as error:
+            error_in_python(error)
+            raise
+
+    return speaking
+
+
+@_speaks_python
 def init(
     file: StrPath,
     *,
@@ -83,6 +106,7 @@ def init(
 
 
 @with_options("run")
+@_speaks_python
 def run(
     config: Config,
     out: StrPath,
@@ -116,11 +140,12 @@ def run(
     folder, chosen = settled(read_output(out), Options.read("run", options))
     with _recipe_file(config) as recipe:
         return merge_in_process(
-            chosen, lambda session: session.run(recipe, folder), reporter, progress
+            chosen, lambda session: session.run(recipe.path, folder), reporter, progress
         )
 
 
-@with_options("run")
+@with_options("extract-expert")
+@_speaks_python
 def extract_expert(
     model: StrPath,
     number: int,
@@ -128,7 +153,7 @@ def extract_expert(
     *,
     reporter: Reporter | None = None,
     progress: str = "auto",
-    **options: Unpack[RunOptions],
+    **options: Unpack[ExtractOptions],
 ) -> DisplayedResult:
     """Make a dense model from one expert of a mixture: the run of a recipe with `extract_expert`.
 
@@ -144,11 +169,15 @@ def extract_expert(
         InputError: there is no such expert, or no dense architecture for the model.
         Resumable, Interrupted: as for `run`.
     """
-    recipe = extraction(str(model), number)
-    return run(recipe, out, reporter=reporter, progress=progress, **options)
+    folder, chosen = settled(read_output(out), Options.read("extract-expert", options))
+    with recipe_of_command(extraction(str(model), number), str(model)) as recipe:
+        return merge_in_process(
+            chosen, lambda session: session.run(recipe.path, folder), reporter, progress
+        )
 
 
 @with_options("resume")
+@_speaks_python
 def resume(
     run: StrPath | None = None,
     *,
@@ -171,6 +200,7 @@ def resume(
     return merge_in_process(chosen, lambda session: session.resume(name), reporter, progress)
 
 
+@_speaks_python
 def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> DisplayedStatus:
     """Return the document of ``resumerge status --json``: one run, or all of them, newest first.
 
@@ -185,6 +215,7 @@ def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> D
 
 
 @with_options("plan")
+@_speaks_python
 def plan(
     config: Config,
     out: StrPath | None = None,
@@ -211,9 +242,13 @@ def plan(
     if out is not None:
         folder, chosen = settled(read_output(out), chosen)
     with _recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
-        return DisplayedPlan(describe_plan(recipe, folder, chosen, progress))
+        document = describe_plan(recipe.path, folder, chosen, progress)
+        problems = [recipe.said(Problem(**problem)) for problem in document["problems"]]
+        document["problems"] = [asdict(problem_in_python(problem)) for problem in problems]
+        return DisplayedPlan(document)
 
 
+@_speaks_python
 def verify(
     run: StrPath | None = None, *, state_dir: StrPath | None = None
 ) -> DisplayedVerification:
@@ -233,6 +268,7 @@ def verify(
     return DisplayedVerification.of(verify_run(runs.find(name), Storage()))
 
 
+@_speaks_python
 def push(out: StrPath, repo: str, *, state_dir: StrPath | None = None) -> dict[str, Any]:
     """Upload a finished model to the Hub; files that the repo already has are not sent.
 
@@ -254,6 +290,7 @@ def push(out: StrPath, repo: str, *, state_dir: StrPath | None = None) -> dict[s
     return pushed.as_json()
 
 
+@_speaks_python
 def clean(
     *runs: StrPath,
     done: bool = False,
@@ -287,6 +324,7 @@ def clean(
     return [run.as_json() for run in found]
 
 
+@_speaks_python
 def cache_check(
     target: StrPath, *, state_dir: StrPath | None = None, offline: bool = False
 ) -> CacheReport:
@@ -304,6 +342,7 @@ def cache_check(
     return check_cache(str(target), options)
 
 
+@_speaks_python
 def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheReport:
     """Check like `cache_check`, then download only the files that are damaged or missing.
 
@@ -317,22 +356,39 @@ def cache_repair(target: StrPath, *, state_dir: StrPath | None = None) -> CacheR
     return repair_cache(str(target), Options.read("cache repair", {"state_dir": state_dir}))
 
 
-@contextmanager
-def _recipe_file(config: Config) -> Iterator[Path]:
-    """Yield the recipe as a file; one of mappings is there for the call only."""
+@_speaks_python
+def methods(name: str | None = None) -> dict[str, Any]:
+    """Return the document of ``resumerge methods --json``: the merge methods and their parameters.
+
+    Args:
+        name: the only method to describe; by default all.
+
+    Raises:
+        InputError: there is no such method.
+    """
+    return methods_json(name)
+
+
+def demo() -> bool:
+    """Show a merge that is killed and resumed, with small models that it makes itself.
+
+    Returns:
+        Whether the resumed model is the same, byte for byte, as one that was not interrupted.
+    """
+    return subprocess.run([sys.executable, "-m", "resumerge", "demo"], check=False).returncode == 0
+
+
+def _recipe_file(config: Config) -> AbstractContextManager[RecipeFile]:
+    """Return the recipe as a file; one of mappings is there for the call only."""
     if isinstance(config, Mapping):
-        config = [config]
+        return recipe_in_python(config)
     if isinstance(config, str) or not isinstance(config, Sequence):
-        yield local_path(config, RECIPE)
-        return
+        return nullcontext(RecipeFile(local_path(config, RECIPE)))
     documents = [document for document in config if isinstance(document, Mapping)]
     if not documents or len(documents) < len(config):
         expected = "a path, a mapping, or a list of mappings, one for each document"
         raise refuse("This is not a recipe", expected=expected, found=repr(config)[:60])
-    with TemporaryFolder() as folder:
-        path = folder / "recipe.yaml"
-        path.write_text("---\n".join(as_yaml(document) for document in documents), encoding="utf-8")
-        yield path
+    return recipe_in_python(documents)
 
 
 def _runs(state_dir: StrPath | None) -> RunStore:

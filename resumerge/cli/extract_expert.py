@@ -17,10 +17,10 @@ from resumerge.cli.parsing.arguments import (
     progress_option,
 )
 from resumerge.cli.parsing.command import Command
+from resumerge.documents.recipe_file import recipe_of_command
 from resumerge.engine.lifecycle.bucket_output import settled
-from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.options import Options
-from resumerge.recipe.as_yaml import as_yaml, extraction
+from resumerge.recipe.as_yaml import extraction
 from resumerge.ui.progress.styles import Style
 
 
@@ -28,8 +28,8 @@ from resumerge.ui.progress.styles import Style
 @argument("model", "MODEL", "A mixture of experts: a folder, or a repo on the Hub.")
 @argument("number", "N", "The number of the expert, from 0.", type=click.IntRange(min=0))
 @argument("out", "OUT", "The folder to write the model to.", type=OutputPlace())
-@options_of("run")
-@process_options
+@options_of("extract-expert")
+@process_options()
 @progress_option
 @json_option
 def command(
@@ -46,10 +46,8 @@ def command(
     folder_to, options = settled(out, options)
 
     def work(session: Any) -> None:
-        with TemporaryFolder() as folder:  # in the worker; the run keeps a copy
-            recipe = folder / "recipe.yaml"
-            recipe.write_text(as_yaml(extraction(model, number)), encoding="utf-8")
-            session.run(recipe, folder_to)
+        with recipe_of_command(extraction(model, number), model) as recipe:
+            session.run(recipe.path, folder_to)  # in the worker; the run keeps a copy
 
     merge(
         options,

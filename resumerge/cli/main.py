@@ -38,7 +38,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, wanted: bo
     cls=LazyGroup,
     package="resumerge.cli",
     names=COMMANDS,
-    no_args_is_help=True,
+    no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
@@ -61,7 +61,7 @@ def main() -> None:
     occupy_closed_streams()
     escape_unknown_letters(sys.stdout)
     sys.stderr = lossy(sys.stderr)
-    words, notes = without_mergekit_options(sys.argv[1:])
+    words, notes = without_mergekit_options(sys.argv[1:] or ["--help"])
     for note in notes:
         say(err, note, "note:", "yellow")
     try:

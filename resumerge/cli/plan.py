@@ -41,7 +41,7 @@ from resumerge.ui.terminal.terminal import out as stdout
     type=OutputPlace(),
 )
 @options_of("plan")
-@process_options
+@process_options(hidden=True)
 @progress_option
 @json_option
 def command(
@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Check a merge and estimate its cost. Only headers are read; nothing is written.
 
-    It takes the options of `run`. Options about the process, like --detach, have no effect.
+    It takes the options of `run`; those that only say how a run proceeds are not listed.
     """
     check_address_space()
     as_json = json_style(progress, as_json) is Style.JSON

@@ -17,10 +17,15 @@ from resumerge.options import Options
 from resumerge.ui.progress.styles import Style
 
 
-@click.command("resume", cls=Command)
+@click.command(
+    "resume",
+    cls=Command,
+    exit_codes=True,
+    examples=("resumerge resume", "resumerge resume hf://org/merged"),
+)
 @run_argument("the newest run")
 @options_of("resume")
-@process_options
+@process_options()
 @progress_option
 @json_option
 def command(

@@ -22,7 +22,15 @@ from resumerge.options import Options
 from resumerge.ui.progress.styles import Style
 
 
-@click.command("run", cls=Command)
+@click.command(
+    "run",
+    cls=Command,
+    exit_codes=True,
+    examples=(
+        "resumerge run merge.yaml merged",
+        "resumerge run merge.yaml merged --memory 2GB --mirror hf://org/merged",
+    ),
+)
 @recipe_argument
 @argument(
     "out",
@@ -32,7 +40,7 @@ from resumerge.ui.progress.styles import Style
     type=OutputPlace(),
 )
 @options_of("run")
-@process_options
+@process_options()
 @progress_option
 @json_option
 def command(

@@ -147,7 +147,7 @@ def _unfit(recipe: Recipe, source: Source) -> Problem | None:
         expected="a mixture whose other parts are those of a dense architecture: "
         + ", ".join(f"{mixture} (to {dense.model_type})" for mixture, dense in DENSE.items()),
         found=f"model_type {kind}" if source.config else "a model without config.json",
-        fix="Name another model, or delete the line 'extract_expert'",
+        fix="Name another model",
     )
 
 
@@ -180,7 +180,7 @@ def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
         expected="experts' gate, up and down projections, all packed or all separate within a "
         "layer",
         found=", ".join(found[:5]),
-        fix="Name another model, or delete the line 'extract_expert'",
+        fix="Name another model",
     )
 
 
@@ -225,5 +225,5 @@ def _unlike_layers(recipe: Recipe, dense: Source) -> Problem | None:
         "extract_expert",
         expected=f"{size} rows in all layers, as an expert has: a dense model has one size",
         found=f"{dense.tensors[odd[0]].shape[0]} in {odd[0]}",
-        fix="Name another model, or delete the line 'extract_expert'",
+        fix="Name another model",
     )

@@ -8,6 +8,11 @@ Methods compute with `resumerge.kernels`, and import nothing else of the package
 docs/extending.md explains how to write a method.
 """
 
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
 from resumerge.kernels.blocks import Block, MapFunction, Run, Scan
 from resumerge.methods.base import (
     BlockCost,
@@ -39,3 +44,16 @@ __all__ = [
     "Vector",
     "load_methods",
 ]
+
+
+class _Callable(ModuleType):
+    """This room, which users of Python call as well: ``resumerge.methods()`` lists the methods."""
+
+    def __call__(self, name: str | None = None) -> dict[str, Any]:
+        """Return what `resumerge.api.methods` returns."""
+        # By name: the room knows nothing of those above it.
+        described: dict[str, Any] = import_module("resumerge.api").methods(name)
+        return described
+
+
+sys.modules[__name__].__class__ = _Callable

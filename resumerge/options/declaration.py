@@ -30,6 +30,8 @@ class Option:
         default_text: what help says of the default if that is None.
         kept: how long it holds.
         needs_mirror: whether it is refused if a run has no mirror.
+        group: the heading that help lists it under; empty for no special one.
+        of_process: whether it only says how a run proceeds: `plan` accepts it without listing it.
         short: its name of one letter on the command line, like ``-u``; empty for none.
         name: the field's name; filled in by `declared`.
         default: the field's default; filled in by `declared`.
@@ -41,6 +43,8 @@ class Option:
     default_text: str = ""
     kept: Kept = Kept.NO
     needs_mirror: bool = False
+    group: str = ""
+    of_process: bool = False
     short: str = ""
     name: str = ""
     default: Any = None

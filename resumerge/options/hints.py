@@ -1,4 +1,4 @@
-"""The options as type checkers see them, of `resumerge.run`, `resume` and `plan`."""
+"""The options as type checkers see them, of `resumerge.run` and its like."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ class _MergeOptions(TypedDict, total=False):
     state_dir: StrPath | None
     memory: int | str | None
     threads: int | Literal["auto"] | None
-    device: str
-    materialize: str | None
     offline: bool
     trust_sources: bool
     no_recheck: bool
@@ -32,10 +30,17 @@ class _MergeOptions(TypedDict, total=False):
     stall_timeout: float
 
 
-class RunOptions(_MergeOptions, total=False):
-    """Options that `resumerge.run` takes, and `resumerge.plan`."""
+class ExtractOptions(_MergeOptions, total=False):
+    """Options that `resumerge.extract_expert` takes."""
 
     shard_size: int | str | None
+
+
+class RunOptions(ExtractOptions, total=False):
+    """Options that `resumerge.run` takes, and `resumerge.plan`."""
+
+    device: str
+    materialize: str | None
     seed: int | None
     tensor_union: bool | None
     tensor_intersection: bool | None
@@ -46,4 +51,6 @@ class RunOptions(_MergeOptions, total=False):
 class ResumeOptions(_MergeOptions, total=False):
     """Options that `resumerge.resume` takes."""
 
+    device: str
+    materialize: str | None
     output: StrPath | None

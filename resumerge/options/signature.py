@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from resumerge.options.declaration import Option
+from resumerge.options.in_python import in_python
 from resumerge.options.options import declared
 
 Parameters = ParamSpec("Parameters")
@@ -46,5 +47,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def _documentation(option: Option) -> str:
     default = f"Default: {option.shown_default}." if option.shown_default else ""
-    text = " ".join(filter(None, (f"{option.name}: {option.help}", option.type.note, default)))
+    text = " ".join(
+        filter(None, (f"{option.name}: {in_python(option.help)}", option.type.note, default))
+    )
     return textwrap.fill(text, 96, initial_indent="    ", subsequent_indent="        ")

@@ -16,7 +16,7 @@ from commands import DISK_FULL, resumerge
 import resumerge as package
 from resumerge.errors import InputError
 from resumerge.options import declared
-from resumerge.options.hints import ResumeOptions, RunOptions
+from resumerge.options.hints import ExtractOptions, ResumeOptions, RunOptions
 
 DUMMY_OPTION = """
     dummy: int | None = declare(
@@ -90,7 +90,13 @@ def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "types"), [("run", RunOptions), ("resume", ResumeOptions), ("plan", RunOptions)]
+    ("command", "types"),
+    [
+        ("run", RunOptions),
+        ("resume", ResumeOptions),
+        ("plan", RunOptions),
+        ("extract-expert", ExtractOptions),
+    ],
 )
 def test_type_checkers_see_what_is_declared(command: str, types: Any) -> None:
     expected = {
@@ -98,7 +104,7 @@ def test_type_checkers_see_what_is_declared(command: str, types: Any) -> None:
         for option in declared(command)
     }
     assert get_type_hints(types) == expected
-    shown = inspect.signature(getattr(package, command)).parameters
+    shown = inspect.signature(getattr(package, command.replace("-", "_"))).parameters
     assert {name: shown[name].annotation for name in expected} == expected
     assert {name: shown[name].default for name in expected} == {
         option.name: option.default for option in declared(command)

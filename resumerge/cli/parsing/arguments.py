@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import click
 
-from resumerge.cli.parsing.command import Argument
+from resumerge.cli.parsing.command import Argument, GroupedOption
 from resumerge.engine.lifecycle.bucket_output import read_output
 from resumerge.local_path import OUTPUT, local_path
 from resumerge.options import Option, Options, declared
 from resumerge.options.cluster import ClusterAddress, TaskResources
+from resumerge.options.options import SAFETY
 from resumerge.options.types import (
     Count,
     Flag,
@@ -60,17 +61,22 @@ def options_of(command: str) -> Decorator[Any]:
             return function(options=Options.of(chosen), **given)
 
         for declaration in reversed(declarations):
-            _click_option(declaration)(collected)
+            _click_option(declaration, hidden=declaration.of_process and command == "plan")(
+                collected
+            )
         return collected
 
     return decorate
 
 
-def _click_option(option: Option) -> Decorator[Any]:
+def _click_option(option: Option, *, hidden: bool) -> Decorator[Any]:
     bare: dict[str, Any] = {} if option.type.bare is None else {"flag_value": option.type.bare}
     return click.option(
         *filter(None, (option.short, "/".join(filter(None, (option.flag, option.off_flag))))),
         option.name,
+        cls=GroupedOption,
+        group=option.group,
+        hidden=hidden,
         type=_click_type(option.type),
         is_flag=isinstance(option.type, Flag),
         **bare,
@@ -96,10 +102,15 @@ def _click_type(type: OptionType) -> Any:
     if isinstance(type, Number):
         return click.INT
     if isinstance(type, Seconds):
-        return click.FloatRange(min=0)
+        return _Seconds(min=0)
     if isinstance(type, Folder):
         return LocalPath(type.what)
     return click.BOOL if isinstance(type, Flag) else click.STRING
+
+
+class _Seconds(click.FloatRange):
+    def _describe_range(self) -> str:
+        return ""  # help has it as the option's SECONDS
 
 
 def _or_word(word: str | None, number: click.IntRange) -> Callable[[str], object]:
@@ -161,30 +172,46 @@ def _enter(context: click.Context, parameter: click.Parameter, folder: Path | No
         raise click.BadParameter(f"{folder}: {error.strerror}") from None
 
 
-def process_options(function: Function) -> Function:
-    """Add the options about the process of a merge: ``--detach``, ``--no-supervise``, and so on."""
-    for decorate in (
-        click.option(
-            "--chdir",
-            metavar="DIR",
-            type=LocalPath("working folder"),
-            callback=_enter,
-            is_eager=True,
-            expose_value=False,
-            help="Work as if started in this folder.",
-        ),
-        click.option(
-            "--no-supervise", is_flag=True, help="Run in this process, without a supervisor."
-        ),
-        click.option(
-            "--detach",
-            is_flag=True,
-            help="Run in the background, even after the terminal closes; `resumerge status "
-            "--watch` shows the progress.",
-        ),
-    ):
-        function = decorate(function)
-    return function
+def process_options(*, hidden: bool = False) -> Decorator[Any]:
+    """Return a decorator that adds the options about the process of a merge, like ``--detach``.
+
+    Args:
+        hidden: whether those that have no effect on the command are accepted but not listed.
+    """
+
+    def decorate(function: Function) -> Any:
+        for add in (
+            click.option(
+                "--chdir",
+                metavar="DIR",
+                type=LocalPath("working folder"),
+                callback=_enter,
+                is_eager=True,
+                expose_value=False,
+                help="Work as if started in this folder.",
+            ),
+            click.option(
+                "--no-supervise",
+                is_flag=True,
+                hidden=hidden,
+                cls=GroupedOption,
+                group=SAFETY,
+                help="Run in this process, without a supervisor.",
+            ),
+            click.option(
+                "--detach",
+                is_flag=True,
+                hidden=hidden,
+                cls=GroupedOption,
+                group=SAFETY,
+                help="Run in the background, even after the terminal closes; `resumerge status "
+                "--watch` shows the progress.",
+            ),
+        ):
+            function = add(function)
+        return function
+
+    return decorate
 
 
 def progress_option(function: Function) -> Function:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
 import click
 
 from resumerge.logs import log_verbosely
+
+EXIT_CODES = (
+    ("0", "done"),
+    ("2", "the usage, the recipe, a source or the output is invalid; nothing was written"),
+    ("75", "stopped, and can be resumed: memory, full disk, network"),
+    ("130, 143, 129", "stopped by Ctrl-C, SIGTERM, or the terminal's end; can be resumed"),
+    ("1", "a bug"),
+)
 
 
 class Argument(click.Argument):
@@ -17,6 +25,14 @@ class Argument(click.Argument):
     def __init__(self, *words: Any, description: str = "", **more: Any) -> None:
         super().__init__(*words, **more)
         self.description = description
+
+
+class GroupedOption(click.Option):
+    """An option that help lists under a heading of its own."""
+
+    def __init__(self, *words: Any, group: str = "", **more: Any) -> None:
+        super().__init__(*words, **more)
+        self.group = group
 
 
 class _Formatter(click.HelpFormatter):
@@ -33,12 +49,20 @@ class _Context(click.Context):
 
 
 class Command(click.Command):
-    """A command that has ``--verbose``, and whose help lists its arguments before its options."""
+    """A command that has ``--verbose``, and whose help has sections.
+
+    Args:
+        examples: command lines that help shows.
+        exit_codes: whether help says what the exit codes mean.
+    """
 
     context_class = _Context
 
-    def __init__(self, *words: Any, **more: Any) -> None:
+    def __init__(
+        self, *words: Any, examples: Sequence[str] = (), exit_codes: bool = False, **more: Any
+    ) -> None:
         super().__init__(*words, **more)
+        self._examples, self._exit_codes = examples, exit_codes
         verbose = click.Option(
             ["-v", "--verbose"],
             count=True,
@@ -54,7 +78,26 @@ class Command(click.Command):
         if arguments:
             with formatter.section("Arguments"):
                 formatter.write_dl([(one.metavar or "", _described(one)) for one in arguments])
-        super().format_options(ctx, formatter)
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(ctx):
+            record = None if isinstance(one, Argument) else one.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(getattr(one, "group", ""), []).append(record)
+        rest = groups.pop("", [])
+        for heading, records in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+        with formatter.section("Other options" if groups else "Options"):
+            formatter.write_dl(rest)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self._examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {example}\n" for example in self._examples))
+        if self._exit_codes:
+            with formatter.section("Exit codes"):
+                formatter.write_dl(EXIT_CODES)
+            formatter.write("\nMore: docs/commands.md, and docs/mirrors.md of mirrors.\n")
 
 
 def _described(argument: Argument) -> str:
@@ -77,6 +120,14 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with whole summaries; click would cut them to one line each."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(1000)) for name, command in found if command]
+            )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:

@@ -14,6 +14,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable, refuse
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.options.in_python import error_in_python
 from resumerge.ui.notebook.results import DisplayedResult
 from resumerge.ui.progress.keepalive import PrintClock, keepalive
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
@@ -54,6 +55,7 @@ def merge_in_process(
             return DisplayedResult.of(work(session))
         except (Interrupted, Resumable) as stopped:
             stopped.how_to_resume = _resume_call(session, options)
+            error_in_python(stopped)
             if cell is not None:
                 cell.stopped(stopped)
             raise

@@ -1,0 +1,87 @@
+"""A recipe that is no file of the user: given in Python, or made by a command."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.errors import InputError, Problem
+from resumerge.recipe.as_yaml import as_yaml
+
+SEPARATOR = "---\n"
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """A file with a recipe.
+
+    Args:
+        path: the file.
+        said: returns a problem in the recipe as its user is to be told of it.
+    """
+
+    path: Path
+    said: Callable[[Problem], Problem] = lambda problem: problem
+
+
+@contextmanager
+def recipe_in_python(
+    recipe: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+) -> Iterator[RecipeFile]:
+    """Yield a recipe of mappings as a file, which is there for the call only.
+
+    A problem is placed at ``recipe["models"][0]``; in a list, at ``recipe[1]["models"][0]``.
+
+    Raises:
+        InputError: a value has no form in YAML; or the work with the file raised it.
+    """
+    documents = [recipe] if isinstance(recipe, Mapping) else recipe
+    texts = [as_yaml(document) for document in documents]
+    starts = list(accumulate((text.count("\n") + 1 for text in texts[:-1]), initial=1))
+
+    def said(problem: Problem) -> Problem:
+        number = bisect_right(starts, problem.line or 1) - 1
+        place = "recipe" if isinstance(recipe, Mapping) else f"recipe[{number}]"
+        where = place + re.sub(r"\.?([^.\[\]]+)(?![^\[]*\])", r'["\1"]', problem.path)
+        return replace(problem, where=where, path="", line=None)
+
+    with _written(SEPARATOR.join(texts), said) as file:
+        yield file
+
+
+@contextmanager
+def recipe_of_command(recipe: Mapping[str, Any], model: str) -> Iterator[RecipeFile]:
+    """Yield a recipe that a command made as a file; problems in it are placed at `model`.
+
+    Raises:
+        InputError: the work with the file raised it.
+    """
+
+    def said(problem: Problem) -> Problem:
+        return replace(problem, where=model, path="", line=None)
+
+    with _written(as_yaml(recipe), said) as file:
+        yield file
+
+
+@contextmanager
+def _written(text: str, said: Callable[[Problem], Problem]) -> Iterator[RecipeFile]:
+    with TemporaryFolder() as folder:
+        path = folder / "recipe.yaml"
+        path.write_text(text, encoding="utf-8")
+
+        def of_the_file(problem: Problem) -> Problem:
+            return said(problem) if problem.where == str(path) else problem
+
+        try:
+            yield RecipeFile(path, of_the_file)
+        except InputError as error:
+            error.problems = [of_the_file(problem) for problem in error.problems]
+            raise

@@ -1,0 +1,108 @@
+"""Promise: a user of Python is offered functions, and told of arguments and of their own recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import resumerge as command
+from tiny_models import write_family
+
+import resumerge
+from resumerge.errors import InputError
+from resumerge.options import declared
+from resumerge.options.in_python import in_python
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_family(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_tab_offers_functions_and_no_rooms() -> None:
+    offered = {name for name in dir(resumerge) if not name.startswith("__")}
+    assert offered == set(resumerge.__all__)
+    rooms = {p.name for p in Path(resumerge.__file__).parent.iterdir() if p.is_dir()}
+    assert offered & rooms == {"methods"}
+    assert all(callable(getattr(resumerge, name)) for name in offered)
+
+
+def test_methods_is_a_function_and_still_the_room(folder: Path) -> None:
+    before = """import resumerge, sys
+names = [method["name"] for method in resumerge.methods()["methods"]]
+assert "ties" in names and resumerge.methods("ties")["methods"][0]["papers"]
+from resumerge.methods import METHODS
+assert list(METHODS) == names and resumerge.methods is sys.modules["resumerge.methods"]
+print("as promised")"""
+    assert "as promised" in command("--version", cwd=folder, before=before).stdout
+    with pytest.raises(InputError):
+        resumerge.methods("tise")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run once without --offline", "run once without offline=True"),
+        ("write --no-evict, or leave --ray out", "write evict=False, or leave ray out"),
+        ("--no-recheck", "no_recheck=True"),
+        ("raise --memory to 60MB or more", "raise memory to 60MB or more"),
+        ("--memory 2GB", "memory='2GB'"),
+        ("with --threads 1 or a smaller --memory.", "with threads=1 or a smaller memory."),
+        ("add --mirror DEST: a folder", "add mirror='DEST': a folder"),
+        ("--device auto", "device='auto'"),
+        ("`resumerge resume x --bring-back`", "`resumerge resume x --bring-back`"),
+        ("Start it:\nresumerge run a b --restart\nor --restart", None),
+        ("--query-gpu=name", "--query-gpu=name"),
+    ],
+)
+def test_an_option_is_named_as_the_argument(text: str, expected: str | None) -> None:
+    assert in_python(text) == (
+        expected or "Start it:\nresumerge run a b --restart\nor restart=True"
+    )
+
+
+def test_no_documentation_of_a_function_has_an_option_of_the_command_line() -> None:
+    for function in (resumerge.run, resumerge.resume, resumerge.plan, resumerge.extract_expert):
+        options = {option.flag for option in declared() if f"{option.flag} " in function.__doc__}
+        assert not options
+
+
+def problem_of(recipe: Any, **options: Any) -> Any:
+    with pytest.raises(InputError) as refused:
+        resumerge.run(recipe, "out", **options)
+    [problem] = refused.value.problems
+    assert "/tmp/resumerge-" not in str(refused.value)
+    return problem
+
+
+def test_a_problem_is_placed_in_the_recipe_that_was_given(folder: Path) -> None:
+    math = {"model": "math"}
+    wrong = {"merge_method": "linear", "models": [math, {"modell": "code"}]}
+    problem = problem_of(wrong)
+    assert (problem.where, problem.path, problem.line) == (
+        'recipe["models"][1]["modell"]',
+        "",
+        None,
+    )
+    first = {"name": "first", "merge_method": "linear", "models": [math]}
+    assert problem_of([first, wrong]).where == 'recipe[1]["models"][1]["modell"]'
+    [planned] = resumerge.plan(wrong)["problems"]
+    assert planned["where"] == problem.where
+    absent = {"merge_method": "linear", "models": [math, {"model": "org/absent"}]}
+    problem = problem_of(absent, offline=True)
+    assert problem.where == 'recipe["models"][1]["model"]'
+    assert "offline=True" in problem.fix and "--" not in problem.fix
+
+
+def test_extract_expert_names_the_model_and_no_line_of_a_recipe(folder: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        resumerge.extract_expert("math", 0, "out")
+    [problem] = refused.value.problems
+    assert (problem.where, problem.path, problem.line) == ("math", "", None)
+    done = command("extract-expert", "math", 0, "out", cwd=folder)
+    assert done.returncode == 2
+    assert "where:    math\n" in done.stderr
+    assert "recipe" not in done.stderr and "line" not in done.stderr
