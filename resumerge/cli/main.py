@@ -61,11 +61,8 @@ def main() -> None:
     occupy_closed_streams()
     escape_unknown_letters(sys.stdout)
     sys.stderr = lossy(sys.stderr)
-    words, notes = without_mergekit_options(sys.argv[1:] or ["--help"])
-    for note in notes:
-        say(err, note, "note:", "yellow")
     try:
-        code = _exit_code(words)
+        code = _exit_code(sys.argv[1:] or ["--help"])
     finally:
         try:
             sys.stdout.flush()
@@ -77,6 +74,9 @@ def main() -> None:
 def _exit_code(words: list[str]) -> int:
     try:
         log_as_environment_says()
+        words, notes = without_mergekit_options(words)
+        for note in notes:
+            say(err, note, "note:", "yellow")
         return app.main(words, standalone_mode=False) or 0
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and error.ctx is not None:

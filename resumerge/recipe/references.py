@@ -123,7 +123,9 @@ def _from_text(text: str) -> ModelRef:
             expected="a folder or a weight file that exists, or org/name with letters, digits, "
             "'-', '_' and '.'",
             found=text,
-            fix=_FIX,
+            fix=f"Name the model that {name} was made from: such files are not read"
+            if name.endswith((".gguf", ".h5"))
+            else _FIX,
         )
     return ModelRef(text, repo, revision or None, file=file)
 

@@ -79,7 +79,8 @@ def check_readable(name: str, where: str) -> None:
             where=where,
             expected=f"a folder, or a weight file: {', '.join(suffixes)}",
             found=name,
-            fix="name the model's folder, or save the model as safetensors",
+            fix="name the folder or repo that the file was made from, or save the model as "
+            "safetensors",
         )
 
 

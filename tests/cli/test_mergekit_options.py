@@ -56,7 +56,10 @@ def test_every_option_of_mergekit_pytorch_is_one_of_mergekit_yaml_or_taken() -> 
 
 @pytest.mark.parametrize("option", sorted(REFUSED))
 def test_an_option_that_would_change_the_output_is_refused(option: str, place: Path) -> None:
-    assert resumerge("run", "linear.yaml", "out", option, cwd=place).returncode == 2
+    done = resumerge("run", "linear.yaml", "out", option, cwd=place)
+    assert done.returncode == 2
+    assert f"{option} is an option of mergekit that is not followed here" in done.stderr
+    assert "leave the option out" in done.stderr
 
 
 @pytest.mark.parametrize(

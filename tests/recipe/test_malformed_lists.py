@@ -58,3 +58,15 @@ def test_an_entry_is_called_by_its_list(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("merge_method: ties\nslices: [7]\n")
     with pytest.raises(InputError, match="An entry of 'slices' is not a mapping"):
         read_recipe(tmp_path / "recipe.yaml")
+
+
+def test_a_model_without_its_key_is_told_how_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("merge_method: linear\nmodels: [org/a]\n")
+    with pytest.raises(InputError, match="Write '- model: org/a'"):
+        read_recipe(tmp_path / "recipe.yaml")
+
+
+def test_a_file_that_no_format_reads_is_not_called_a_wrong_name(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("merge_method: linear\nmodels: [{model: org/a/b.gguf}]\n")
+    with pytest.raises(InputError, match="Name the model that org/a/b[.]gguf was made"):
+        read_recipe(tmp_path / "recipe.yaml")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from resumerge.errors import refuse
+
 COMMANDS = ("run", "plan")
 """Commands that mergekit has, too."""
 
@@ -46,17 +48,23 @@ _VALUED = {
     "--transformers-cache",
     "--write-threads",
 }
-_REFUSED = {"--unsafe-truncate-embeddings", "--no-safe-serialization"}
+_REFUSED = {
+    "--unsafe-truncate-embeddings": "vocabularies of different sizes are merged by tokens: write "
+    "'tokenizer_source: base' (or union) in the recipe, and leave the option out",
+    "--no-safe-serialization": "the output is always safetensors: leave the option out",
+}
 
 
 def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Remove mergekit's options that have no effect here, and return a note about each.
 
-    Options of ``run`` and ``plan`` that stand before the command are moved behind it. Options of
-    mergekit that would change the output are left in place: the command refuses them.
+    Options of ``run`` and ``plan`` that stand before the command are moved behind it.
 
     Returns:
         the words of the command line, and the notes.
+
+    Raises:
+        InputError: an option of mergekit would change the output.
     """
     if not any(command in words for command in COMMANDS):
         return list(words), []
@@ -75,7 +83,13 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
             taken += [*_RENAMED[name], *([value] if has_value else [])]
         elif re.fullmatch("-j[0-9]+", word):
             taken += ["--threads", word[2:]]
-        elif name in (_FLAGS | _VALUED) - _REFUSED:
+        elif name in _REFUSED:
+            raise refuse(
+                f"{name} is an option of mergekit that is not followed here",
+                found=name,
+                fix=_REFUSED[name],
+            )
+        elif name in _FLAGS | _VALUED:
             notes.append(f"{name} is an option of mergekit that has no effect here")
             if name in _VALUED and not has_value:
                 next(rest, None)

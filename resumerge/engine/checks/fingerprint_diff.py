@@ -10,6 +10,8 @@ from resumerge.planning import changes
 from resumerge.planning.fingerprint import CHAT_TEMPLATE, KEPT, LIBRARIES, TOKENIZER, UNSHARED
 from resumerge.sources.types import config_digest
 
+RECIPE = "recipe"
+
 _KINDS = {
     "recipe": ("The recipe", "undo the change and resume, or continue with the recipe as it was"),
     "source": ("A source", "restore the file as it was, and resume"),
@@ -30,7 +32,10 @@ def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[
     kinds, lines = [], []
     for key in sorted(before.keys() | after.keys()):
         was, now = before.get(key), after.get(key)
-        found = changes({key: was}, {key: now})
+        if key == RECIPE:
+            found = changes(_as_written(was or {}), _as_written(now or {}))
+        else:
+            found = changes({key: was}, {key: now})
         if not found:
             continue
         kinds.append(_kind(key))
@@ -64,7 +69,33 @@ def _kind(key: str) -> str:
         return "option"
     if key == LIBRARIES:
         return "library"
-    return "recipe" if key == "recipe" else "program"
+    return "recipe" if key == RECIPE else "program"
+
+
+def _as_written(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe as `normalized` has it, under the keys that its user wrote."""
+    written = dict(recipe)
+    for module in written.pop("modules", ()):
+        of_module = {"slices": module["slices"], "base_model": recipe["base_model"]}
+        entry = {**_as_written(of_module), "parameters": module["parameters"]}
+        del entry["base_model"]
+        written[f"modules.{module['name']}"] = entry
+    for name, stage in written.pop("stages", {}).items():
+        written[f"stage {name}"] = _as_written(stage)
+    slices = written.pop("slices", [])
+    if [slice_["inputs"][0]["layer_range"] for slice_ in slices] == [None]:
+        [only] = slices
+        base = only["base_model"] or recipe["base_model"]
+        models = only["inputs"]
+        if models[-1] == {"model": base, "layer_range": None, "parameters": {}}:
+            models = models[:-1]  # the base, which every method is given
+        return {**written, "models": models}
+    if slices:
+        written["slices"] = [
+            {"sources": slice_["inputs"]} | {k: v for k, v in slice_.items() if k != "inputs"}
+            for slice_ in slices
+        ]
+    return written
 
 
 def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -58,7 +58,7 @@ def open_sources(
     local, remote = _local_then_remote(recipe, pins)
     for refs in (local, remote):
         for ref in refs:
-            hint = "" if _may_only_be_remote(ref) else _hint(ref)
+            hint = "" if _may_only_be_remote(ref) else _hint(recipe, ref)
             try:
                 server = "the bucket" if is_bucket(ref.name) else "the Hub"
                 slow = f"Still waiting for an answer from {server} about {ref}. {hint}".strip()
@@ -116,8 +116,15 @@ def _may_only_be_remote(ref: ModelRef) -> bool:
     return all(is_bucket(part.name) for part in ref.parts)
 
 
-def _hint(ref: ModelRef) -> str:
-    return f"If {ref} is meant to be a folder: it does not exist in {Path.cwd()}."
+def _hint(recipe: Recipe, ref: ModelRef) -> str:
+    """Return what else the name of a remote model may mean, and where the recipe has it."""
+    document = next(d for d in recipe.documents if any(ref in (m, *m.parts[1:]) for m in d.models))
+    path = next(document.path_of(m) for m in document.models if ref in (m, *m.parts[1:]))
+    line = document.line(path)
+    at = f"{path}, line {line}" if line is not None else path
+    other = " A tokenizer may also be 'union' or 'base'." if path.startswith("tokenizer") else ""
+    hint = f"If {ref} is meant to be a folder: it does not exist in {Path.cwd()}."
+    return f"The recipe names it at {at}. {hint}{other}"
 
 
 def _local_then_remote(

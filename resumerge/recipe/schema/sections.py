@@ -63,7 +63,10 @@ def read_section(
         None where there is an error in the section.
     """
     if not isinstance(value, dict):
-        errors.append(_wrong_shape("a mapping", "Write 'key: value' lines, indented", value, at))
+        fix = "Write 'key: value' lines, indented"
+        if isinstance(value, str) and at[-2:-1] in (("models",), ("sources",)):
+            fix = f"Write '- model: {value}'"
+        errors.append(_wrong_shape("a mapping", fix, value, at))
         return None
     before = len(errors)
     known = {field.name: field for field in dataclasses.fields(section)}

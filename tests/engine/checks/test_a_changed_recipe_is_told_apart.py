@@ -11,10 +11,12 @@ import pytest
 from merging import working_in
 from tiny_models import write_family
 
+from resumerge.engine.checks.fingerprint_diff import describe
 from resumerge.engine.lifecycle.session import Session
 from resumerge.options import SEED, SHARD_SIZE, Options
 from resumerge.planning import changes, fingerprint, fingerprint_parts
 from resumerge.recipe import parse_recipe
+from resumerge.recipe.normalized import normalized
 
 RECIPE = """
 merge_method: slerp
@@ -70,6 +72,42 @@ merge_method: slerp
 )
 def test_a_change_of_the_recipe_is_named(models: Path, old: str, new: str, line: str) -> None:
     assert changes(parts(models), parts(models, RECIPE.replace(old, new))) == [line]
+
+
+@pytest.mark.parametrize(
+    ("written", "old", "new", "line"),
+    [
+        ("base_model: base\nmodels: [{model: a}, {model: b}]", "b}]", "c}]", "models[1].model: "),
+        ("base_model: base\nmodels: [{model: a}]", ": base", ": other", "base_model: "),
+        (
+            "slices: [{sources: [{model: a, layer_range: [0, 1]}]}]",
+            "0, 1",
+            "0, 2",
+            "slices[0].sources[0].layer_range[1]: ",
+        ),
+        (
+            "base_model: base\nmodules: {text: {models: [{model: a}]}}",
+            "{model: a}",
+            "{model: b}",
+            "modules.text.models[0].model: ",
+        ),
+        (
+            "name: s\nmodels: [{model: a}]\n---\nmerge_method: linear\nmodels: [{model: s}]",
+            "{model: a}",
+            "{model: b}",
+            "stage s.models[0].model: ",
+        ),
+    ],
+)
+def test_a_change_is_told_in_the_words_of_the_recipe(
+    written: str, old: str, new: str, line: str
+) -> None:
+    before, after = (
+        {"recipe": normalized(parse_recipe(f"merge_method: linear\n{text}\n"))}
+        for text in (written, written.replace(old, new, 1))
+    )
+    kinds, [found] = describe(before, after)
+    assert kinds == ["recipe"] and found.startswith(line)
 
 
 def test_seed_and_shard_size_decide_bytes_too(models: Path) -> None:

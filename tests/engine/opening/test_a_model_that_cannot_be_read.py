@@ -70,3 +70,25 @@ def test_who_waits_for_the_hub_is_told_that_it_may_be_a_misspelt_folder(
         open_sources(recipe, {}, [], MetadataCache(tmp_path), offline=False, note=note)
     assert [text for text in texts if "models/a is meant to be a folder" in text] == texts
     assert len(texts) == 1
+
+
+def test_without_a_network_the_place_of_the_name_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(*words: Any, **more: Any) -> None:
+        raise Resumable("network", "gone")
+
+    monkeypatch.setattr(module, "open_source", answer)
+    text = "merge_method: linear\nmodels: [{model: org/a}]\n"
+    recipes = [text, f"{text}tokenizer_source: banana\n"]
+    told = []
+    for text in recipes:
+        monkeypatch.setattr(
+            module, "_local_then_remote", lambda r, pins: ([], r.source_models[-1:])
+        )
+        with pytest.raises(Resumable) as stopped:
+            open_sources(parse_recipe(text), {}, [], MetadataCache(tmp_path), offline=False)
+        told.append(stopped.value.message)
+    assert "names it at models[0].model, line 2" in told[0]
+    assert "names it at tokenizer_source, line 3" in told[1]
+    assert "'union' or 'base'" in told[1] and "'union'" not in told[0]
