@@ -22,7 +22,7 @@ from resumerge.storage import Storage
 
 WEIGHTS = (".safetensors", ".bin")
 
-_LOADED = {name for names in MODEL.weights for name in names}
+_LOADED = frozenset(MODEL.weights)
 """The files that a program looks for to load a model."""
 
 Begins = Callable[[str, int, int], object]

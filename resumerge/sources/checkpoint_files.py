@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,9 @@ MODULE = "module."
 """The prefix that torch's DataParallel adds to the name of every tensor."""
 
 SHOWN = 8
-"""The number of a checkpoint's entries that a note names."""
+"""The number of a checkpoint's entries, or files, that a note names."""
+
+_SHARD = re.compile(r"(.+)-(\d{1,6})-of-(\d{1,6})(\.[\w.]+)")
 
 _STATE_OF_TRAINING = re.compile(
     r"(optimizer|scheduler|scaler|training_args|random_states_\d+|rng_state.*|.*optim_states)\.\w+"
@@ -29,10 +32,70 @@ def checkpoint_files(names: Iterable[str]) -> list[str]:
 
     These are all files of one format, the first that is found.
     """
-    at_top = sorted(name for name in names if "/" not in name)
-    weights = [name for name in at_top if not _STATE_OF_TRAINING.fullmatch(name)]
+    weights = weights_in(names)
     of_formats = ([n for n in weights if n.endswith(known.suffixes)] for known in FORMATS)
     return next(filter(None, of_formats), [])
+
+
+def weights_in(names: Iterable[str], prefix: str = "") -> list[str]:
+    """Return the files of one folder that can be read as weights, sorted.
+
+    Args:
+        names: the files of all folders.
+        prefix: the folder with a slash; empty for the top.
+    """
+    own = (name for name in names if name.rpartition("/")[0] == prefix.rstrip("/"))
+    return sorted(
+        name
+        for name in own
+        if is_readable(name) and not _STATE_OF_TRAINING.fullmatch(name.removeprefix(prefix))
+    )
+
+
+def is_shard(name: str) -> bool:
+    """Return whether a file's name says that it is one of several: ``…-00001-of-00003…``."""
+    return _SHARD.fullmatch(name) is not None
+
+
+def missing_shards(names: Iterable[str]) -> list[str]:
+    """Return the names that are not among files, of which their numbers say that they exist."""
+    groups = defaultdict(set)
+    for name in names:
+        if found := _SHARD.fullmatch(name):
+            stem, number, count, rest = found.groups()
+            groups[stem, len(number), count, rest].add(int(number))
+    absent = []
+    for (stem, width, count, rest), numbers in groups.items():
+        first = min(1, *numbers)
+        for number in range(first, first + int(count)):
+            if number not in numbers:
+                absent.append(f"{stem}-{number:0{width}}-of-{count}{rest}")
+            if len(absent) > SHOWN:
+                break
+    return absent
+
+
+def check_shards(names: Iterable[str], where: str) -> None:
+    """Check that no file is missing of those that numbers are in the names of.
+
+    Raises:
+        InputError: files are missing.
+    """
+    names = list(names)
+    if absent := missing_shards(names):
+        raise refuse(
+            "Weight files are missing",
+            where=where,
+            expected=f"all files that are numbered like {next(filter(is_shard, names))}",
+            found=f"no {some(absent)}",
+            fix="copy or download the missing files",
+        )
+
+
+def some(names: Sequence[str], separator: str = ", ") -> str:
+    """Return names for a message: at most `SHOWN`."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return separator.join(names[:SHOWN]) + more
 
 
 def checkpoint_tensors(
@@ -53,10 +116,7 @@ def checkpoint_tensors(
     left_out = [entry for header in headers.values() for entry in header.left_out]
     notes = []
     if left_out:
-        more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
-        notes.append(
-            f"{model}: left out, because not of the model: {', '.join(left_out[:SHOWN])}{more}"
-        )
+        notes.append(f"{model}: left out, because not of the model: {some(left_out)}")
     if not config and tensors and all(name.startswith(MODULE) for name in tensors):
         tensors = {
             (own := name.removeprefix(MODULE)): replace(tensor, name=own)

@@ -9,7 +9,8 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
-from resumerge.sources.formats.registry import FORMATS
+from resumerge.sources.checkpoint_files import is_shard, missing_shards, some
+from resumerge.sources.formats.registry import FORMATS, format_of, is_readable
 from resumerge.sources.formats.safetensors import Safetensors
 from resumerge.sources.formats.weight_format import Header, WeightFormat
 from resumerge.sources.json_object import json_object, read_json_object
@@ -43,15 +44,24 @@ class Contents:
     prefix: str = ""
 
     @property
-    def weights(self) -> list[tuple[str, str]]:
-        """The index and the only weight file of each format, by name. The first found is read."""
+    def weights(self) -> list[str]:
+        """The names of the only weight file and of the index in each format. The first is read.
+
+        The order is that of transformers and PEFT.
+        """
         singles = [self.single(known) for known in FORMATS]
-        return [(single + INDEX_SUFFIX, single) for single in singles]
+        return [name for single in singles for name in (single, single + INDEX_SUFFIX)]
 
     @property
     def expected(self) -> str:
         """The files that were looked for, for messages."""
-        return ", or ".join(f"{single} or {index} and its files" for index, single in self.weights)
+        return ", or ".join(
+            f"{name} and its files" if is_index(name) else name for name in self.weights
+        )
+
+    def is_variant(self, file: str) -> bool:
+        """Return whether a name of `weights` is of weights in a narrower dtype than the model's."""
+        return False
 
     def may_have_any_name(self, files: Iterable[str]) -> bool:
         """Return whether weights among these files may have any name: nothing describes them."""
@@ -68,12 +78,30 @@ class Contents:
         if self is MODEL and ADAPTER.config in others:
             fix = "this is an adapter: write it after the model that it was trained on, like "
             fix += "model+adapter"
+        elif shards := [name for name in others if is_shard(name) and is_readable(name)]:
+            return self._without_index(where, shards)
+        elif len(alone := [name for name in others if is_readable(name)]) == 1:
+            name = PurePosixPath(self.single(format_of(alone[0]))).name
+            fix = f"rename {alone[0]} to {name}, the name that it is looked for under"
         return refuse(
             f"The weights of {self.kind} are missing",
             where=where,
             expected=self.expected,
             found=", ".join(others[:8]) or "nothing",
             fix=fix,
+        )
+
+    def _without_index(self, where: str, shards: list[str]) -> InputError:
+        """Return the error for weights in several files that no index describes."""
+        index = PurePosixPath(self.single(format_of(shards[0])) + INDEX_SUFFIX).name
+        absent = missing_shards(shards)
+        fix = f"download or upload {index} too, or save the model again: it is written with them"
+        return refuse(
+            f"The weights of {self.kind} have no index",
+            where=where,
+            expected=f"{index}, without which transformers does not load these files either",
+            found=some(shards) + (f"; and no {some(absent)}" if absent else ""),
+            fix=fix + (", with the missing files" if absent else ""),
         )
 
 
@@ -89,6 +117,28 @@ ADAPTER = Contents(
     lambda known: known.adapter_file,
     "after the '+', write the folder or repo that peft's save_pretrained made",
 )
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of a model or a component.
+
+    Args:
+        tensors: the tensors, by name.
+        headers: the header of each weight file, by name.
+        file: the index, or else the only weight file; empty if files of any name are read.
+        notes: what a person should know of the files.
+    """
+
+    tensors: dict[str, Stored]
+    headers: dict[str, Header]
+    file: str
+    notes: tuple[str, ...]
+
+
+def is_index(name: str) -> bool:
+    """Return whether a name of `Contents.weights` is that of an index."""
+    return name.endswith(".json")
 
 
 def read_index(path: Path, prefix: str = "") -> dict[str, str]:
@@ -138,20 +188,31 @@ def _unreadable_index(where: str, found: str) -> InputError:
     )
 
 
-def combined(headers: Mapping[str, Header], where: str) -> dict[str, Stored]:
+def combined(
+    headers: Mapping[str, Header], where: str, index: str
+) -> tuple[dict[str, Stored], list[str]]:
     """Return the tensors of all weight files of a model together.
 
+    Of a tensor that two files hold, transformers and diffusers load that of the later file.
+
     Args:
-        headers: the header of each file, by the file's name.
+        headers: the header of each file, by the file's name, in the order of the names.
         where: the folder or repo, for messages.
+        index: the index that names the files; empty without one.
+
+    Returns:
+        (the tensors by name, a line for each tensor that two files hold: both files).
 
     Raises:
-        InputError: two files hold a tensor of the same name.
+        InputError: two files hold a tensor of the same name, and there is no index.
     """
     tensors: dict[str, Stored] = {}
+    replaced = []
     for file, (found, _, _) in headers.items():
         twice = tensors.keys() & found.keys()
-        if twice:
+        if twice and index:
+            replaced += [f"{name} (in {tensors[name].file}; read from {file})" for name in twice]
+        elif twice:
             name = min(twice)
             raise refuse(
                 "Two files of the model contain a tensor with the same name",
@@ -160,28 +221,43 @@ def combined(headers: Mapping[str, Header], where: str) -> dict[str, Stored]:
                 fix="remove the file that does not belong to the model",
             )
         tensors.update(found)
-    return tensors
+    return tensors, sorted(replaced)
 
 
-def check_index(path: Path, tensors: Mapping[str, Stored], prefix: str = "") -> None:
-    """Check that every tensor of an index is in the file that the index names.
+def check_index(
+    path: Path, tensors: Mapping[str, Stored], headers: Mapping[str, Header], prefix: str = ""
+) -> list[str]:
+    """Check that every tensor of an index is in one of its files.
+
+    Args:
+        path: the index.
+        tensors: the tensors of all files.
+        headers: the header of each file, by the file's name.
+        prefix: the folder of the index and its files, with a slash.
+
+    Returns:
+        A line for each tensor that is in another file than the index says.
 
     Raises:
-        InputError: some are not; the error names the first five.
+        InputError: some are in none; the error names the first five.
     """
-    problems = [
-        Problem(
-            "The index and a file disagree",
-            where=str(path),
-            expected=f"tensor {tensor!r} in {file}",
-            found=f"in {tensors[tensor].file}" if tensor in tensors else "no such tensor",
-            fix="download or save the model again",
-        )
-        for tensor, file in read_index(path, prefix).items()
-        if tensor not in tensors or tensors[tensor].file != file
-    ]
+    problems, misplaced = [], []
+    for tensor, file in read_index(path, prefix).items():
+        if tensor not in tensors:
+            problems.append(
+                Problem(
+                    "The index and a file disagree",
+                    where=str(path),
+                    expected=f"tensor {tensor!r} in {file}",
+                    found="no such tensor",
+                    fix="download or save the model again",
+                )
+            )
+        elif tensor not in headers[file].tensors:
+            misplaced.append(f"{tensor} (not in {file}; read from {tensors[tensor].file})")
     if problems:
         raise InputError(problems[:5])
+    return sorted(misplaced)
 
 
 def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:

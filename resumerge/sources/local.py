@@ -43,7 +43,7 @@ def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MOD
         raise refuse(
             "The model's folder does not exist",
             where=ref.text,
-            expected=f"a folder with {contents.config} and {contents.weights[0][1]}, or a file",
+            expected=f"a folder with {contents.config} and {contents.weights[0]}, or a file",
             found=f"no such folder: {path}",
             fix="check the path; it is relative to the folder in which the command runs",
         )
@@ -79,10 +79,9 @@ class _LocalFiles(ModelFiles):
     def fetch(self, names: Iterable[str]) -> None:
         """Do nothing: the files are there."""
 
-    def check(self, contents: Contents, weights: list[str]) -> None:
+    def check(self, contents: Contents, weights: list[str], index: str) -> None:
         absent = [name for name in weights if not os.path.isfile(self.folder / name)]  # noqa: PTH113
-        index = next((index for index, _ in contents.weights if index in self.names), None)
-        if not weights or (absent and index is None):
+        if not weights or (absent and not index):
             present = sorted(path.name for path in (self.folder / contents.prefix).iterdir())
             raise contents.missing(self.where, present)
         if absent:

@@ -8,12 +8,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from resumerge.sources.checkpoint_files import checkpoint_files, checkpoint_tensors
+from resumerge.errors import refuse
+from resumerge.sources.checkpoint_files import (
+    check_shards,
+    checkpoint_files,
+    checkpoint_tensors,
+    some,
+    weights_in,
+)
 from resumerge.sources.formats.weight_format import Header
-from resumerge.sources.index import Contents, check_index, combined, read_config, read_index
+from resumerge.sources.index import (
+    INDEX_SUFFIX,
+    MODEL,
+    Contents,
+    Weights,
+    check_index,
+    combined,
+    is_index,
+    read_config,
+    read_index,
+)
 from resumerge.sources.pipelines import PIPELINE, Pipeline, is_pipeline, read_pipeline
 from resumerge.sources.types import Source
 from resumerge.tensors import Stored
+
+NAMED_WEIGHTS = "transformers_weights"
+"""The key of config.json that names the weights which transformers loads instead of its usual."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +85,13 @@ class ModelFiles(ABC):
         """
 
     @abstractmethod
-    def check(self, contents: Contents, weights: list[str]) -> None:
+    def check(self, contents: Contents, weights: list[str], index: str) -> None:
         """Check that weight files were found, and that the index names none that is missing.
+
+        Args:
+            contents: the kind of weights.
+            weights: the names of the weight files.
+            index: the index that names them; empty without one.
 
         Raises:
             InputError: the message says what is there instead.
@@ -99,19 +124,21 @@ def open_files(files: ModelFiles, contents: Contents) -> Source:
     """
     if files.single:
         headers = files.headers([files.single])
-        found = combined(headers, files.where)
+        found, _ = combined(headers, files.where, "")
         tensors, notes = checkpoint_tensors(files.model, headers, found, {})
         return files.source(Opened(tensors, headers, notes=notes))
     if is_pipeline(contents, files.names):
         pipeline = _read_pipeline(files)
         _, notes = checkpoint_tensors(files.model, pipeline.headers, pipeline.tensors, {})
+        notes = (*pipeline.notes, *notes)
         return files.source(
             Opened(pipeline.tensors, pipeline.headers, notes=notes, components=pipeline.stems)
         )
-    found, headers, _ = _read_weights(files, contents)
+    weights = _read_weights(files, contents)
     config = read_config(files.folder, contents.config)
-    tensors, notes = checkpoint_tensors(files.model, headers, found, config)
-    return files.source(Opened(tensors, headers, config, notes))
+    config.pop(NAMED_WEIGHTS, None)  # the output's have the usual names
+    tensors, notes = checkpoint_tensors(files.model, weights.headers, weights.tensors, config)
+    return files.source(Opened(tensors, weights.headers, config, (*weights.notes, *notes)))
 
 
 def _read_pipeline(files: ModelFiles) -> Pipeline:
@@ -120,26 +147,66 @@ def _read_pipeline(files: ModelFiles) -> Pipeline:
     return read_pipeline(described, files.names, lambda part: _read_weights(files, part))
 
 
-def _read_weights(
-    files: ModelFiles, contents: Contents
-) -> tuple[dict[str, Stored], dict[str, Header], str]:
-    """Return the tensors, the header of each weight file, and the index or else the only file."""
+def _read_weights(files: ModelFiles, contents: Contents) -> Weights:
     there = frozenset(files.names)
-    index, single = next(
-        (pair for pair in contents.weights if not there.isdisjoint(pair)), contents.weights[0]
-    )
-    files.fetch(there & {contents.config, index})
-    weights: list[str] = []
-    if index in there:
+    files.fetch(there & {contents.config})
+    chosen = _named_weights(files, contents)
+    chosen = chosen or next((name for name in contents.weights if name in there), "")
+    index = chosen if is_index(chosen) else ""
+    files.fetch(there & {index})
+    weights = [chosen] if chosen else []
+    if index and index in there:
         weights = sorted(set(read_index(files.folder / index, contents.prefix).values()))
-    elif single in there:
-        weights = [single]
-    elif contents.may_have_any_name(there):
+    elif not chosen and contents.may_have_any_name(there):
         weights = checkpoint_files(there)
-    files.check(contents, weights)
+        check_shards(weights, files.where)
+    files.check(contents, weights, index)
     headers = files.headers(weights)
-    tensors = combined(headers, files.where)
-    if index not in there:
-        return tensors, headers, single
-    check_index(files.folder / index, tensors, contents.prefix)
-    return tensors, headers, index
+    tensors, moved = combined(headers, files.where, index)
+    if index:
+        moved += check_index(files.folder / index, tensors, headers, contents.prefix)
+    return Weights(tensors, headers, chosen, _notes(files, contents, chosen, weights, moved))
+
+
+def _named_weights(files: ModelFiles, contents: Contents) -> str:
+    """Return the weights that the config names, as transformers reads it; empty for none.
+
+    Raises:
+        InputError: the config names no file of the folder.
+    """
+    if contents is not MODEL:
+        return ""
+    name = read_config(files.folder, contents.config).get(NAMED_WEIGHTS)
+    if name is None:
+        return ""
+    endings = (".safetensors", f".safetensors{INDEX_SUFFIX}")
+    if isinstance(name, str) and name in files.names and "/" not in name and name.endswith(endings):
+        return name
+    raise refuse(
+        "The config names weights that cannot be read",
+        where=f"{files.where}/{contents.config}",
+        expected=f"{NAMED_WEIGHTS}: a safetensors file of this folder, or an index",
+        found=f"{NAMED_WEIGHTS}: {str(name)[:60]!r}",
+        fix=f"copy or download this file, or remove {NAMED_WEIGHTS} from the config",
+    )
+
+
+def _notes(
+    files: ModelFiles, contents: Contents, chosen: str, weights: list[str], moved: list[str]
+) -> tuple[str, ...]:
+    """Return what a person should know: weights beside those that are read, and odd shards."""
+    there = frozenset(files.names)
+    indexes = {name for name in contents.weights if is_index(name)}
+    beside = {*weights_in(there, contents.prefix), *(indexes & there)} - {chosen, *weights}
+    notes = []
+    read = f"{files.model}: read from {chosen or some(weights)}"
+    if contents.is_variant(chosen):
+        notes.append(f"{read}, for there are no weights in full precision")
+    if beside:
+        notes.append(f"{read}; not read: {some(sorted(beside))}")
+    if moved:
+        notes.append(
+            f"{files.model}: weight files and index disagree, and are read as transformers "
+            f"reads them: {some(moved, '; ')}"
+        )
+    return tuple(notes)

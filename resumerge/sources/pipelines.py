@@ -12,36 +12,54 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from resumerge.sources.formats.weight_format import Header
-from resumerge.sources.index import INDEX_SUFFIX, Contents
+from resumerge.sources.index import INDEX_SUFFIX, Contents, Weights
 from resumerge.tensors import Stored
 
 PIPELINE = "model_index.json"
 """The file that makes a folder a pipeline: it says which class each component is of."""
 
-_WEIGHTS = (
-    *("diffusion_pytorch_model.safetensors", "model.safetensors"),
-    *("diffusion_pytorch_model.bin", "pytorch_model.bin"),
-)
+_DIFFUSERS = "diffusion_pytorch_model.safetensors"
+
+_WEIGHTS = (_DIFFUSERS, "model.safetensors", "diffusion_pytorch_model.bin", "pytorch_model.bin")
 """The names of a component's weights in diffusers and transformers, in order of preference."""
 
 _VARIANTS = ("", ".fp16", ".bf16")
 """The variants of weights' names for other dtypes. The full weights are preferred."""
 
+_OF_TRANSFORMERS = ("model.safetensors", "pytorch_model.bin")
+
 
 @dataclass(frozen=True)
 class Component(Contents):
-    """The weights of one component."""
+    """The weights of one component.
+
+    Args:
+        library: the library that loads the component.
+    """
+
+    library: str = "diffusers"
 
     @property
-    def weights(self) -> list[tuple[str, str]]:
+    def weights(self) -> list[str]:
+        """The names of weights and their indexes, in the order of the library that loads them.
+
+        Of an index and a single file, transformers reads the file, diffusers the index.
+        """
+        of_diffusers = self.library == "diffusers"
+        names = sorted(_WEIGHTS, key=lambda n: (n in _OF_TRANSFORMERS) == of_diffusers)
         found = []
         for variant in _VARIANTS:
-            for name in _WEIGHTS:
+            for name in names:
                 stem, _, suffix = name.partition(".")
-                index = name + INDEX_SUFFIX.replace(".json", f"{variant}.json")
                 single = f"{stem}{variant}.{suffix}"
-                found.append((self.prefix + index, self.prefix + single))
-        return found
+                index = name + INDEX_SUFFIX.replace(".json", f"{variant}.json")
+                older = f"{name}{variant}{INDEX_SUFFIX}"
+                first = [index, older, single] if name == _DIFFUSERS else [single, index, older]
+                found += first
+        return [self.prefix + name for name in dict.fromkeys(found)]
+
+    def is_variant(self, file: str) -> bool:
+        return any(variant and f"{variant}." in file for variant in _VARIANTS)
 
     def named(self, tensors: Mapping[str, Stored]) -> dict[str, Stored]:
         """Return the component's tensors by their names in the pipeline."""
@@ -51,7 +69,7 @@ class Component(Contents):
         }
 
 
-def component(name: str) -> Component:
+def component(name: str, library: str) -> Component:
     """Return the kind of weights that is looked for in a component's folder."""
     return Component(
         f"the component {name}",
@@ -59,6 +77,7 @@ def component(name: str) -> Component:
         lambda known: known.model_file,
         "save the pipeline with diffusers' save_pretrained",
         f"{name}/",
+        library,
     )
 
 
@@ -67,18 +86,18 @@ def is_pipeline(contents: Contents, files: Collection[str]) -> bool:
     return contents.may_have_any_name(files) and PIPELINE in files
 
 
-def component_names(described: Mapping[str, Any]) -> list[str]:
-    """Return the components that a pipeline has.
+def components_of(described: Mapping[str, Any]) -> dict[str, str]:
+    """Return the components that a pipeline has, each with its library.
 
     Args:
         described: model_index.json: the library and class of each component, or two nulls.
     """
-    return sorted(
-        name
-        for name, value in described.items()
+    return {
+        name: str(value[0])
+        for name, value in sorted(described.items())
         if isinstance(value, list) and len(value) == 2 and all(value)
         if PurePosixPath(name).name == name and name not in (".", "..") and "\\" not in name
-    )
+    }
 
 
 @dataclass(frozen=True)
@@ -89,42 +108,45 @@ class Pipeline:
         tensors: the tensors, by their names in the pipeline.
         headers: the header of each weight file, by the file's name.
         stems: the `weights_stem` of each component; empty for one without weights.
+        notes: what a person should know of the files.
     """
 
     tensors: dict[str, Stored]
     headers: dict[str, Header]
     stems: dict[str, str]
+    notes: tuple[str, ...]
 
 
 def read_pipeline(
     described: Mapping[str, Any],
     files: Collection[str],
-    read: Callable[[Component], tuple[dict[str, Stored], dict[str, Header], str]],
+    read: Callable[[Component], Weights],
 ) -> Pipeline:
     """Return the weights of every component that has some.
 
     Args:
         described: model_index.json.
         files: the names of the files in the pipeline's folders.
-        read: returns a component's tensors by their names there, the header of each weight file,
-            and the name of the index or else of the only weight file.
+        read: reads a component's weights.
     """
     tensors: dict[str, Stored] = {}
     headers: dict[str, Header] = {}
     stems: dict[str, str] = {}
-    for name in component_names(described):
-        part, stems[name] = component(name), ""
+    notes: list[str] = []
+    for name, library in components_of(described).items():
+        part, stems[name] = component(name, library), ""
         if has_weights(part, files):
-            found, more, file = read(part)
-            stems[name] = weights_stem(file)
-            tensors |= part.named(found)
-            headers |= more
-    return Pipeline(tensors, headers, stems)
+            found = read(part)
+            stems[name] = weights_stem(found.file)
+            tensors |= part.named(found.tensors)
+            headers |= found.headers
+            notes += found.notes
+    return Pipeline(tensors, headers, stems, tuple(notes))
 
 
 def has_weights(part: Component, files: Collection[str]) -> bool:
     """Return whether a component has weights, or a config that says that it should."""
-    return part.config in files or any(not {*pair}.isdisjoint(files) for pair in part.weights)
+    return part.config in files or not set(part.weights).isdisjoint(files)
 
 
 def weights_stem(file: str) -> str:

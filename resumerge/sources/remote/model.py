@@ -76,7 +76,7 @@ class _RemoteFiles(ModelFiles):
             file = self._snapshot.files[name]
             ensure_cached(file, self._metadata, offline=not self._snapshot.online)
 
-    def check(self, contents: Contents, weights: list[str]) -> None:
+    def check(self, contents: Contents, weights: list[str], index: str) -> None:
         snapshot = self._snapshot
         if not weights and (snapshot.online or any(n.endswith(UNREADABLE) for n in snapshot.files)):
             weights_first = sorted(
