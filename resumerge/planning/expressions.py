@@ -14,6 +14,7 @@ from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.parameters import Parameters
 from resumerge.planning.slices import base_of
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
+from resumerge.planning.whole_numbers import is_position, taken
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.tensors import Merged, Tensor, rounded_input
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
@@ -52,13 +53,18 @@ class Expressions:
         reference = self.models.reference
         own = self.models.sources[reference].tensors[spec.like] if spec.like else None
         guide = guide_of(self.recipe, spec.slice_)
-        ref, template = guide.model, found[inputs.index(guide)]
+        number = inputs.index(guide)
+        ref, template = guide.model, found[number]
         if template is None:
             assert own is not None
             ref, template = reference, own
-        cannot_merge = template.dtype not in FLOATS or (None in found and is_computed(template))
-        if spec.module is None or cannot_merge:
+        if spec.module is None or (None in found and is_computed(template)):
             return self._copied(spec, ref, template)
+        whole = taken(found, number)
+        if whole is not None:
+            tensor = found[whole]
+            assert tensor is not None
+            return self._copied(spec, inputs[whole].model, tensor)
         if own is not None and not is_computed(own):
             ref, template = reference, own
         base = base_of(self.recipe, spec.slice_)
@@ -90,7 +96,7 @@ class Expressions:
         for input_, name, tensor in zip(spec.slice_.inputs, spec.names, found):
             if tensor is None:
                 self.mismatches.missing(input_, name, ref)
-            elif self._shape(input_.model, tensor) != shape or tensor.dtype not in FLOATS:
+            elif self._shape(input_.model, tensor) != shape or not _alike(tensor, template):
                 self.mismatches.unlike(input_, name, ref, template, tensor)
             else:
                 names = self._names(input_.model, name)
@@ -141,10 +147,10 @@ class Expressions:
     def _copied(self, spec: TensorSpec, ref: ModelRef, tensor: Tensor) -> Target:
         """Return a tensor of one model, which is not merged.
 
-        It has integers, is a buffer that some models lack, or is of a part that the recipe does not
-        name.
+        It has whole numbers, is a buffer that some models lack, or is of a part that the recipe
+        does not name.
         """
-        if tensor.dtype not in FLOATS:
+        if tensor.dtype not in FLOATS or is_position(tensor):
             block, tensors = block_elements(None), {spec.name: tensor.shape}
             return Target(spec.name, tensor.dtype, tensor.shape, block, tensor, tensors)
         method = METHODS["passthrough"]
@@ -192,3 +198,8 @@ class Expressions:
             n in sources[i.model].tensors and not is_tied_copy(sources[i.model], n)
             for i, n in zip(spec.slice_.inputs, spec.names)
         )
+
+
+def _alike(first: Tensor, second: Tensor) -> bool:
+    """Return whether two tensors are both of floats, or both of whole numbers."""
+    return (first.dtype in FLOATS) == (second.dtype in FLOATS)

@@ -37,6 +37,7 @@ from resumerge.planning.tensor_specs import (
     stacked,
     unused_tensors,
 )
+from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Mixture
 from resumerge.sources.types import Source
@@ -159,6 +160,7 @@ class _Planner:
             self.problems.append(self._nothing_to_merge())
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
+        self.notes += notes_on_differences(self.recipe, self.models, specs, flat=self.flat)
         self._add_notes(modules, unnamed, layer_maps, unused)
         reference = self.models.reference
         self.notes += note_on_packed_files(targets, self.mixtures, reference)

@@ -14,15 +14,13 @@ from resumerge.layout import listed
 from resumerge.layout.match import Rename
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import MergeMethod
-from resumerge.planning.flat.whole_numbers import compare
+from resumerge.planning.flat.participation import without_part
 from resumerge.planning.plan import Unshared
 from resumerge.planning.slices import base_of, merged_count
-from resumerge.planning.tensor_specs import TensorSpec, guide_of
+from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Input, ModelRef, Module, Recipe
-from resumerge.sizes import counted
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
-from resumerge.tensors.dtypes import FLOATS
 
 
 def is_flat(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
@@ -66,6 +64,10 @@ class FlatMatching:
     unshared: Unshared
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def _inputs(self) -> tuple[Input, ...]:
+        return self.module.slices[0].inputs
 
     def specs(self) -> list[TensorSpec]:
         """Return every tensor of the output. Problems and notes are collected on the way."""
@@ -124,7 +126,11 @@ class FlatMatching:
         lacking = "; ".join(
             f"{ref} lacks {len(names)}: {listed(names)}" for ref, names in self._lacking.items()
         )
-        if lacking and self.unshared is Unshared.REFUSED:
+        merged = {i.model: self.models.sources[i.model].tensors for i in self._inputs}
+        apart = list(without_part(self.recipe, merged, specs, self.unshared))
+        if apart:
+            self.problems += apart
+        elif lacking and self.unshared is Unshared.REFUSED:
             self.problems.append(self._not_in_all(lacking))
         elif lacking:
             what = "are left out" if self.unshared is Unshared.INTERSECTION else "are kept"
@@ -136,30 +142,7 @@ class FlatMatching:
             )
         if self._unfit:
             self.problems.append(self._cannot_merge())
-        self._note_whole_numbers(specs)
         self._check_components(specs)
-
-    def _note_whole_numbers(self, specs: list[TensorSpec]) -> None:
-        """Note the tensors of whole numbers that differ between models; one model's are taken."""
-        sources = self.models.sources
-        copied: dict[ModelRef, dict[str, list[Tensor]]] = defaultdict(dict)
-        for spec in specs:
-            guide = guide_of(self.recipe, spec.slice_).model
-            if len(spec.names) > 1 and sources[guide].tensors[spec.name].dtype not in FLOATS:
-                refs = [input_.model for input_ in spec.slice_.inputs]
-                copied[guide][spec.name] = [sources[ref].tensors[spec.name] for ref in refs]
-        with_files = {source.number: source for source in sources.values() if source.files}
-        for ref, tensors in copied.items():
-            differing, unread = compare(tensors, with_files)
-            for names, why in (
-                (differing, "not the same in all models"),
-                (unread, "not compared (large, not downloaded, or of a stage)"),
-            ):
-                if names:
-                    self.notes.append(
-                        f"{counted(len(names), 'tensor')} of whole numbers, {why}, taken from "
-                        f"{ref}: {listed(names)}"
-                    )
 
     def _check_components(self, specs: list[TensorSpec]) -> None:
         """Check that the output has the components that the reference's pipeline has."""

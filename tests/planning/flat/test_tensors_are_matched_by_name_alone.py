@@ -136,3 +136,43 @@ def test_what_only_the_base_of_a_copy_has_is_kept_or_left_out() -> None:
     assert methods == {"x": "copy", "y": "passthrough", "z": "passthrough"}
     left = plan(recipe, a, b, unshared=Unshared.INTERSECTION)
     assert inputs(left) == {"y": ["b"], "z": ["b"]}
+
+
+WEIGHTS = ("net.0.weight", "net.1.weight", "net.1.bias")
+
+
+@pytest.mark.parametrize("unshared", Unshared)
+@pytest.mark.parametrize("wrapped_first", [True, False])
+def test_models_of_which_nothing_would_be_merged(
+    *, unshared: Unshared, wrapped_first: bool
+) -> None:
+    """The names of one are those of the other with a prefix: no option mends that."""
+    bare = checkpoint("a", *WEIGHTS)
+    wrapped = checkpoint("b", *(f"model.diffusion_model.{name}" for name in WEIGHTS), "vae.x")
+    recipe = LINEAR.replace("{model: a}, {model: b}", "{model: b}, {model: a}")
+    models = (wrapped, bare) if wrapped_first else (bare, wrapped)
+    found = problems(recipe if wrapped_first else LINEAR, *models, unshared=unshared)
+    assert {problem.what for problem in found} == {
+        "No tensor of a would be merged with another model's",
+        "No tensor of b would be merged with another model's",
+    }
+    for problem in found:
+        assert problem.fix is not None and problem.fix.startswith(
+            "The names in b are those in a with 'model.diffusion_model.' before them"
+        )
+
+
+@pytest.mark.parametrize("unshared", Unshared)
+def test_one_model_of_three_has_no_part(unshared: Unshared) -> None:
+    recipe = LINEAR.replace("{model: b}", "{model: b}, {model: c}")
+    models = [checkpoint("a", "w"), checkpoint("b", "w"), checkpoint("c", "x")]
+    found = problems(recipe, *models, unshared=unshared)
+    alone = found if unshared is not Unshared.INTERSECTION else found[2:]
+    assert [p.what for p in alone] == ["No tensor of c would be merged with another model's"]
+
+
+@pytest.mark.parametrize("unshared", Unshared)
+def test_whole_numbers_alone_are_no_part(unshared: Unshared) -> None:
+    ids = tensor("position_ids", (4, 4), "I64")
+    found = problems(LINEAR, checkpoint("a", ids), checkpoint("b", ids), unshared=unshared)
+    assert len(found) == 2

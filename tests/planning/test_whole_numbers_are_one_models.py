@@ -1,5 +1,5 @@
-"""Promise: tensors of whole numbers are the base model's, and a note names those that others have
-otherwise, or that were not compared.
+"""Promise: tensors of whole numbers are one model's, the base's if it stores them as such; a note
+names those that others have otherwise, or that were not compared.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from resumerge.planning import Plan, Unshared, make_plan
-from resumerge.planning.flat import whole_numbers
+from resumerge.errors import InputError
+from resumerge.planning import Plan, Unshared, make_plan, whole_numbers
 from resumerge.recipe import parse_recipe
 from resumerge.sources.local import open_local
 from resumerge.sources.types import Source, numbered
@@ -84,11 +84,53 @@ def test_what_differs_is_named() -> None:
     ]
 
 
-def test_other_types_and_shapes_differ() -> None:
+def test_other_shapes_differ_and_other_types_are_compared_as_numbers() -> None:
     found = plan(count=(COUNT[0], COUNT[0].int()), steps=(STEPS[0], STEPS[0][None]))
     assert notes(found) == [
-        "2 tensors of whole numbers, not the same in all models, taken from b.pt: count, steps"
+        "1 tensor of whole numbers, not the same in all models, taken from b.pt: steps"
     ]
+
+
+FLOAT_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def of_file(found: Plan, name: str) -> tuple[str, str]:
+    copied = {unit.name: unit.expression for unit in found.units}[name]
+    assert isinstance(copied, Stored)
+    return copied.file, copied.dtype
+
+
+@pytest.mark.parametrize("dtype", FLOAT_TYPES)
+@pytest.mark.parametrize("first", [True, False])
+def test_whole_numbers_that_one_file_has_as_floats(*, dtype: torch.dtype, first: bool) -> None:
+    """Positions beyond what the floats hold differ: those that are stored as whole numbers hold."""
+    few, many = torch.arange(77)[None], torch.arange(5000)[None]
+    pair = (few, few.to(dtype)) if first else (few.to(dtype), few)
+    found = plan(**{"text.position_ids": pair})
+    whole = "a.safetensors" if first else "b.pt"
+    assert of_file(found, "text.position_ids") == (whole, "I64")
+    assert notes(found) == []
+    rounded = plan(ids=(many, many.to(dtype)) if first else (many.to(dtype), many))
+    assert of_file(rounded, "ids") == (whole, "I64")
+    assert len(notes(rounded)) == (dtype in FLOAT_TYPES[:2])
+
+
+def test_positions_that_all_files_have_as_floats_are_copied() -> None:
+    """An average of equal numbers may be less than they are, by a rounding."""
+    positions = torch.arange(77.0)
+    found = plan(**{"text.position_ids": (positions, positions.half())})
+    assert of_file(found, "text.position_ids") == ("b.pt", "F16")
+    assert notes(found) == []
+    differing = plan(**{"text.position_ids": (positions, positions + 1)})
+    assert "1 tensor of whole numbers, not the same" in notes(differing)[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32])
+@pytest.mark.parametrize("first", [True, False])
+def test_codes_beside_floats_are_no_whole_numbers(*, dtype: torch.dtype, first: bool) -> None:
+    codes, floats = torch.ones(4, 4, dtype=dtype), torch.ones(4, 4)
+    with pytest.raises(InputError, match=r"Shapes do not match in tensor q\.weight"):
+        plan(**{"q.weight": (codes, floats) if first else (floats, codes)})
 
 
 def test_what_is_not_downloaded_is_not_compared() -> None:

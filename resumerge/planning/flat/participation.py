@@ -1,0 +1,83 @@
+"""The check that each model of a flat merge has a part in it: a tensor that is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from resumerge.errors import Problem
+from resumerge.layout import listed
+from resumerge.planning.plan import Unshared
+from resumerge.planning.tensor_specs import TensorSpec
+from resumerge.planning.whole_numbers import taken
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.tensors import Tensor
+
+TRIED = 5
+"""The number of names of a model that are looked for behind a prefix in another model."""
+
+
+def without_part(
+    recipe: Recipe,
+    tensors: Mapping[ModelRef, Mapping[str, Tensor]],
+    specs: Iterable[TensorSpec],
+    unshared: Unshared,
+) -> Iterator[Problem]:
+    """Yield a problem for each model of which no tensor is merged with another model's.
+
+    Args:
+        recipe: the recipe.
+        tensors: the tensors of each model that is merged.
+        specs: every tensor of the output.
+        unshared: what becomes of tensors that not all models have. If they are refused, a tensor
+            that two models have counts as merged: an option would keep it.
+    """
+    if len(tensors) == 1:
+        return
+    together: dict[str, list[ModelRef]] = {
+        spec.name: [input_.model for input_ in spec.slice_.inputs] for spec in specs if spec.module
+    }
+    if unshared is Unshared.REFUSED:
+        names = dict.fromkeys(name for own in tensors.values() for name in own)
+        together = {name: [ref for ref, own in tensors.items() if name in own] for name in names}
+    merged: set[ModelRef] = set()
+    for name, refs in together.items():
+        if len(refs) > 1 and taken([tensors[ref][name] for ref in refs], 0) is None:
+            merged.update(refs)
+    for ref in tensors:
+        if ref not in merged:
+            yield recipe.problem(
+                f"No tensor of {ref} would be merged with another model's",
+                "models",
+                expected="weights of the same names in other models: none has a config.json",
+                found="; ".join(f"{other} has {listed(own)}" for other, own in tensors.items()),
+                fix=_advice(ref, tensors),
+            )
+
+
+def _advice(ref: ModelRef, tensors: Mapping[ModelRef, Collection[str]]) -> str:
+    for other in tensors:
+        for shorter, longer in ((ref, other), (other, ref)):
+            prefix = prefix_between(tensors[shorter], tensors[longer]) if ref != other else ""
+            if prefix:
+                return (
+                    f"The names in {longer} are those in {shorter} with {prefix!r} before them: "
+                    "save one of the two under the names of the other"
+                )
+    return "Merge models of the same architecture, or leave this one out"
+
+
+def prefix_between(shorter: Collection[str], longer: Collection[str]) -> str:
+    """Return what stands in a model before most names of another; empty if nothing does.
+
+    Args:
+        shorter: the names of the other model.
+        longer: the names of the model.
+    """
+    for name in list(shorter)[:TRIED]:
+        for found in longer:
+            prefix = found.removesuffix(f".{name}") + "."
+            if prefix + name == found and 2 * sum(prefix + n in longer for n in shorter) > len(
+                shorter
+            ):
+                return prefix
+    return ""
