@@ -29,7 +29,6 @@ UNMERGEABLE: dict[str, str] = {
     "use_qalora": "QA-LoRA pools the inputs",
     "velora_config": "VeLoRA is a variant",
     "layer_replication": "layers of the base model are used several times",
-    "target_parameters": "parameters of experts are targeted, not modules",
     "lora_bias": "the adapter's matrices have biases",
 }
 """The options of LoRA that change how the weights are merged, and are not supported."""
@@ -57,6 +56,7 @@ class LoraConfig:
         task: what the adapted model does, in peft's word; None if it is not said.
         ties: whether embedding and head are saved once, and tied when the adapter is loaded.
         tokens: the tokens whose rows of the embedding are trained.
+        parameters: the ends of the names of parameters that have matrices, rather than modules.
     """
 
     alpha: float
@@ -69,6 +69,7 @@ class LoraConfig:
     task: str | None = None
     ties: bool = False
     tokens: TokenIndices = ()
+    parameters: tuple[str, ...] = ()
 
     def scale(self, module: str, rank: int) -> float:
         """Return the factor of a module's ``B @ A``.
@@ -146,6 +147,7 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
         task=str(config["task_type"]) if config.get("task_type") else None,
         ties=bool(config.get("ensure_weight_tying")),
         tokens=_tokens(config.get("trainable_token_indices"), where),
+        parameters=_words(config.get("target_parameters"), "target_parameters", where),
     )
 
 

@@ -44,6 +44,8 @@ _SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"\bblock_sparse_moe\.", "mlp."),
     (r"\bmlp\.input_linear\.weight$", "mlp.experts.gate_up_proj"),
     (r"\bmlp\.output_linear\.weight$", "mlp.experts.down_proj"),
+    (r"\bexperts\.fc1\.weight$", "experts.gate_up_proj"),
+    (r"\bexperts\.fc2\.weight$", "experts.down_proj"),
     (r"\bmlp\.router\.(layer\.|gate\.)?weight$", "mlp.gate.weight"),
     (r"\bexperts\.(\d+)\.w1\b", r"experts.\1.gate_proj"),
     (r"\bexperts\.(\d+)\.w3\b", r"experts.\1.up_proj"),

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.sources.adapters.completeness import lacking
 from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapters.experts import (
+    Experts,
+    Parameter,
+    is_stored_transposed,
+    restacked,
+    whole_parameter,
+)
 from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
 from resumerge.sources.adapters.meaning import KnownNames
 from resumerge.sources.adapters.names import AdapterNames
@@ -53,7 +62,10 @@ class Pairing:
         self._names = AdapterNames.of(of_adapter)
         self._known = KnownNames(of_base)
         self._orientations = Orientations(of_base, settings.fan_in_fan_out)
+        self._experts = Experts(self._known, of_base)
         self._used: dict[tuple[str, str], str] = {}
+        self._in_packed: dict[tuple[str, int], dict[int, Tensor]] = defaultdict(dict)
+        self._of_experts: dict[str, list[str]] = defaultdict(list)
         self.problems: list[Problem] = []
         self.notes: list[str] = []
         self.new_head: dict[str, Tensor] = {}
@@ -71,30 +83,99 @@ class Pairing:
         found = dict(self._of_base)
         for name, tensor in names.whole.items():
             self._replace(name, tensor, found)
-        weights = self._weights(found)
-        for module, name in weights.items():
-            weight = found.get(name) or self._tied(name)
-            assert weight is not None
-            if changed := self._changed(name, module, names.modules[module], weight):
-                found[name] = changed
+        for module in names.modules:
+            self._adapt(module, found)
+        self._adapt_experts(found)
         if not self.problems:
             self._check_complete()
         self._check_biases_of_heads(found)
         self._leave_out(found)
         return found
 
-    def _weights(self, found: Mapping[str, Tensor]) -> dict[str, str]:
-        """Return the name of the weight that each module of the adapter changes."""
-        weights = {}
-        for module, roles in self._names.modules.items():
-            name = self._known.find(f"{module}.weight") or f"{module}.weight"
-            if name not in found and self._tied(name) is None:
-                self._unknown_module(module, name)
+    def _adapt(self, module: str, found: dict[str, Tensor]) -> None:
+        """Change what a module of the adapter is about: a weight, or one in a packed tensor."""
+        roles = self._names.modules[module]
+        name = self._known.find(f"{module}.weight")
+        if name is None and self._tied(f"{module}.weight") is not None:
+            name = f"{module}.weight"
+        if name is not None:
+            weight = found.get(name) or self._tied(name)
+            assert weight is not None
+            self._use_all(name, module)
+            if len(weight.shape) == 3 and "A" in roles and len(roles["A"].shape) == 2:
+                self._adapt_parameters([module], [whole_parameter(name, name, weight)], found)
+            elif changed := self._changed(name, module, roles, weight):
+                found[name] = changed
+        elif place := self._experts.place(module):
+            packed = found[place.packed]
+            self._use_all(f"{place.packed}[{place.number(packed)}]", module)
+            changed = self._changed(f"{module}.weight", module, roles, place.matrix(packed))
+            if changed:
+                self._in_packed[place.packed, place.height][place.number(packed)] = changed
+        elif self._experts.parameters(_unwrapped(module)):
+            self._of_experts[_unwrapped(module)].append(module)
+        else:
+            self._unknown_module(module, f"{module}.weight")
+
+    def _adapt_experts(self, found: dict[str, Tensor]) -> None:
+        """Change the tensors of experts, once all that the adapter has for them is known."""
+        for (name, height), changed in self._in_packed.items():
+            found[name] = restacked(found[name], changed, height)
+        for container, modules in self._of_experts.items():
+            named = self._settings.parameters
+            several = [
+                parameter
+                for parameter in self._experts.parameters(container)
+                if not named or any(f".{parameter.name}".endswith(f".{end}") for end in named)
+            ]
+            # peft wraps the parameters in the order of their declaration: the first is innermost
+            modules.sort(key=len, reverse=True)
+            if len(modules) != len(several):
+                self._problem(
+                    "The adapter has not one pair of matrices for each parameter of the experts",
+                    ", ".join(modules),
+                    expected=", ".join(p.name for p in several)
+                    or "target_parameters in its config",
+                )
                 continue
-            for role in roles:
-                self._use(name, role, self._names.keys[module, role])
-            weights[module] = name
-        return weights
+            self._adapt_parameters(modules, several, found)
+
+    def _adapt_parameters(
+        self, modules: list[str], several: list[Parameter], found: dict[str, Tensor]
+    ) -> None:
+        """Change parameters of experts by the matrices of as many modules."""
+        pairs = []
+        for module, parameter in zip(modules, several):
+            roles = self._names.modules[module]
+            if roles.keys() != {"A", "B"}:
+                self._problem("The adapter lacks one of the two matrices of a module", module)
+                return
+            a, b = roles["A"], roles["B"]
+            ways = parameter.ways(a, b) if {a.dtype, b.dtype} <= FLOATS.keys() else []
+            if not ways:
+                count, (rows, columns) = len(parameter.experts), parameter.shape
+                self._mismatch(
+                    module,
+                    f"A and B of {count} experts of shape {[rows, columns]}: {parameter.name}",
+                    f"A {a.dtype} {list(a.shape)} and B {b.dtype} {list(b.shape)}",
+                )
+                return
+            pairs.append((module, parameter, a, b, ways))
+        told = {ways[0] for *_, ways in pairs if len(ways) == 1}
+        square = is_stored_transposed(self._experts.parameters(_unwrapped(modules[0])))
+        square = told.pop() if len(told) == 1 else bool(square)
+        for module, parameter, a, b, ways in pairs:
+            transposed = ways[0] if len(ways) == 1 else square
+            rank = a.shape[0] // len(parameter.experts)
+            scale = self._settings.scale(parameter.name, rank)
+            for name, tensor in parameter.changed(a, b, scale, transposed):
+                self._use_all(name, module)
+                found[name] = tensor
+
+    def _use_all(self, name: str, module: str) -> None:
+        """Record that all tensors of a module of the adapter are used for one of the model."""
+        for role in self._names.modules[module]:
+            self._use(name, role, self._names.keys[module, role])
 
     def _use(self, name: str, role: str, key: str) -> None:
         """Record what a tensor of the adapter is used for: nothing else may be used for that."""
@@ -305,3 +386,8 @@ def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
 def _listed(names: Mapping[str, Tensor] | list[str]) -> str:
     shown = ", ".join(list(names)[:SHOWN])
     return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _unwrapped(module: str) -> str:
+    """Return the name of a module whose parameters peft wraps, each in a layer around the last."""
+    return re.sub(r"(\.base_layer)+$", "", module)

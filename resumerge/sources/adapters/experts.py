@@ -1,0 +1,260 @@
+"""Adapters of experts: of packed tensors or of single matrices, on models that have either form.
+
+peft adapts a packed tensor (``target_parameters``) with one pair of matrices for all experts:
+``A`` of shape (rank * experts, in), where the rows of an expert are together, and ``B`` of shape
+(out, rank * experts), where each expert has every `experts`-th column.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from resumerge.sources.adapters.meaning import KnownNames
+from resumerge.tensors import Adapted, Sliced, Stacked, Stored, Tensor
+from resumerge.tensors.dtypes import nbytes
+
+_MATRICES: dict[str, tuple[str, ...]] = {
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "up_proj": ("up_proj",),
+    "down_proj": ("down_proj",),
+}
+"""The matrices of an expert in each packed tensor, in the order in which classes declare these."""
+
+_OF_EXPERT = re.compile(r"(?P<container>.+\.experts)\.(?P<number>\d+)\.(?P<matrix>\w+)")
+_ALIASES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """The matrices of all experts of a layer that one parameter of transformers holds.
+
+    Args:
+        name: the parameter's name in the model as it is loaded.
+        packed: the name of the tensor that has them all; None where each has a tensor.
+        experts: the matrices of each expert, in their order along the rows.
+    """
+
+    name: str
+    packed: str | None
+    experts: tuple[tuple[Tensor, ...], ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The (rows, columns) of one expert."""
+        return sum(matrix.shape[0] for matrix in self.experts[0]), self.experts[0][0].shape[1]
+
+    def ways(self, a: Tensor, b: Tensor) -> list[bool]:
+        """Return whether matrices fit the parameter as it is stored (False) or transposed (True).
+
+        Args:
+            a: shape (rank * experts, in).
+            b: shape (out, rank * experts).
+        """
+        if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[0] != b.shape[1] or not a.shape[0]:
+            return []
+        if a.shape[0] % len(self.experts):
+            return []
+        return [way for way in (False, True) if (a.shape, b.shape) == self._fitting(a, way)]
+
+    def _fitting(self, a: Tensor, way: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        rows, columns = reversed(self.shape) if way else self.shape
+        return (a.shape[0], columns), (rows, a.shape[0])
+
+    def changed(
+        self, a: Tensor, b: Tensor, scale: float, transposed: bool
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield the model's tensors as matrices change them, by name."""
+        assert isinstance(a, Stored) and isinstance(b, Stored)
+        count = len(self.experts)
+        parts: list[Tensor] = []
+        for number, matrices in enumerate(self.experts):
+            first = 0
+            for matrix in matrices:
+                last = first + matrix.shape[0]
+                left, right = _factors(a, b, number, count, transposed, first, last)
+                new = Adapted.of(matrix.name, matrix, right, left, scale, False, None)
+                parts.append(new)
+                first = last
+        if self.packed is None:
+            yield from ((part.name, part) for part in parts)
+        else:
+            shape = (count, *self.shape)
+            yield self.packed, Stacked.of(self.packed, shape, tuple(parts))
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of an expert's matrix in a packed tensor.
+
+    Args:
+        packed: the packed tensor's name.
+        expert: the expert's number.
+        place: the matrix's number among those of the expert.
+        height: the rows of each of these.
+    """
+
+    packed: str
+    expert: int
+    place: int
+    height: int
+
+    def number(self, packed: Tensor) -> int:
+        """Return the matrix's number among all of its height in the packed tensor."""
+        return self.expert * (packed.shape[1] // self.height) + self.place
+
+    def matrix(self, packed: Tensor) -> Tensor:
+        """Return the matrix as a tensor of its own."""
+        return _part(packed, self.number(packed), (self.height, packed.shape[2]))
+
+
+class Experts:
+    """The experts of one model, in whichever form its files have them.
+
+    Args:
+        known: the names of the model's tensors.
+        base: the model's tensors.
+    """
+
+    def __init__(self, known: KnownNames, base: Mapping[str, Tensor]) -> None:
+        self._known, self._base = known, base
+        self._of: dict[str, tuple[Parameter, ...]] = {}
+
+    def parameters(self, container: str) -> tuple[Parameter, ...]:
+        """Return the parameters of the experts of a layer, in the order of their declaration.
+
+        Args:
+            container: the adapter's name of the module that holds them.
+        """
+        if container not in self._of:
+            self._of[container] = tuple(self._parameters(container))
+        return self._of[container]
+
+    def place(self, module: str) -> Place | None:
+        """Return where a packed tensor has an expert's matrix.
+
+        Args:
+            module: the adapter's name of the matrix.
+
+        Returns:
+            the place; None if there is none, or if the experts lie transposed.
+        """
+        found = _OF_EXPERT.fullmatch(module)
+        if found is None:
+            return None
+        matrix, number = _ALIASES.get(found["matrix"], found["matrix"]), int(found["number"])
+        several = self.parameters(found["container"])
+        for parameter in several:
+            matrices = _MATRICES[parameter.name.rpartition(".")[2]]
+            if parameter.packed is None or matrix not in matrices:
+                continue
+            if number >= len(parameter.experts) or is_stored_transposed(several):
+                return None
+            height = parameter.shape[0] // len(matrices)
+            return Place(parameter.packed, number, matrices.index(matrix), height)
+        return None
+
+    def _parameters(self, container: str) -> Iterator[Parameter]:
+        for name, matrices in _MATRICES.items():
+            label = f"{container}.{name}"
+            packed = self._known.find(label)
+            if packed is not None and len(self._base[packed].shape) == 3:
+                yield whole_parameter(label, packed, self._base[packed])
+            elif name != "up_proj" or not self._separate(container, 0, ("gate_proj",)):
+                experts: list[tuple[Tensor, ...]] = []
+                while found := self._separate(container, len(experts), matrices):
+                    experts.append(found)
+                if experts:
+                    yield Parameter(label, None, tuple(experts))
+
+    def _separate(
+        self, container: str, expert: int, matrices: tuple[str, ...]
+    ) -> tuple[Tensor, ...]:
+        """Return the matrices of one expert that have tensors of their own; all or none."""
+        names = [self._known.find(f"{container}.{expert}.{m}.weight") for m in matrices]
+        return tuple(self._base[n] for n in names if n) if None not in names else ()
+
+
+def whole_parameter(label: str, name: str, tensor: Tensor) -> Parameter:
+    """Return the parameter that one tensor with the experts along its first axis is."""
+    count, rows, columns = tensor.shape
+    matrices = (_part(tensor, number, (rows, columns)) for number in range(count))
+    return Parameter(label, name, tuple((matrix,) for matrix in matrices))
+
+
+def is_stored_transposed(several: Sequence[Parameter]) -> bool | None:
+    """Return whether packed tensors count inputs along their rows; None if shapes do not tell."""
+    shapes = {parameter.name.rpartition(".")[2]: parameter.shape for parameter in several}
+    first, down = shapes.get("gate_up_proj") or shapes.get("up_proj"), shapes.get("down_proj")
+    if first is None or down is None:
+        return None
+    times = 2 if "gate_up_proj" in shapes else 1
+    straight = first == (times * down[1], down[0])
+    return None if straight == (first == (down[1], times * down[0])) else not straight
+
+
+def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Tensor:
+    """Return a packed tensor with some of its matrices changed.
+
+    Args:
+        packed: shape (experts, rows, columns).
+        changed: the changed matrices, by their number among all of this height.
+        height: the rows of a matrix.
+    """
+    count = packed.shape[0] * packed.shape[1] // height
+    shape = (height, packed.shape[2])
+    parts = tuple(changed.get(n) or _part(packed, n, shape) for n in range(count))
+    return Stacked.of(packed.name, packed.shape, parts)
+
+
+def _part(whole: Tensor, number: int, shape: tuple[int, ...]) -> Tensor:
+    """Return one of the parts of equal shape that follow each other in a tensor."""
+    first, name = number * math.prod(shape), f"{whole.name}[{number}]"
+    if isinstance(whole, Stored) and whole.strides is None:
+        offset = whole.offset + nbytes(whole.dtype, first)
+        return replace(whole, name=name, shape=shape, offset=offset)
+    return Sliced(name, whole.dtype, shape, whole, first)
+
+
+def _factors(
+    a: Stored, b: Stored, number: int, count: int, transposed: bool, first: int, last: int
+) -> tuple[Stored, Stored]:
+    """Return the left and the right matrix whose product changes rows of one expert.
+
+    Args:
+        a: shape (rank * count, in).
+        b: shape (out, rank * count).
+        number: the expert's number.
+        count: the number of experts.
+        transposed: whether the expert is stored as (in, out).
+        first: the first of the rows.
+        last: one past the last.
+    """
+    rank = a.shape[0] // count
+    (a_row, a_column), (b_row, b_column) = _strides(a), _strides(b)
+    of_a, of_b = number * rank * a_row, number * b_column
+    if transposed:
+        left = _view(a, (last - first, rank), (a_column, a_row), of_a + first * a_column)
+        right = _view(b, (rank, b.shape[0]), (count * b_column, b_row), of_b)
+    else:
+        left = _view(b, (last - first, rank), (b_row, count * b_column), of_b + first * b_row)
+        right = _view(a, (rank, a.shape[1]), (a_row, a_column), of_a)
+    return left, right
+
+
+def _strides(tensor: Stored) -> tuple[int, int]:
+    rows, columns = tensor.strides or (tensor.shape[1], 1)
+    return rows, columns
+
+
+def _view(tensor: Stored, shape: tuple[int, int], strides: tuple[int, int], first: int) -> Stored:
+    """Return elements of a stored tensor as another, from an element on."""
+    return replace(
+        tensor,
+        name=f"{tensor.name}[{first}]",
+        shape=shape,
+        strides=None if strides == (shape[1], 1) else strides,
+        offset=tensor.offset + nbytes(tensor.dtype, first),
+    )
