@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -259,12 +258,12 @@ def test_a_response_can_be_ended_by_another_thread(
     bucket: Bucket, proxy: Proxy, cache: Path
 ) -> None:
     file = remote_file(opened(upload(bucket, "m", whole(1, numel=500_000))), MODEL)
-    proxy.bytes_per_second = 50_000
-    began = time.monotonic()
+    proxy.bytes_per_second = 50_000  # all of it takes more than a minute
     with pytest.raises(OSError), file.request(0) as response:
-        threading.Timer(0.2, response.abort).start()
+        next(response.chunks)
+        threading.Thread(target=response.abort).start()
         for _ in response.chunks:
-            assert time.monotonic() - began < 30, "all of it takes more than a minute"
+            pass
 
 
 # What is told

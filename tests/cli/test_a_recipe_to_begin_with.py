@@ -168,12 +168,18 @@ def test_three_questions_in_a_terminal(tmp_path: Path) -> None:
     assert written == new_recipe("ties", ["org/a", "org/b"], "org/base", "bfloat16")
 
 
+def waits(pid: int) -> bool:
+    """Whether a process sleeps until something happens."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_ctrl_c_in_a_question(tmp_path: Path) -> None:
     pid, terminal = in_a_terminal([sys.executable, "-m", "resumerge", "init"], tmp_path)
     said = b""
     while not said.endswith(b"Method [linear]: "):
         said += os.read(terminal, 65536)
-    time.sleep(1.0)  # between its prompt and its wait, readline takes no notice of a signal
+    while not waits(pid):  # before, readline takes no notice of a signal
+        time.sleep(0.05)
     os.write(terminal, b"\x03")
     code, rest = ended(pid, terminal)
     assert (code, rest.splitlines()[-1]) == (130, "Stopped.")

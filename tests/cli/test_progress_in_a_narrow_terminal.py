@@ -102,7 +102,7 @@ def test_an_upload_says_what_matters_too(
             upload.moved(10**9)
             time.sleep(0.1)
         said = terminal.drawn()[-1]
-    assert re.match(r"uploaded [━╸╺]+ +75% 3 GB of 4 GB, [\d.]+ GB/s, 1 s left", said)
+    assert re.match(r"uploaded [━╸╺]+ +75% 3 GB of 4 GB, [\d.]+ .B/s, \d+ s left", said)
 
 
 def test_a_time_that_swings_is_a_range(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,19 +24,27 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def least_seconds(work: Callable[[], object]) -> float:
-    """Of the processor, since the machine may be busy with something else."""
-    found = []
+def cpu_seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def effort(work: Callable[[], object]) -> float:
+    """The CPU time of some work, in that of a loop which is beside it: 0.04 s on a quiet machine.
+
+    Whatever else a machine does takes cache and pace from both.
+    """
+    loops, works = [], []
     for _ in range(3):
-        began = time.process_time()
-        work()
-        found.append(time.process_time() - began)
-    return min(found)
+        loops.append(cpu_seconds(lambda: sum(n * n for n in range(1_000_000))))
+        works.append(cpu_seconds(work))
+    return min(works) / min(loops)
 
 
 def test_the_page_is_made_within_a_second_and_is_small(large: Path) -> None:
     run = run_of(large)
-    assert least_seconds(lambda: page(run)) < 1.0
+    assert effort(lambda: page(run)) < 24
     assert len(page(run).encode()) < 250_000
 
 
@@ -48,7 +56,7 @@ def test_the_terminal_is_drawn_at_once(large: Path) -> None:
         with console.capture():
             console.print(show_run(run_of(large)))
 
-    assert least_seconds(draw) < 0.35
+    assert effort(draw) < 8
 
 
 def test_the_list_of_runs_takes_little_for_twenty_thousand_tensors(tmp_path: Path) -> None:
@@ -57,7 +65,7 @@ def test_the_list_of_runs_takes_little_for_twenty_thousand_tensors(tmp_path: Pat
     make_ledger(tmp_path, [attempt], units=20_000)
     runs = RunStore(tmp_path)
     assert status_json(runs, None)["runs"][0]["units"] == {"total": 20_000, "committed": 20_000}
-    assert least_seconds(lambda: status_json(runs, None)) < 0.3
+    assert effort(lambda: status_json(runs, None)) < 7
 
 
 def test_a_single_peak_of_a_hundred_thousand_samples_is_seen(large: Path) -> None:

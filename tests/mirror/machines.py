@@ -33,6 +33,11 @@ PATIENCE_SECONDS = 120
 SHARD_SIZE = "8kB"
 
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
+SLOW = {"SLOWLY_SECONDS": "0.25"}
+"""For each of 39 blocks in 8 shards: a batch, of a second, is less than a shard."""
+
+HELD = 20
+"""Blocks after which a process waits: so many that a shard is sealed, and too few for all."""
 
 
 @dataclass
@@ -108,6 +113,13 @@ class Machine:
             line, shell=True, cwd=self.folder, env={**self.env, **env}, capture_output=True,
             text=True, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
+
+    def hold(self, blocks: int) -> None:
+        """Let each process compute so many blocks, and then wait until `let_go`."""
+        (self.folder / "accidents" / "hold").write_text(str(blocks))
+
+    def let_go(self) -> None:
+        (self.folder / "accidents" / "hold").unlink()
 
     def begin(self, mirror: str | Path, *words: str, **env: str) -> subprocess.Popen[str]:
         """`resumerge run recipe.yaml merged --mirror`."""
@@ -212,7 +224,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def go_on_with(first: Machine, second: Machine, url: str) -> None:
     """One machine is killed in the middle; another, refused before, finishes what it began."""
-    process = first.begin(url, "--mirror-then-delete", SLOWLY_SECONDS="0.3")
+    first.hold(HELD)  # alive until it is killed
+    process = first.begin(url, "--mirror-then-delete", **SLOW)
     wait_until(lambda: in_mirror(url).sealed, process)
     _, err = second.call("resume", url, expect=2)
     assert "is working on this mirror" in err

@@ -28,9 +28,6 @@ from resumerge.retry import Backoff
 from resumerge.tensors import target
 from resumerge.ui.progress.console_reporter import ConsoleReporter
 
-LEASE_SECONDS = "1"
-"""Who was killed while it wrote its lease is watched for so long."""
-
 BUCKETS = {"AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_CONNECTION_STRING"}
 """Variables of which one leads to the server of a bucket."""
 
@@ -47,6 +44,7 @@ def shrink() -> None:
 def work(job: dict[str, Any]) -> int:
     """Run or resume in this process; the exit code of the command line."""
     shrink()
+    os.environ["RESUMERGE_LEASE_SECONDS"] = job["lease"]
     os.environ.update(job.get("env", {}))  # before anything reads it
     far: FarBucket | FarHub | FarStorage
     if job.get("env", {}).keys() & BUCKETS:
@@ -75,5 +73,4 @@ def work(job: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    os.environ["RESUMERGE_LEASE_SECONDS"] = LEASE_SECONDS
     serve(work)

@@ -75,6 +75,8 @@ class Merge:
     models: Path
     mirror: Path = Path()
     options: dict[str, Any] = field(default_factory=dict)
+    lease: str = "1"
+    """Seconds. Who was killed while it wrote its lease is watched for so long."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
@@ -105,6 +107,7 @@ class Merge:
     def _work(self, command: str, lacks: Iterable[str], far: dict[str, Any]) -> Ended:
         return self.driver.work(
             command=command,
+            lease=self.lease,
             mirror=self.mirror,
             far=far,
             lacks=list(lacks),

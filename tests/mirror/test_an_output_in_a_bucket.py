@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from loopback_s3 import Bucket, Server
-from machines import Machine, files_of, in_mirror, kill, resume_line, wait_until
+from machines import HELD, SLOW, Machine, files_of, in_mirror, kill, resume_line, wait_until
 from mirror_audit import check_mirror
 
 import resumerge
@@ -17,7 +17,6 @@ from resumerge.errors import InputError
 from resumerge.ledger.run_store import IN_BUCKETS, is_output_in
 from resumerge.mirror.stores.registry import open_store
 
-SLOWLY = {"SLOWLY_SECONDS": "0.3"}
 SMALL = ("--shard-size", "8kB", "--threads", "1")
 
 
@@ -108,19 +107,24 @@ def test_killed_and_resumed(
     if again != AGAIN[0] and not soak:
         pytest.skip("one way to go on is enough for every day: the others with --soak")
     first = new()
-    process = first.start("run", "recipe.yaml", url, *SMALL, **SLOWLY)
+    first.hold(HELD)
+    process = first.start("run", "recipe.yaml", url, *SMALL, **SLOW)
     wait_until(lambda: in_mirror(url).sealed, process)
     kill(process)
     promised = in_mirror(url).units
+    first.let_go()
     machine = new() if again == "elsewhere" else first
     if again == "elsewhere":
         machine.call("resume", url)
     elif again == "here":
         machine.call("run", "recipe.yaml", url, *SMALL)
     else:
-        process = machine.start("resume", url, **SLOWLY)
-        wait_until(lambda: len(in_mirror(url).sealed) > 2, process)
+        sealed = len(in_mirror(url).sealed)
+        machine.hold(12)
+        process = machine.start("resume", url, "--threads", "1", **SLOW)
+        wait_until(lambda: len(in_mirror(url).sealed) > sealed, process)
         process.terminate()
+        machine.let_go()
         told = resume_line(process.communicate()[1])
         assert process.returncode == 143
         ended = machine.call_line(told)
@@ -181,9 +185,11 @@ def test_a_run_stays_where_its_output_is(
     url: str, new: Callable[[], Machine], bucket: Bucket
 ) -> None:
     machine = new()
-    process = machine.start("run", "recipe.yaml", url, *SMALL, **SLOWLY)
+    machine.hold(HELD)
+    process = machine.start("run", "recipe.yaml", url, *SMALL, **SLOW)
     wait_until(lambda: in_mirror(url).sealed, process)
     process.terminate()
+    machine.let_go()
     assert process.wait() == 143
     for words in (["--mirror", f"{url}-2"], ["--bring-back"], ["--no-mirror-then-delete"]):
         _, err = machine.call("resume", url, *words, expect=2)
@@ -194,12 +200,14 @@ def test_a_run_stays_where_its_output_is(
 
 def begun(machine: Machine, url: str) -> None:
     """A run is killed in the middle, and leaves an unfinished shard."""
-    process = machine.start("run", "recipe.yaml", url, *SMALL, **SLOWLY)
+    machine.hold(HELD)
+    process = machine.start("run", "recipe.yaml", url, *SMALL, **SLOW)
     wait_until(
         lambda: in_mirror(url).sealed and [*machine.state.glob(f"{IN_BUCKETS}/*/*/*.partial")],
         process,
     )
     kill(process)
+    machine.let_go()
     assert [*machine.state.glob(f"{IN_BUCKETS}/*/*/*.partial")]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from loopback_s3 import Bucket, Server, start
 from loopback_s3.servers import missing
-from machines import Machine, files_of, in_mirror, kill, wait_until
+from machines import HELD, SLOW, Machine, files_of, in_mirror, kill, wait_until
 from store_conformance import CHECKS, Check, Place
 from test_a_bucket_as_a_place import (
     large,
@@ -119,9 +119,11 @@ def test_a_run_on_a_server_that_cannot_hold_a_lease(
     _, err = process.communicate()
     assert process.returncode == 2
     assert "This store cannot keep two machines from working on one mirror" in err
-    process = machine.begin(url, "--take-over", SLOWLY_SECONDS="0.05")
+    machine.hold(HELD)
+    process = machine.begin(url, "--take-over", **SLOW)
     wait_until(lambda: in_mirror(url).sealed, process)
     kill(process)
+    machine.let_go()
     machine.call("resume", url)
     found = weak.contents("p/")
     found.pop(".resumerge/done.json")

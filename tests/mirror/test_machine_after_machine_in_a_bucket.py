@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 from loopback_s3 import Bucket, Server
 from loopback_s3.servers import SECRET
-from machines import Machine, files_of, go_on_with, in_mirror, kill, wait_until
+from machines import SLOW, Machine, files_of, go_on_with, in_mirror, kill, wait_until
 
 from resumerge.errors import InputError
 from resumerge.mirror.stores.base import StoreError
 from resumerge.mirror.stores.registry import open_store
 
 PREFIX = "merges/llama/"
-SLOW = {"SLOWLY_SECONDS": "0.02"}
-"""For each of 39 units in 8 shards."""
+KILLS = 3
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +60,14 @@ def test_killed_again_and_again_and_always_another_machine(
     def shards() -> set[str]:
         return {name for name in open_store(url).list() if name.endswith(".safetensors")}
 
-    most = sum(name.endswith(".safetensors") for name in reference)
     for seed in range(20):
+        print(f"seed {seed}")
         draw = random.Random(seed)
         machine, before = new(), in_mirror(url)
+        machine.hold(39 // KILLS - 1)
         process = machine.begin(url, **SLOW)
-        for _ in range(3):
-            target = len(shards()) + draw.randint(1, 2)
-            if target >= most - 1:  # it would be done before it is killed
-                break
+        for kills in range(1, KILLS + 1):
+            target = len(shards()) + draw.randint(0, 1)
             wait_until(lambda: len(shards()) >= target, process)  # noqa: B023
             time.sleep(draw.uniform(0.0, 0.2))
             kill(process)
@@ -79,6 +77,8 @@ def test_killed_again_and_again_and_always_another_machine(
                 assert model(bucket)[name] == reference[name]
             machine.wipe()
             machine = new()
+            if kills < KILLS:
+                machine.hold(39 // KILLS - 1)
             process = machine.start("resume", url, "--threads", "1", **SLOW)
         _, err = process.communicate()
         assert process.returncode == 0, err

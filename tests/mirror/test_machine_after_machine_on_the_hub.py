@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 from loopback_hub import Hub
-from machines import Machine, files_of, in_mirror, kill, wait_until
+from machines import HELD, SLOW, Machine, files_of, in_mirror, kill, wait_until
 
 from resumerge.mirror.stores.registry import open_store
 
 URL, REPO = "hf://org/merged", "org/merged"
-SLOW = {"SLOWLY_SECONDS": "0.25"}
-"""For each of 39 units in 8 shards: a batch, of a second, is less than a shard."""
-
 KILLS = 3
 
 
@@ -55,11 +52,13 @@ def test_killed_again_and_again_and_always_another_machine(
     hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes], soak: bool
 ) -> None:
     for seed in range(20 if soak else 1):
+        print(f"seed {seed}")
         draw = random.Random(seed)
         machine, before = new(), in_mirror(URL)
+        machine.hold(39 // KILLS - 1)
         process = machine.begin(URL, **SLOW)
-        for _ in range(KILLS):
-            target = len(shards(hub)) + draw.randint(1, 2)
+        for kills in range(1, KILLS + 1):
+            target = len(shards(hub)) + draw.randint(0, 1)
             wait_until(lambda: len(shards(hub)) >= target, process)  # noqa: B023
             time.sleep(draw.uniform(0.0, 0.2))
             kill(process)
@@ -70,6 +69,8 @@ def test_killed_again_and_again_and_always_another_machine(
                 assert hub.contents(REPO)[name] == reference[name]
             machine.wipe()
             machine = new()
+            if kills < KILLS:
+                machine.hold(39 // KILLS - 1)
             process = machine.start("resume", URL, "--threads", "1", **SLOW)
         out, err = process.communicate()
         assert process.returncode == 0, err
@@ -90,7 +91,8 @@ def test_one_machine_at_a_time(
     hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes]
 ) -> None:
     first, second = new(), new()
-    process = first.begin(URL, SLOWLY_SECONDS="0.5")  # alive until it is killed
+    first.hold(HELD)  # alive until it is killed
+    process = first.begin(URL, **SLOW)
     wait_until(lambda: shards(hub), process)
     _, err = second.call("resume", URL, expect=2)
     assert "is working on this mirror" in err

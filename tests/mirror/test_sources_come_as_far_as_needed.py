@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 from loopback_hub import Hub
-from machines import SHARD_SIZE, Machine, files_of, in_mirror, kill, resume_line, wait_until
+from machines import (
+    HELD,
+    SHARD_SIZE,
+    SLOW,
+    Machine,
+    files_of,
+    in_mirror,
+    kill,
+    resume_line,
+    wait_until,
+)
 from tiny_models import LLAMA, write_family
 
 REPO, MIRROR = "org/merged", "hf://org/merged"
@@ -39,8 +49,9 @@ def test_sources_are_fetched_only_as_far_as_what_is_lacking_needs_them(
     """The other machine's cache is gone; what is sealed in the mirror needs no source any more."""
     for name in ("math", "code"):
         hub.commit(f"org/{name}", sharded(models / name))
-    env = environment(hub, SLOWLY_SECONDS="0.1")
+    env = environment(hub, **SLOW)
     first = Machine(tmp_path / "first", recipe=ON_THE_HUB, environment=env)
+    first.hold(30)
     mirror = tmp_path / "mirror"
     process = first.begin(mirror, "--no-supervise")
     wait_until(lambda: len(in_mirror(mirror).sealed) >= 4, process)
@@ -99,11 +110,13 @@ def sharded(folder: Path) -> dict[str, bytes]:
 def test_a_token_is_in_nothing_that_is_left(hub: Hub, models: Path, tmp_path: Path) -> None:
     token = "hf_secretsecretsecretsecret"
     hub.tokens = {token: "write"}
-    env = environment(hub, HF_TOKEN=token, SLOWLY_SECONDS="0.2")
+    env = environment(hub, HF_TOKEN=token, **SLOW)
     machine = Machine(tmp_path / "m", models, environment=env)
+    machine.hold(HELD)
     process = machine.begin(MIRROR, "--no-supervise")
     wait_until(lambda: has_shards(hub, 1), process)
     process.terminate()
+    machine.let_go()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
     line = resume_line(err)

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from machines import Machine, files_of, held, in_mirror, kill, wait_until
+from machines import SLOW, Machine, files_of, held, in_mirror, kill, wait_until
 from safetensors.torch import save_file
 
 LAYERS = 12
 OF_FILES = "merge_method: slowly\nmodels: [{model: a/a.safetensors}, {model: b/last.ckpt}]\n"
 OF_FOLDERS = "merge_method: slowly\nmodels: [{model: a}, {model: b}]\n"
-SLOW = {"SLOWLY_SECONDS": "0.3"}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +50,7 @@ def new(tmp_path: Path, weights: Path) -> Callable[[str, str], Machine]:
 def half(new: Callable[[str, str], Machine], mirror: Path) -> Machine:
     """A machine that merged some tensors of two files, and is gone."""
     machine = new("first", OF_FILES)
+    machine.hold(LAYERS - 2)
     process = machine.begin(mirror, **SLOW)
     wait_until(lambda: held(mirror).snapshot and committed(machine) > 2, process)
     kill(process)
@@ -82,8 +82,9 @@ def test_shards_of_folders_without_config_are_kept(
     new: Callable[[str, str], Machine], mirror: Path
 ) -> None:
     first = new("first", OF_FOLDERS)
+    first.hold(LAYERS - 1)
     process = first.begin(mirror, **SLOW)
-    wait_until(lambda: len(in_mirror(mirror).sealed) >= 3, process)
+    wait_until(lambda: len(in_mirror(mirror).sealed) >= 2, process)
     kill(process)
     before = in_mirror(mirror)
     first.wipe()
@@ -99,6 +100,7 @@ def test_a_kept_stage_is_continued_with_the_rest(
 ) -> None:
     recipe = f"name: first\n{OF_FOLDERS}---\n{OF_FOLDERS.replace('model: a', 'model: first')}"
     first = new("first", recipe)
+    first.hold(2 * LAYERS - 3)
     process = first.begin(mirror, "--keep", "first", **SLOW)
     wait_until(lambda: len(in_mirror(mirror).sealed) >= 3, process)
     kill(process)
@@ -155,6 +157,7 @@ def one_file(new: Callable[[str, str], Machine]) -> bytes:
 def half_of_one_file(new: Callable[[str, str], Machine], mirror: Path) -> None:
     """A machine that merged some tensors into one file, and is gone."""
     first = new("first", OF_FILES)
+    first.hold(LAYERS - 2)
     process = first.start(
         *("run", "recipe.yaml", FILE, "--mirror", mirror, "--threads", "1"), **SLOW
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from machines import in_mirror
 from made_up_mirrors import RECIPE
 from merging import working_in
 
@@ -50,11 +51,10 @@ class StopsLate(Storage):
     def rename(self, source: Path, target: Path) -> None:
         if target.name.startswith("model-00002-") and not self._stopped:
             self._stopped = True
-            deadline = time.monotonic() + 30
-            while not list(self._mirror.glob("model-00001-*.safetensors")):
+            deadline = time.monotonic() + 100
+            while not in_mirror(self._mirror).sealed:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
-            time.sleep(0.5)
             self._stop()
         super().rename(source, target)
 

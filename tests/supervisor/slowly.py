@@ -1,6 +1,7 @@
 """A merge method for tests: the mean, slowly, and with an accident where the test wants one.
 
-An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`; `hurry` ends the slowness.
+An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`; `hurry` ends the slowness. The
+file `hold` has a number: after so many blocks a process waits until the file is gone.
 The method computes with kernels: processes that import torch would take ten times as long to start.
 With `SLOWLY_WITH_TORCH` it computes with torch, to the same bits, for tests of what that takes.
 """
@@ -8,6 +9,7 @@ With `SLOWLY_WITH_TORCH` it computes with torch, to the same bits, for tests of 
 import ctypes
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy
@@ -16,6 +18,8 @@ from resumerge import kernels
 from resumerge.methods import KernelMethod, Method
 
 HUNGER = 1_000_000_000
+suffered = []
+"""A `None` for each block of this process."""
 
 
 class Slowly:
@@ -45,7 +49,12 @@ else:
 
 def suffer(blocks):
     """Be slow, and let the accident happen that the test wants; a file says that it began."""
-    (Path(os.environ["SLOWLY_ACCIDENTS"]) / "begun").touch()
+    accidents = Path(os.environ["SLOWLY_ACCIDENTS"])
+    (accidents / "begun").touch()
+    suffered.extend([None] * blocks)
+    with suppress(FileNotFoundError):
+        while len(suffered) > int((accidents / "hold").read_text()):
+            time.sleep(0.01)
     if not happens("hurry", once=False):
         time.sleep(float(os.environ.get("SLOWLY_SECONDS", "0.08")) * blocks)
     if happens("segfault", once=True) or happens("segfaults", once=False):

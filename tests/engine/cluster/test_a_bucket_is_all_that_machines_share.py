@@ -75,6 +75,7 @@ def failures(run: BucketRun) -> list[str]:
 def test_each_machine_puts_its_shards_there(run: BucketRun) -> None:
     models = {path: path.stat().st_mtime_ns for path in run.runs.models.glob("*/*")}
     given = {"ray": run.runs.cluster.address, "threads": 1, "shard_size": SHARD_SIZE}
+    run.runs.cluster.lay("start-meet-0", "start-meet-1")  # so that two machines work
     resumerge.run(recipe_in(run.runs.models), run.url, state_dir=state_of(run.out), **given)
     run.check_finished()
     assert counted(run.out) == {"task_started": 4, "task_finished": 4}

@@ -51,6 +51,7 @@ def on_cluster(runs: ClusterRuns, out: Path, **options: object) -> None:
 
 def test_each_shard_is_a_task(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
+    runs.cluster.lay("start-meet-0", "start-meet-1")  # so that two machines work
     on_cluster(runs, out)
     assert runs.is_same(out)
     assert counted(out) == {"task_started": 4, "task_finished": 4}
@@ -325,11 +326,13 @@ def test_a_process_that_is_connected_to_another_cluster(
 
 def test_a_run_that_is_started_over(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
+    runs.cluster.lay("middle-meet-3", held := "middle-meet-9")  # which no worker comes to
     process = runs.begin(out, "--no-supervise")
     wait_for(lambda: len(shards_of(out)) >= 1)
     process.kill()
     process.wait()
     assert (out / TASKS).is_dir()
+    (runs.cluster.accidents / held).unlink()
     on_cluster(runs, out, restart=True)
     assert runs.is_same(out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -54,6 +55,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one block each."""
     use_small_batches(monkeypatch, 2048)
     monkeypatch.setattr(committer, "SAMPLE_SECONDS", 0.0)
+    monkeypatch.setattr(committer, "SAMPLES", math.inf)  # each batch is sampled, however slow it is
 
 
 def merge(models: Path, out: Path) -> Watching:

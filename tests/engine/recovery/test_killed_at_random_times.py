@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import time
@@ -19,13 +20,18 @@ MOST_KILLS = 8
 def test_killed_at_random_times(large_llamas: Path, tmp_path: Path, soak: bool) -> None:
     folder = calm_merge(tmp_path, large_llamas, RECIPE)
     expected = hashes(folder / "calm" / "merged")
-    for seed in range(100 if soak else 1):
-        kill_until_done(folder, expected, random.Random(seed))
+    kills = 0
+    for seed in itertools.count():
+        if kills >= 3 and not (soak and seed < 100):
+            break
+        print(f"seed {seed}")
+        kills += kill_until_done(folder, expected, random.Random(seed))
         for name in ("merged", "ledgers"):
             shutil.rmtree(folder / name)
 
 
-def kill_until_done(folder: Path, expected: dict[str, str], draw: random.Random) -> None:
+def kill_until_done(folder: Path, expected: dict[str, str], draw: random.Random) -> int:
+    """Merge, and return how often that was killed: a quick machine may be done before."""
     out, state = folder / "merged", folder / "ledgers"
     resume = ["resume", "merged", "--state-dir", "ledgers"]
     kills, useful, code = 0, 0, -9
@@ -50,4 +56,4 @@ def kill_until_done(folder: Path, expected: dict[str, str], draw: random.Random)
     assert not list(out.rglob("*.partial"))
     verified = call(["verify", "merged", "--state-dir", "ledgers"], folder)
     assert verified.returncode == 0, verified.stderr
-    assert kills >= 3
+    return kills

@@ -35,6 +35,7 @@ class Proxy:
         wrong: how often each kind of fault happened.
         sent: bytes of the bodies of answers to GET, by path without its query.
         bytes_per_second: how fast bodies are sent, all together; None for as fast as it goes.
+        goes_on: cleared, no body is sent any more until it is set.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -45,6 +46,8 @@ class Proxy:
         self.wrong: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
         self.bytes_per_second: float | None = None
+        self.goes_on = threading.Event()
+        self.goes_on.set()
         self._guard, self._free_at = threading.Lock(), 0.0
         self.endpoint = ""
 
@@ -71,6 +74,7 @@ class Proxy:
         """Send a body, and count what was sent."""
         for start in range(0, len(data), PIECE):
             piece = data[start : start + PIECE]
+            self.goes_on.wait()
             if self.bytes_per_second is not None:
                 with self._guard:
                     self._free_at = max(self._free_at, time.monotonic())
@@ -156,5 +160,6 @@ def before(upstream: str) -> Iterator[Proxy]:
     try:
         yield proxy
     finally:
+        proxy.goes_on.set()
         server.shutdown()
         server.server_close()
