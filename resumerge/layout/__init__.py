@@ -1,16 +1,24 @@
 """The layers and parts of a model, inferred from tensor names and config.json.
 
 There is no table of architectures, except for the names of experts (`expert_names`), which programs
-spell differently. `model_views` shows all models of a recipe under the names of one. Nothing here
-reads weights. Imports `sources/types.py` and `sources/tied_weights.py`, whose functions are
+spell differently, and for what configs leave to their classes (`layer_rules/`). `model_views` shows
+all models of a recipe under the names of one. Nothing here reads weights.
+Imports `sources/types.py` and `sources/tied_weights.py`, whose functions are
 exported here too.
 """
 
 from resumerge.layout.canonical_names import DOWNS, GATES, UPS, CanonicalNames
 from resumerge.layout.layer_lists import read_layer_list, write_layer_list
+from resumerge.layout.layer_settings import (
+    SourceLayer,
+    Unsaid,
+    layer_entries,
+    move_settings,
+    section_of,
+)
 from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
-from resumerge.layout.modules import ModulePart, find_parts
+from resumerge.layout.modules import ModulePart, find_parts, is_bridge
 from resumerge.layout.names import LayerName, before_layers, collapse, listed, split
 from resumerge.sources.tied_weights import find_tensor, is_computed, is_tied_copy, own_head
 
@@ -22,17 +30,23 @@ __all__ = [
     "LayerName",
     "Layers",
     "ModulePart",
+    "SourceLayer",
+    "Unsaid",
     "before_layers",
     "collapse",
     "find_parts",
     "find_tensor",
     "infer_layers",
+    "is_bridge",
     "is_computed",
     "is_tied_copy",
+    "layer_entries",
     "listed",
     "match_names",
+    "move_settings",
     "own_head",
     "read_layer_list",
+    "section_of",
     "split",
     "step_position",
     "write_layer_list",

@@ -7,6 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _COUNT = re.compile(r"layer|n_block|num_block|depth")
+_NO_COUNT = re.compile(r"interval|period|offset|every|frequency|step$")
+_LISTS = re.compile(
+    r"layers?_types|layers?_block_types?|block_types|attn_layers|hybrid_override_pattern"
+)
 _WORD = re.compile(r"[a-z0-9]+")
 _WITHOUT_MEANING = frozenset(
     {"num", "n", "number", "of", "hidden", "depth", "config", "model"}
@@ -32,8 +36,38 @@ def layer_counts(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[st
         where = f"{path}.{key}" if path else key
         if isinstance(value, Mapping):
             yield from layer_counts(value, where)
-        elif type(value) is int and value > 0 and _COUNT.search(key):
+        elif type(value) is int and value > 0 and _counts(key):
             yield where, value
+
+
+def _counts(key: str) -> bool:
+    return bool(_COUNT.search(key)) and not _NO_COUNT.search(key)
+
+
+def listed_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the key of a list with an entry for each layer, by the stack that has its length.
+
+    Some configs have no layer count beside such a list (Nemotron-H, Reformer).
+
+    Args:
+        stacks: number of layers of each stack, the one with the most tensors first.
+        config: config.json.
+    """
+    found: dict[str, list[str]] = {}
+    for key, count in _list_lengths(config):
+        stack = next((s for s, length in stacks.items() if length == count), None)
+        if stack is not None:
+            found.setdefault(stack, []).append(key)
+    return found
+
+
+def _list_lengths(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int]]:
+    for key, value in config.items():
+        where = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping):
+            yield from _list_lengths(value, where)
+        elif isinstance(value, list | str) and _LISTS.fullmatch(key):
+            yield where, len(value)
 
 
 def words(name: str) -> frozenset[str]:

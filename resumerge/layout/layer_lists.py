@@ -1,31 +1,67 @@
-"""Lists in config.json with an entry for each layer, in the forms that models use.
+"""Settings in config.json with an entry for each layer, in the forms that models use.
 
 - one entry for each layer: ``layer_types``, ``no_rope_layers``;
 - numbers of layers: ``mlp_only_layers``, ``cross_attention_layers``, ``fullatt_block_indexes``;
 - entries that repeat over the layers: ``block_types``;
-- entries with how often they repeat: ``attention_types: [[["global", "local"], 12]]``.
+- entries with how often they repeat: ``attention_types: [[["global", "local"], 12]]``;
+- a letter for each layer: ``hybrid_override_pattern: "M-M*"``;
+- a mapping from numbers of layers: ``per_layer_config: {"5": {"head_dim": 512}}``.
 
-The form follows from the shape of the list and the words of its key.
+The form follows from the shape of the value and the words of its key.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _OF_LAYERS = re.compile(r"layer|block|pattern|rope|attention_types|idx|indices|indexes")
-_NUMBERS = re.compile(r"(layers|layer_ids?|layer_idx|indices|indexes|idxs?)$")
+_OF_OTHERS = re.compile(
+    r"mtp|out_indices|token|architectures|section|multipliers|limit$|mean|std|shape|label|conv|tdnn|kernel|stride"
+    r"|patch|image|dilation|upsampl|lang|factors|aspect|channels|features|stage|grid|cardinality"
+)
+"""Words of lists that have nothing to do with layers, even where they are of the same length."""
+_NUMBERS = re.compile(r"(?<!no_rope_)(layers|layer_ids?|layer_idx|indices|indexes|idxs?)$")
 _KINDS = re.compile(r"types?$|pattern")
+_LETTERS = re.compile(r"[A-Z*-]+")
 
 
 def read_layer_list(key: str, value: Any, count: int) -> list[Any] | None:
-    """Return the entry of each of `count` layers; None if the list is not about layers."""
-    if not isinstance(value, list) or not _OF_LAYERS.search(key):
+    """Return the entry of each of `count` layers; None if the value is not about layers."""
+    if _OF_OTHERS.search(key):
         return None
-    if len(value) == count:
-        return value
+    if isinstance(value, str):
+        return _of_letters(key, value, count)
+    if isinstance(value, Mapping):
+        return _by_number(key, value, count)
+    if not isinstance(value, list | tuple):
+        return None
+    return _of_entries(key, list(value), count)
+
+
+def write_layer_list(key: str, like: Any, count: int, entries: list[Any]) -> Any:
+    """Return a value with the entries of its layers, in the form that `like` has for `count`."""
+    if isinstance(like, str):
+        return "".join(entries)
+    if isinstance(like, Mapping):
+        return {str(layer): entry for layer, entry in enumerate(entries) if entry is not None}
+    if _NUMBERS.search(key) and _are_numbers(list(like), count):
+        return [layer for layer, said in enumerate(entries) if said]
+    if len(like) == count:
+        return entries
+    if _is_repeated(like):
+        return [[entries, 1]]
+    return like if _cycle(like, len(entries)) == entries else entries
+
+
+def _of_entries(key: str, value: list[Any], count: int) -> list[Any] | None:
     if _NUMBERS.search(key) and _are_numbers(value, count):
         return [layer in value for layer in range(count)]
+    if len(value) == count > 1 or (len(value) == count and _OF_LAYERS.search(key)):
+        return value
+    if not _OF_LAYERS.search(key):
+        return None
     if _is_repeated(value):
         if sum(len(entry) * times for entry, times in value) != count:
             return None
@@ -35,15 +71,19 @@ def read_layer_list(key: str, value: Any, count: int) -> list[Any] | None:
     return None
 
 
-def write_layer_list(key: str, like: list[Any], count: int, entries: list[Any]) -> list[Any]:
-    """Return a list with the entries of `count` layers, in the form that the list `like` has."""
-    if len(like) == count:
-        return entries
-    if _NUMBERS.search(key) and _are_numbers(like, count):
-        return [layer for layer, said in enumerate(entries) if said]
-    if _is_repeated(like):
-        return [[entries, 1]]
-    return like if _cycle(like, len(entries)) == entries else entries
+def _of_letters(key: str, value: str, count: int) -> list[str] | None:
+    if len(value) == count and _KINDS.search(key) and _LETTERS.fullmatch(value):
+        return list(value)
+    return None
+
+
+def _by_number(key: str, value: Mapping[Any, Any], count: int) -> list[Any] | None:
+    if not value or not _OF_LAYERS.search(key):
+        return None
+    if not all(str(name).isdecimal() and int(name) < count for name in value):
+        return None
+    entries = {int(name): entry for name, entry in value.items()}  # transformers writes "07" too
+    return [entries.get(layer) for layer in range(count)]
 
 
 def _cycle(entries: list[Any], count: int) -> list[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from resumerge.layout.counts import counting_keys, layer_counts, words
+from resumerge.layout.counts import counting_keys, layer_counts, listed_keys, words
 from resumerge.layout.names import LayerName, split
 
 
@@ -73,9 +73,12 @@ def infer_layers(tensors: Iterable[str], config: Mapping[str, Any]) -> Layers:
     gapless = {s: len(found) for s, found in indices.items() if max(found) == len(found) - 1}
     if not gapless:
         return Layers({}, None)
-    if not list(layer_counts(config)):
-        return Layers(gapless, max(gapless, key=lambda stack: (members[stack], stack)))
     keys = counting_keys(gapless, config)
+    if not keys:
+        largest = sorted(gapless, key=lambda stack: (members[stack], stack), reverse=True)
+        keys = listed_keys({stack: gapless[stack] for stack in largest}, config)
+        if not keys and not list(layer_counts(config)):
+            return Layers(gapless, largest[0])
     for beyond in _after_the_counted(config):
         shorter = {s: n - beyond for s, n in gapless.items() if s not in keys}
         found = counting_keys(shorter, config)

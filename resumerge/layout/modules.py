@@ -74,6 +74,11 @@ def find_parts(tensors: Iterable[str], layers: Layers) -> list[ModulePart]:
     return parts
 
 
+def is_bridge(name: str) -> bool:
+    """Return whether a tensor belongs to a bridge between two parts, by its name."""
+    return bool(_BRIDGE.search(name))
+
+
 def _prefixes(stacks: list[str]) -> dict[str, str]:
     """Return the shortest beginning of each stack's name that no other stack's name has."""
     found = {}
@@ -91,7 +96,7 @@ def _owner(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
     located = layers.locate(name)
     if located is not None:
         return located.stack
-    if _BRIDGE.search(name):
+    if is_bridge(name):
         return BRIDGE
     under = [stack for stack, prefix in prefixes.items() if name.startswith(prefix + ".")]
     if under:

@@ -7,22 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.experts.extraction import dense_config
-from resumerge.layout import own_head, read_layer_list, write_layer_list
+from resumerge.layout import SourceLayer, move_settings, own_head
 from resumerge.output.token_ids import remap_token_ids
-from resumerge.planning.plan import LayerMap, Plan
+from resumerge.planning.plan import Plan
 from resumerge.sources.formats.quantised import unquantised_config
 from resumerge.tensors.dtypes import FLOATS
-
-_MOST_LAYERS = 1 << 16
-"""The largest count of layers in a model's config; a larger one is an error."""
 
 
 def output_config(plan: Plan) -> dict[str, Any]:
     """Return config.json of the output; empty if the reference has none.
 
     With slices, the keys that count layers (at the top or in a nested config) get the output's
-    count. Lists beside them with an entry for each layer (``layer_types``) follow the slices: each
-    entry is from the model that its layer comes from. What the reference's says of quantised
+    count. Settings of layers beside them (``layer_types``), stated or left to the class, follow the
+    slices: each is from the model that its layer comes from. What the reference's says of quantised
     weights is left out: weights that are merged are plain.
     """
     made = plan.mixture.config if plan.mixture else plan.reference_model.config
@@ -33,12 +30,13 @@ def output_config(plan: Plan) -> dict[str, Any]:
     if dtype and config:
         config["dtype" if "dtype" in config else "torch_dtype"] = dtype
     for layers in plan.layer_maps:
-        for key in layers.keys:
-            *path, last = key.split(".")
-            _slice_layer_lists(_section(config, path), plan, layers, path, last)
-        for key in layers.keys:
-            *path, last = key.split(".")
-            _section(config, path)[last] = len(layers.origins)
+        origins = [
+            SourceLayer(model, plan.model(model).config, layer)
+            for model, layer in (origin.inputs[0] for origin in layers.origins)
+        ]
+        count = plan.layers.counts[layers.stack]
+        for path, section in move_settings(config, layers.keys, count, origins)[0].items():
+            _section(config, path).update(section)
     if config and _has_own_head(plan):
         config["tie_word_embeddings"] = False
         if "tie_word_embeddings" in _section(config, ["text_config"]):
@@ -53,38 +51,6 @@ def _has_own_head(plan: Plan) -> bool:
     models = (*plan.sources, *plan.stage_models)
     heads = {model.tensors[name] for model in models if (name := own_head(model))}
     return any(node in heads for node in plan.nodes())
-
-
-def _slice_layer_lists(
-    section: dict[str, Any], plan: Plan, layers: LayerMap, path: list[str], counted: str
-) -> None:
-    """Change the lists of one section of the output's config.json, in place.
-
-    Args:
-        section: the (nested) mapping that holds the layer count.
-        plan: the plan of the merge.
-        layers: the origins of the stack's layers.
-        path: the keys that lead to the section, in the config.json of every model.
-        counted: the key of the layer count in it.
-    """
-    reference = _section(plan.reference_model.config, path)
-    count = plan.layers.counts[layers.stack]
-    for key, value in reference.items():
-        default = read_layer_list(key, value, count)
-        if default is None:
-            continue
-        entries_of_output = []
-        for model, layer in (origin.inputs[0] for origin in layers.origins):
-            config = plan.model(model).config
-            own = _section(config, path) or config
-            own_count = _as_count(own.get(counted), count)
-            entries = read_layer_list(key, own.get(key), own_count) or default
-            entries_of_output.append(entries[layer % len(entries)])
-        section[key] = write_layer_list(key, value, count, entries_of_output)
-
-
-def _as_count(value: Any, default: int) -> int:
-    return value if type(value) is int and 0 < value <= _MOST_LAYERS else default
 
 
 def main_dtype(plan: Plan, prefix: str = "") -> str | None:

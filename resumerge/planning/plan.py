@@ -143,6 +143,11 @@ class LayerMap:
     keys: tuple[str, ...]
     origins: tuple[LayerOrigin, ...]
 
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether every layer of the output has the number that it has in its model."""
+        return all(o.inputs[0][1] == place for place, o in enumerate(self.origins))
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -17,7 +17,6 @@ from resumerge.output_path import STEM
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
-from resumerge.planning.layer_kinds import check_kinds, compare_layers
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch, match_modules
 from resumerge.planning.parameters import Parameters, check_parameters
@@ -29,6 +28,9 @@ from resumerge.planning.reference_files import (
 )
 from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
+from resumerge.planning.stacks.kinds import check_kinds, compare_layers
+from resumerge.planning.stacks.outside import check_outside
+from resumerge.planning.stacks.settings import check_settings, rules_by_number
 from resumerge.planning.tensor_specs import (
     TensorSpec,
     aligned,
@@ -262,10 +264,14 @@ class _Planner:
         maps = []
         for module, part in modules:
             if module.stacked and part.stack:
-                maps.append(layer_map(self.models, module, part.stack))
-                problems, notes = check_kinds(self.recipe, self.models, module, part, maps[-1])
+                found = layer_map(self.models, module, part.stack)
+                maps.append(found)
+                problems = list(check_settings(self.recipe, self.models, module, found))
+                if not problems:
+                    problems += check_kinds(self.recipe, self.models, module, part, found)
+                problems += check_outside(self.recipe, self.models, module, part, found)
                 self.problems += problems
-                self.notes += notes
+                self.notes += rules_by_number(self.models, found)
         return maps
 
     def _tensor_specs(

@@ -9,7 +9,7 @@ import pytest
 from made_up_plans import expressions, llama, plan, tensor
 
 from resumerge.errors import InputError, Problem
-from resumerge.planning.layer_kinds import continued
+from resumerge.planning.stacks.kinds import continued
 from resumerge.sources.types import Source
 
 Kind = frozenset[str]

@@ -6,22 +6,20 @@ config.json, and must be where the reference's config.json expects a layer of th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.layout import ModulePart, is_computed, read_layer_list
+from resumerge.layout import ModulePart, is_computed, layer_entries
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.plan import LayerMap
+from resumerge.planning.stacks.settings import slice_of
 from resumerge.planning.tensor_specs import guide_of
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.tensors import Tensor
 
 Kind = frozenset[str]
-
-_BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
 
 
 def compare_layers(
@@ -78,25 +76,21 @@ def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str
 
 def check_kinds(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
-) -> tuple[list[Problem], list[str]]:
-    """Check whether the output's config.json can say what its layers are.
+) -> Iterator[Problem]:
+    """Check whether the layers of the output stand where its config.json expects their kinds.
 
-    If config.json lists what each layer is, the list is cut with the layers. If it does not, the
-    kinds follow from a layer's number by some rule of the architecture: the first few are of one
-    kind, and the rest repeat with a period. The rule is read off the reference's own layers; the
-    output has to follow it.
-
-    Returns:
-        problems and notes.
+    If config.json states what each layer is, or its class derives it by a known rule, that moves
+    with the layers. If not, the kinds follow from a layer's number by some rule of the
+    architecture: the first few are of one kind, and the rest repeat with a period. The rule is read
+    off the reference's own layers; the output has to follow it.
     """
     assert part.stack is not None
     kinds = [
         frozenset(layer)
         for _, layer in sorted(_layers(models, models.reference, part.stack).items())
     ]
-    notes = list(_rules_by_number(models, layers))
-    if len(set(kinds)) < 2 or _are_listed(models, layers, kinds):
-        return [], notes
+    if len(set(kinds)) < 2 or _are_told(models, layers, kinds):
+        return
     refs = list(models.sources)
     names = {ref: _layers(models, ref, part.stack) for ref in refs}
     wanted = continued(kinds, len(layers.origins))
@@ -104,26 +98,8 @@ def check_kinds(
         source, layer = origin.inputs[0]
         found = frozenset(names[refs[source]].get(layer, []))
         if found != kind:
-            return [_out_of_place(recipe, models, module, kinds, place, refs[source], layer)], []
-    return [], notes
-
-
-def _rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
-    """Yield what config.json says of layers by their number, once layers have changed theirs."""
-    if all(layer == place for place, o in enumerate(layers.origins) for _, layer in o.inputs[:1]):
-        return
-    for key in layers.keys:
-        section: Any = models.sources[models.reference].config
-        for step in key.split(".")[:-1]:
-            section = section.get(step, {})
-        if any(isinstance(section.get(name), list) for name in ("layer_types", "block_types")):
+            yield _out_of_place(recipe, models, module, kinds, place, refs[source], layer)
             return
-        for name, value in section.items():
-            if _BY_NUMBER.search(name) and type(value) is int and value > 1:
-                yield (
-                    f"config.json's {name}: {value} selects layers by their number: it applies "
-                    "to the new layer numbers of the output"
-                )
 
 
 def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
@@ -148,17 +124,13 @@ def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
     return found
 
 
-def _are_listed(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
-    """Return whether a list in config.json tells the kinds apart."""
+def _are_told(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
+    """Return whether a setting in config.json tells the kinds apart, or all of them together."""
     config = models.sources[models.reference].config
     for key in layers.keys:
-        section: Any = config
-        for step in key.split(".")[:-1]:
-            section = section.get(step, {})
-        for name, value in section.items():
-            said = read_layer_list(name, value, len(kinds))
-            if said is not None and _tells(said, kinds):
-                return True
+        settings = list(layer_entries(config, key.split(".")[:-1], len(kinds)).values())
+        if any(_tells(entries, kinds) for entries in [*settings, list(zip(*settings))]):
+            return True
     return False
 
 
@@ -179,12 +151,7 @@ def _out_of_place(
 ) -> Problem:
     letters: dict[Kind, str] = {}
     text = "".join(letters.setdefault(kind, chr(ord("A") + len(letters) % 26)) for kind in kinds)
-    slice_, start = module.slices[0], 0
-    for slice_ in module.slices:
-        first, stop = slice_.inputs[0].layer_range or (0, 0)
-        if start + stop - first > place:
-            break
-        start += stop - first
+    slice_ = slice_of(module, place)
     return recipe.problem(
         "config.json expects a different kind of layer at this position",
         f"{slice_.inputs[0].path}.layer_range",

@@ -1,0 +1,35 @@
+"""Rules by which transformers' configuration classes derive what each layer is.
+
+A config.json may leave the kind of each layer to its class: every sixth layer attends to all
+tokens, the first three have no experts. Each rule here is a fact of one or several classes of
+transformers: the key of the setting, its entries for a number of layers, and the keys that state
+other entries. A test compares them with the classes themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from resumerge.layout.layer_rules import attention, experts, others
+from resumerge.layout.layer_rules.rule import RULES, LayerNumber, Rule, Section
+
+__all__ = ["RULES", "LayerNumber", "Rule", "rules_of"]
+_DECLARED = (attention, experts, others)
+"""The files whose rules are in `RULES` once they are imported."""
+
+
+def rules_of(section: Section, config: Section, path: Sequence[str]) -> tuple[Rule, ...]:
+    """Return the rules for the layers that a section of config.json counts.
+
+    Args:
+        section: the (nested) mapping with the layer count.
+        config: the whole config.json.
+        path: the keys that lead from it to the section.
+    """
+    own = section.get("model_type")
+    if not isinstance(own, str):
+        own = f"{config.get('model_type')}_{path[-1].removesuffix('_config')}" if path else None
+    for name in (own, f"{own}_text"):
+        if name in RULES:
+            return tuple(RULES[name])
+    return ()

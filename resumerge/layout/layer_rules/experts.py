@@ -1,0 +1,148 @@
+"""Rules of layers with and without experts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.layout.layer_rules.rule import (
+    Derive,
+    Entries,
+    Rule,
+    Section,
+    always,
+    declare,
+    first,
+    integer,
+    listed,
+    numbers,
+    unwritten,
+)
+
+DENSE = "first_k_dense_replace"
+
+
+def _experts(types: str, derive: Derive, *says: str) -> None:
+    declare(types, listed("mlp_layer_types", derive, *says))
+
+
+_experts("bailing_hybrid", first(DENSE, 2), DENSE)
+_experts("cohere2_moe", first(DENSE, 0), DENSE)
+_experts("deepseek_v32 glm_moe_dsa", first(DENSE, 3), DENSE)
+_experts("exaone_moe kimi_linear mistral_large4_text unlimited_ocr_text", first(DENSE, 1), DENSE)
+_experts("beam glm5_next_text", first("", 3))
+_experts("ernie4_5_vl_moe_text glm4_moe_lite hy_v3 hy_v4 laguna mimo_v2_flash", first("", 1))
+_experts("inkling_text", first("dense_mlp_idx", 0), "dense_mlp_idx")
+_experts("mellum muse_spark_text", always("sparse"))
+_experts("deepseek_v4", first("num_hash_layers", 3, "hash_moe", "moe"), "num_hash_layers")
+
+
+def _moe_frequency(section: Section, count: int) -> Entries:
+    frequency, first = section.get("moe_layer_freq", 1), integer(section, DENSE, 1)
+    if isinstance(frequency, list):
+        every = [bool(f) for f in frequency] + [True] * count
+    else:
+        every = [n % max(frequency, 1) == 0 for n in range(count)]
+    return ["sparse" if n >= first and every[n] else "dense" for n in range(count)]
+
+
+_experts("axk1 axk2 dots3_note_text", _moe_frequency, DENSE, "moe_layer_freq")
+_experts(
+    "minimax_m3_vl_text",
+    lambda section, count: [
+        "sparse" if frequency else "dense"
+        for frequency in (section.get("moe_layer_freq") or [1] * count)[:count]
+    ],
+    "moe_layer_freq",
+)
+
+
+def _step3(section: Section, count: int) -> Entries:
+    stated = section.get("moe_layers_enum")
+    if stated is None:
+        return first("", 3)({}, count)
+    items = stated.split(",") if isinstance(stated, str) else stated
+    sparse = {int(item) for item in items if str(item).strip()}
+    return ["sparse" if n in sparse else "dense" for n in range(count)]
+
+
+_experts("step3p5", _step3, "moe_layers_enum")
+
+
+def _leading(key: str, default: int) -> Rule:
+    """Return the rule of classes without a list: a number states how many layers are dense."""
+
+    def write(section: Section, entries: Entries) -> Mapping[str, Any]:
+        return {key: entries.index("sparse") if "sparse" in entries else len(entries)}
+
+    return Rule(key, first(key, default), write, (key,))
+
+
+declare("deepseek_v2 dots1 mistral4", _leading(DENSE, 0))
+declare("glm4_moe glm4v_moe_text", _leading(DENSE, 1))
+declare("deepseek_v3", _leading(DENSE, 3))
+declare("afmoe", _leading("num_dense_layers", 1))
+declare("lfm2_moe", _leading("num_dense_layers", 2))
+
+
+def _mlp_only(default: tuple[int, ...] = ()) -> Rule:
+    """Return the rule of Qwen's mixtures: experts in each n-th layer that no list excludes."""
+
+    def read(section: Section, count: int) -> Entries:
+        step = max(integer(section, "decoder_sparse_step", 1), 1)
+        dense = section.get("mlp_only_layers")
+        dense = default if dense is None else dense
+        return [
+            "sparse" if n not in dense and (n + 1) % step == 0 else "dense" for n in range(count)
+        ]
+
+    def write(section: Section, entries: Entries) -> Mapping[str, Any]:
+        dense = [n for n, entry in enumerate(entries) if entry == "dense"]
+        return {"mlp_only_layers": dense, "decoder_sparse_step": 1}
+
+    return Rule("mlp_only_layers", read, write, ("decoder_sparse_step", "mlp_only_layers"))
+
+
+declare("qwen2_moe qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_omni_moe_text", _mlp_only())
+declare("qwen3_omni_moe_talker_text", _mlp_only())
+declare("flint", _mlp_only((0, 1)))
+
+
+def _moe_layers(section: Section, count: int) -> Entries:
+    step = max(integer(section, "interleave_moe_layer_step", 1), 1)
+    return [(n + 1) % step == 0 for n in range(count)]
+
+
+declare("llama4_text", numbers("moe_layers", _moe_layers, "interleave_moe_layer_step"))
+
+_ERNIE = ("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval")
+
+
+def _ernie(section: Section, count: int) -> Entries:
+    start, end, step = (integer(section, key, n) for key, n in zip(_ERNIE, (1, -1, 1)))
+    end = count - 1 if end == -1 else end
+    return [(n + 1) % max(step, 1) == 0 and start <= n <= end for n in range(count)]
+
+
+def _write_ernie(section: Section, entries: Entries) -> Mapping[str, Any]:
+    sparse = [n for n, entry in enumerate(entries) if entry]
+    step = sparse[1] - sparse[0] if len(sparse) > 1 else 1
+    ends = (sparse[0], sparse[-1]) if sparse else (len(entries), len(entries))
+    return dict(zip(_ERNIE, (*ends, step)))
+
+
+declare("ernie4_5_moe", Rule("moe_layer_start_index", _ernie, _write_ernie, _ERNIE))
+
+
+def _periods(period: str, offset: str, at: int, of: int) -> Rule:
+    """Return the rule of Jamba: one layer of each period is of another kind."""
+
+    def read(section: Section, count: int) -> Entries:
+        every = max(integer(section, period, of), 1)
+        return [n % every == integer(section, offset, at) for n in range(count)]
+
+    return Rule(period, read, unwritten, (period, offset))
+
+
+declare("jamba", _periods("attn_layer_period", "attn_layer_offset", 4, 8))
+declare("jamba", _periods("expert_layer_period", "expert_layer_offset", 1, 2))

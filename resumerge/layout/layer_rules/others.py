@@ -1,0 +1,285 @@
+"""Rules of hybrids' blocks, of widths, and of layers that read what other layers made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.layout.layer_lists import read_layer_list
+from resumerge.layout.layer_rules.attention import ends_full, last_too
+from resumerge.layout.layer_rules.rule import (
+    FULL,
+    HYBRID,
+    LINEAR,
+    SLIDING,
+    Derive,
+    Entries,
+    LayerNumber,
+    Rule,
+    Section,
+    by_number,
+    declare,
+    every,
+    integer,
+    listed,
+    numbers,
+    unwritten,
+)
+
+
+def _zamba(section: Section, count: int) -> Entries:
+    period, offset = (
+        integer(section, "attn_layer_period", 6),
+        integer(section, "attn_layer_offset", 4),
+    )
+    rest = [HYBRID if n % max(period, 1) == offset else LINEAR for n in range(count - 3)]
+    return [LINEAR, LINEAR, HYBRID, *rest][:count]
+
+
+declare("zamba", listed("layers_block_type", _zamba, "attn_layer_period", "attn_layer_offset"))
+_ZAMBA2 = "LLLLLLH" + "LLLLLH" * 6 + "LLLLHLLLHLL"
+declare(
+    "zamba2",
+    listed(
+        "layers_block_type",
+        by_number(lambda n: HYBRID if _ZAMBA2[n % len(_ZAMBA2)] == "H" else LINEAR),
+    ),
+)
+_LETTERS = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
+
+
+def _nemotron_h(section: Section, count: int) -> Entries:
+    pattern = section.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and len(pattern) == count:
+        return [_LETTERS.get(letter, letter) for letter in pattern]
+    return [(LINEAR, "moe", FULL, "mlp")[n % 4] for n in range(count)]
+
+
+declare("nemotron_h", listed("layers_block_type", _nemotron_h, "hybrid_override_pattern"))
+
+
+def _gpt_neo(section: Section, count: int) -> Entries:
+    return [("global", "local")[n % 2] for n in range(count)]
+
+
+def _write_gpt_neo(section: Section, entries: Entries) -> Mapping[str, Any]:
+    return {"attention_types": [[entries, 1]]}
+
+
+declare(
+    "gpt_neo",
+    Rule("attention_types", listed("attention_types", _gpt_neo).read, _write_gpt_neo),
+)
+declare("reformer", listed("attn_layers", by_number(lambda n: ("local", "lsh")[n % 2])))
+declare(
+    "recurrent_gemma",
+    listed("block_types", by_number(lambda n: "attention" if n % 3 == 2 else "recurrent")),
+)
+
+
+def _widths(section: Section, count: int) -> Entries:
+    return [section.get("intermediate_size", 16384)] * count
+
+
+declare("gemma3n_text", listed("intermediate_size", _widths))
+declare(
+    "gemma3n_text",
+    listed(
+        "activation_sparsity_pattern",
+        lambda section, count: [0.95 if count > 10 and n < 10 else 0.0 for n in range(count)],
+    ),
+)
+declare(
+    "laguna",
+    listed(
+        "num_attention_heads_per_layer",
+        lambda section, count: [section.get("num_attention_heads", 48)] * count,
+    ),
+)
+
+
+def _sapiens2(section: Section, count: int) -> Entries:
+    first = integer(section, "num_first_full_attention_layers", 8)
+    last = count - integer(section, "num_last_full_attention_layers", 8)
+    heads = section.get("num_attention_heads", 16)
+    fewer = section.get("num_key_value_attention_heads", heads // 2)
+    return [fewer if first <= n < last else heads for n in range(count)]
+
+
+declare(
+    "sapiens2",
+    listed(
+        "num_key_value_heads_per_layer",
+        _sapiens2,
+        "num_first_full_attention_layers",
+        "num_last_full_attention_layers",
+    ),
+)
+
+
+def _long_windows(section: Section, count: int) -> Entries:
+    """Return NeoMME's windows: short and long in turn, over the layers that have one."""
+    kinds = listed("layer_types", last_too(FULL, 6, SLIDING)).read(section, count)
+    stated = read_layer_list("per_layer_config", section.get("per_layer_config"), count)
+    if stated is not None:
+        return stated
+    found: Entries = []
+    windows = 0
+    for kind in kinds:
+        full = {"sliding_window": None} if kind == FULL else None
+        found.append(full if kind == FULL or windows % 2 == 0 else {"sliding_window": 1024})
+        windows += kind == SLIDING
+    return found
+
+
+def _write_by_number(section: Section, entries: Entries) -> Mapping[str, Any]:
+    return {"per_layer_config": {str(n): e for n, e in enumerate(entries) if e is not None}}
+
+
+declare("neomme", Rule("per_layer_config", _long_windows, _write_by_number))
+
+
+def _residual(section: Section, count: int) -> Entries:
+    stated = section.get("residual_multiplier")
+    return [(2 * count) ** -0.5 if stated is None else stated] * count
+
+
+declare(
+    "neomme",
+    Rule(
+        "residual_multiplier",
+        _residual,
+        lambda section, entries: {"residual_multiplier": entries[0]},
+    ),
+)
+
+
+def _value_embeddings(section: Section, count: int) -> Entries:
+    """Return which layers of NeoMME read the value embedding: the first and last full ones."""
+    kinds = listed("layer_types", last_too(FULL, 6, SLIDING)).read(section, count)
+    full = [n for n, kind in enumerate(kinds) if kind == FULL]
+    return [n in (full[:1] + full[-1:]) for n in range(count)]
+
+
+declare("neomme", Rule("value embeddings", _value_embeddings, unwritten, ("layer_types",)))
+
+
+def _shared_states(kinds: Derive, default: int) -> Rule:
+    """Return the rule of the last layers that take keys and values from an earlier one."""
+
+    def read(section: Section, count: int) -> Entries:
+        shared = integer(section, "num_kv_shared_layers", default)
+        own, found = kinds(section, count), [LayerNumber(n) for n in range(count)]
+        for n in range(max(count - shared, 0), count) if shared else ():
+            makers = [m for m in range(count - shared) if own[m] == own[n]]
+            found[n] = LayerNumber(makers[-1]) if makers else LayerNumber(-1)
+        return found
+
+    def write(section: Section, entries: Entries) -> Mapping[str, Any]:
+        own = [n == entry for n, entry in enumerate(entries)]
+        return {"num_kv_shared_layers": own[::-1].index(True) if True in own else len(own)}
+
+    return Rule("num_kv_shared_layers", read, write, ("num_kv_shared_layers",))
+
+
+declare("gemma4_text gemma4_unified_text", _shared_states(ends_full(lambda section: 6).read, 0))
+declare("gemma3n_text", _shared_states(listed("layer_types", every("", 5)).read, 15))
+
+
+def _kv_sources(section: Section, count: int) -> Entries:
+    stated = section.get("kv_source_layers")
+    return [LayerNumber(n) for n in (range(count) if stated is None else stated)]
+
+
+declare(
+    "mistral_large4_text",
+    Rule(
+        "kv_source_layers",
+        _kv_sources,
+        lambda section, entries: {"kv_source_layers": [int(entry) for entry in entries]},
+        ("kv_source_layers",),
+    ),
+)
+
+
+def _ngrams(section: Section, count: int) -> Entries:
+    """Return the place of each layer of Qwen4-Exp among those with n-gram embeddings, from 1."""
+    layers = section.get("ple_layer_ids") or []  # counted from 1
+    return [layers.index(n + 1) + 1 if n + 1 in layers else 0 for n in range(count)]
+
+
+declare(
+    "qwen4_exp_text",
+    Rule(
+        "ple_layer_ids",
+        _ngrams,
+        lambda section, entries: {"ple_layer_ids": [n + 1 for n, e in enumerate(entries) if e]},
+        ("ple_layer_ids",),
+    ),
+)
+
+
+def _numbered(key: str, read: Derive, *says: str) -> Rule:
+    return Rule(key, read, unwritten, says)
+
+
+declare(
+    "gpt2 imagegpt decision_transformer",
+    _numbered(
+        "scale_attn_by_inverse_layer_idx",
+        lambda section, count: [
+            n if section.get("scale_attn_by_inverse_layer_idx") else 0 for n in range(count)
+        ],
+        "scale_attn_by_inverse_layer_idx",
+    ),
+)
+declare("diffllama", _numbered("lambda_init", lambda section, count: list(range(count))))
+declare(
+    "minimax",
+    _numbered(
+        "slope_rate",
+        lambda section, count: [
+            (n, count) if kind == LINEAR else None
+            for n, kind in enumerate(
+                listed("layer_types", every("", 2, LINEAR, FULL)).read(section, count)
+            )
+        ],
+    ),
+)
+declare(
+    "inkling2_text",
+    _numbered(
+        "n_layers_per_attn_res_block",
+        lambda section, count: [
+            n % max(integer(section, "n_layers_per_attn_res_block", 6), 1) == 0
+            for n in range(count)
+        ],
+        "n_layers_per_attn_res_block",
+    ),
+)
+declare(
+    "evolla",
+    _numbered(
+        "aligner_num_add_layers",
+        lambda section, count: [
+            (n + 1) % max(count // max(integer(section, "aligner_num_add_layers", 8), 1), 1) == 0
+            for n in range(count)
+        ],
+        "aligner_num_add_layers",
+    ),
+)
+declare(
+    "blip_2_qformer instructblip_qformer instructblipvideo_qformer",
+    _numbered(
+        "cross_attention_frequency",
+        lambda section, count: [
+            n % max(integer(section, "cross_attention_frequency", 2), 1) == 0 for n in range(count)
+        ],
+        "cross_attention_frequency",
+    ),
+)
+declare(
+    "granite_speech5_encoder",
+    _numbered("num_hidden_layers", lambda section, n: [i + 1 == n // 2 for i in range(n)]),
+    numbers("subsample_layers", by_number(lambda n: n < 2)),
+)

@@ -1,0 +1,125 @@
+"""What a rule is, and the patterns that rules are made of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.layout.layer_lists import read_layer_list
+
+Section = Mapping[str, Any]
+Entries = list[Any]
+Derive = Callable[[Section, int], Entries]
+
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+INDEXED, HYBRID = "indexed_attention", "hybrid"
+
+
+class LayerNumber(int):
+    """An entry that names another layer of the same model."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A setting of each layer that follows from the layer's number.
+
+    Args:
+        key: the setting's name: the key that lists it, if there is one.
+        read: the entries of so many layers, by the section of config.json that counts them.
+        write: the keys that state given entries, and their values; empty if none can.
+        says: the keys that the entries follow from.
+    """
+
+    key: str
+    read: Derive
+    write: Callable[[Section, Entries], Mapping[str, Any]]
+    says: tuple[str, ...] = ()
+
+    def entries(self, section: Section, count: int) -> Entries | None:
+        """Return the entries of so many layers; None if the class could not read config.json."""
+        try:
+            found = self.read(section, count)
+        except (TypeError, ValueError, AttributeError, LookupError):
+            return None
+        return found if len(found) == count else None
+
+
+RULES: dict[Any, list[Rule]] = defaultdict(list)
+"""The rules of each model type."""
+
+
+def declare(types: str, *rules: Rule) -> None:
+    """Add rules to those of model types, whose names are separated by spaces."""
+    for name in types.split():
+        RULES[name] += rules
+
+
+def unwritten(section: Section, entries: Entries) -> Mapping[str, Any]:
+    """Return no keys: nothing states other entries."""
+    return {}
+
+
+def listed(key: str, derive: Derive, *says: str) -> Rule:
+    """Return the rule of a setting that a list in config.json may state, or else follows."""
+
+    def read(section: Section, count: int) -> Entries:
+        stated = read_layer_list(key, section.get(key), count) if section.get(key) else None
+        return list(stated) if stated is not None else derive(section, count)
+
+    def write(section: Section, entries: Entries) -> Mapping[str, Any]:
+        return {key: entries}
+
+    return Rule(key, read, write, says)
+
+
+def numbers(key: str, derive: Derive, *says: str) -> Rule:
+    """Return the rule of a setting that a list of the numbers of layers may state."""
+
+    def read(section: Section, count: int) -> Entries:
+        stated = section.get(key)
+        return [n in stated for n in range(count)] if stated is not None else derive(section, count)
+
+    def write(section: Section, entries: Entries) -> Mapping[str, Any]:
+        return {key: [n for n, entry in enumerate(entries) if entry]}
+
+    return Rule(key, read, write, says)
+
+
+def integer(section: Section, key: str, default: int) -> int:
+    """Return a number that config.json states, or the class's default."""
+    value = section.get(key, default)
+    return value if type(value) is int else default
+
+
+def every(key: str, default: int, hit: str = FULL, miss: str = SLIDING, last: str = "") -> Derive:
+    """Return the pattern with `hit` at the end of each period, whose length a key states."""
+
+    def derive(section: Section, count: int) -> Entries:
+        period = integer(section, key, default)
+        if period < 1:  # the class divides by it
+            return [hit] * count
+        found = [hit if (n + 1) % period == 0 else miss for n in range(count)]
+        return [*found[:-1], last] if last and found else found
+
+    return derive
+
+
+def first(key: str, default: int, first: str = "dense", rest: str = "sparse") -> Derive:
+    """Return the pattern with another kind in the first layers, whose number a key states."""
+
+    def derive(section: Section, count: int) -> Entries:
+        return [first if n < integer(section, key, default) else rest for n in range(count)]
+
+    return derive
+
+
+def always(entry: Any) -> Derive:
+    """Return the pattern of one entry for all layers."""
+    return lambda section, count: [entry] * count
+
+
+def by_number(entry: Callable[[int], Any]) -> Derive:
+    """Return the pattern with an entry that is computed from a layer's number."""
+    return lambda section, count: [entry(n) for n in range(count)]

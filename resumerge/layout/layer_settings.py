@@ -1,0 +1,229 @@
+"""Moves what config.json says of each layer with the layers, where slices choose them.
+
+What a config.json lists is cut and joined. What it leaves to its class is derived as the class
+does it (`layer_rules`), and written where the class would derive something else for the layers of
+the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resumerge.layout.layer_lists import read_layer_list, write_layer_list
+from resumerge.layout.layer_rules import LayerNumber, Rule, rules_of
+
+Config = Mapping[str, Any]
+
+_MOST_LAYERS = 1 << 16
+"""The largest count of layers in a model's config; a larger one is an error."""
+_LAST_STAGE = ("stage_names", "out_features", "out_indices")
+_OUTPUTS = ("deepstack", "feature_layer", "hidden_state_indices", "layers_indices", "hook_ids")
+"""Words of lists of the layers whose outputs are read by tensors elsewhere."""
+
+
+@dataclass(frozen=True)
+class SourceLayer:
+    """One layer of a model.
+
+    Args:
+        model: the number of the model; the same for all its layers.
+        config: the model's config.json.
+        layer: the layer's number there.
+    """
+
+    model: int
+    config: Config
+    layer: int
+
+
+@dataclass(frozen=True)
+class Unsaid:
+    """A setting of layers that config.json cannot state for the layers of the output.
+
+    Args:
+        key: its name.
+        keys: the keys that it follows from.
+        found: what config.json says.
+        place: the first layer of the output that would get another setting than in its source.
+    """
+
+    key: str
+    keys: tuple[str, ...]
+    found: str
+    place: int
+
+
+def section_of(config: Any, path: Sequence[str]) -> Config:
+    """Return a (nested) mapping of a config.json; empty if there is none."""
+    for step in path:
+        config = config.get(step) if isinstance(config, Mapping) else None
+    return config if isinstance(config, Mapping) else {}
+
+
+def layer_entries(config: Config, path: Sequence[str], count: int) -> dict[str, list[Any]]:
+    """Return every setting of layers that a section of config.json states or implies.
+
+    Args:
+        config: config.json.
+        path: the keys that lead to the section that counts the layers.
+        count: the number of layers.
+    """
+    section = section_of(config, path)
+    found = {
+        key: entries
+        for key, value in section.items()
+        if (entries := read_layer_list(key, value, count)) is not None
+    }
+    derived = {
+        rule.key: entries
+        for rule in rules_of(section, config, path)
+        if (entries := rule.entries(section, count)) is not None
+    }
+    return found | derived
+
+
+def move_settings(
+    config: Config, keys: Sequence[str], count: int, origins: Sequence[SourceLayer]
+) -> tuple[dict[tuple[str, ...], dict[str, Any]], list[Unsaid]]:
+    """Return what config.json says of layers, for an output whose layers were chosen by slices.
+
+    Args:
+        config: the reference model's config.json.
+        keys: its dotted keys that count the layers.
+        count: the number of layers of the reference.
+        origins: where each layer of the output comes from.
+
+    Returns:
+        the sections of config.json that count the layers, by the keys that lead to them, and the
+        settings that they cannot state.
+    """
+    sections: dict[tuple[str, ...], dict[str, Any]] = {}
+    unsaid: list[Unsaid] = []
+    for key in keys:
+        *path, counted = key.split(".")
+        if tuple(path) not in sections:
+            sections[tuple(path)], unsayable = _moved_section(config, path, counted, count, origins)
+            unsaid += unsayable
+        if type(section_of(config, path).get(counted)) is int:
+            sections[tuple(path)][counted] = len(origins)
+    return sections, unsaid
+
+
+def _moved_section(
+    config: Config, path: list[str], counted: str, count: int, origins: Sequence[SourceLayer]
+) -> tuple[dict[str, Any], list[Unsaid]]:
+    """Return a section with the settings of the output's layers, and those it cannot state."""
+    before = section_of(config, path)
+    section, unsaid = dict(before), list[Unsaid]()
+    states = _States(path, counted, count)
+    for key, value in before.items():
+        default = read_layer_list(key, value, count)
+        entries = states.moved(key, default, origins) if default is not None else None
+        if default is None or entries is None or entries == default:
+            continue
+        if any(word in key for word in _OUTPUTS) and entries.count(True) != default.count(True):
+            unsaid.append(Unsaid(key, (key,), f"{key}: {value}", 0))
+        section[key] = write_layer_list(key, value, count, entries)
+    unsaid += _move_last_stage(before, section, count, len(origins))
+    wanted = {
+        rule: states.moved(rule.key, own, origins)
+        for rule in rules_of(before, config, path)
+        if (own := rule.entries(before, count)) is not None
+    }
+    for rule, entries in wanted.items():
+        if _differs(rule, section, entries, origins) is not None:
+            section |= rule.write(section, _places(entries, origins))
+    for rule, entries in wanted.items():
+        place = _differs(rule, section, entries, origins)
+        if place is not None:
+            stated = [f"{key}: {before[key]}" for key in rule.says if key in before]
+            unsaid.append(Unsaid(rule.key, rule.says, ", ".join(stated), place))
+    return section, unsaid
+
+
+@dataclass
+class _States:
+    """What the models of the layers say of them.
+
+    Args:
+        path: the keys that lead to the section, in the config.json of every model.
+        counted: the key of the layer count in it.
+        count: the number of layers, where that key states none.
+    """
+
+    path: Sequence[str]
+    counted: str
+    count: int
+
+    def moved(self, key: str, default: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
+        """Return the entry of each layer of the output, from the model that the layer is from.
+
+        A model that says nothing of a setting has the entries of the reference.
+        """
+        known: dict[int, list[Any]] = {}
+        for origin in origins:
+            if origin.model not in known:
+                known[origin.model] = self._entries(key, origin.config) or default
+        return [known[o.model][o.layer % len(known[o.model])] for o in origins]
+
+    def _entries(self, key: str, config: Config) -> list[Any] | None:
+        section = section_of(config, self.path) or config
+        stated = section.get(self.counted)
+        count = stated if type(stated) is int and 0 < stated <= _MOST_LAYERS else self.count
+        for rule in rules_of(section, config, self.path if section is not config else ()):
+            if rule.key == key:
+                return rule.entries(section, count)
+        return read_layer_list(key, section.get(key), count)
+
+
+def _differs(
+    rule: Rule, section: Config, wanted: Sequence[Any], origins: Sequence[SourceLayer]
+) -> int | None:
+    """Return the first layer of the output that a section says something else of; None if none."""
+    found = rule.entries(section, len(origins)) or []
+    for place, (entry, other) in enumerate(zip(found, wanted)):
+        if isinstance(entry, LayerNumber):
+            own = origins[entry] if 0 <= entry < len(origins) else None
+            same = own is not None and (own.model, own.layer) == (origins[place].model, other)
+            same = same and (entry == place) == (other == origins[place].layer)
+        else:
+            same = entry == other
+        if not same:
+            return place
+    return None
+
+
+def _places(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
+    """Return entries that name layers of the sources as entries that name layers of the output."""
+    found = []
+    for place, entry in enumerate(entries):
+        if isinstance(entry, LayerNumber):
+            own = origins[place]
+            before = [
+                n
+                for n in range(place)
+                if (origins[n].model, origins[n].layer) == (own.model, int(entry))
+            ]
+            is_own = entry == own.layer or not before
+            entry = LayerNumber(place if is_own else before[-1])
+        found.append(entry)
+    return found
+
+
+def _move_last_stage(
+    before: Config, section: dict[str, Any], count: int, length: int
+) -> list[Unsaid]:
+    """Write the names of a backbone's stages, of which each is a layer, if the last is taken."""
+    stages = ["stem", *(f"stage{n + 1}" for n in range(count))]
+    taken = {key: before[key] for key in _LAST_STAGE[1:] if before.get(key) is not None}
+    if before.get("stage_names") != stages:
+        return []
+    section["stage_names"] = ["stem", *(f"stage{n + 1}" for n in range(length))]
+    last = {"out_features": [stages[-1]], "out_indices": [count]}
+    for key, value in taken.items():
+        if value != last[key]:
+            return [Unsaid(key, (key,), f"{key}: {value}", 0)] if length != count else []
+        section[key] = {"out_features": [f"stage{length}"], "out_indices": [length]}[key]
+    return []

@@ -1,0 +1,93 @@
+"""Finds tensors outside the layers that have a part for each layer.
+
+Slices do not cut them, so that they would not fit the layers of the output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from resumerge.errors import Problem
+from resumerge.layout import ModulePart, is_bridge, listed, section_of, split
+from resumerge.layout.model_views import ModelViews
+from resumerge.planning.plan import LayerMap
+from resumerge.recipe import Module, Recipe
+
+_OF_LAYERS = re.compile(r"(^|[._])layer(?!_?norm|s?\.\d)")
+_PARAMETER = re.compile(r"\.(weight|bias)$")
+_PERIOD = re.compile(r"(interval|period|every\w*|frequency)$")
+
+
+def check_outside(
+    recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
+) -> Iterator[Problem]:
+    """Check that no tensor outside the layers has a part for each of them."""
+    if layers.keeps_numbers and len(layers.origins) == models.layers[models.reference].count:
+        return
+    where = f"{module.slices[0].inputs[0].path}.layer_range"
+    for names, why in _parts_of_layers(models, part, layers):
+        yield recipe.problem(
+            f"The layers of {models.reference} cannot be sliced: tensors outside them have a part "
+            "for each layer",
+            where,
+            expected="tensors outside the layers that do not depend on the number of layers",
+            found=f"{listed(names)}, {why}",
+            fix="Merge whole models with `models:` instead of `slices:`, or take every layer in "
+            "its order",
+        )
+
+
+def _parts_of_layers(
+    models: ModelViews, part: ModulePart, layers: LayerMap
+) -> Iterator[tuple[list[str], str]]:
+    """Yield names of tensors, and the reason why they follow the number of layers."""
+    reference = models.sources[models.reference]
+    inferred = models.layers[models.reference]
+    count = inferred.counts[layers.stack]
+    outside = {
+        name: reference.tensors[name].shape
+        for name in part.tensors
+        if inferred.locate(name) is None and not name.startswith(f"{layers.stack}.")
+    }
+    sections = [section_of(reference.config, key.split(".")[:-1]) for key in layers.keys]
+    numbers = {k: v for s in sections for k, v in s.items() if type(v) is int and v > 0}
+    for key, width in numbers.items():
+        if "per_layer" in key:
+            wide = [
+                n for n, shape in outside.items() if "per_layer" in n and width * count in shape
+            ]
+            if wide:
+                yield wide, f"with {count} parts of {key}: {width}"
+    own = [n for n, shape in outside.items() if _has_rows_of_layers(n, shape, count)]
+    if own:
+        yield own, f"with a row for each of the {count} layers"
+    lengths = {count: f"{count} layers"} | {
+        count // period: f"{key}: {period}"
+        for key, period in numbers.items()
+        if _PERIOD.search(key) and 1 < period < count
+    }
+    lists: dict[str, set[int]] = defaultdict(set)
+    for name in outside:
+        located = split(name)
+        if located is not None and not is_bridge(name):
+            lists[located.stack].add(located.index)
+    for stack, found in lists.items():
+        gapless = max(found) == len(found) - 1
+        sparse = not gapless and len(found) > 2 and count // 2 <= max(found) < count
+        if (gapless and len(found) in lengths) or sparse:
+            names = [name for name in outside if name.startswith(f"{stack}.")]
+            yield names, f"which belong to layers ({lengths.get(len(found), 'by their numbers')})"
+    shared = set(layers.keys)
+    for stack, keys in inferred.keys.items():
+        if stack != layers.stack and shared & set(keys) and len(layers.origins) != count:
+            names = [n for n in reference.tensors if n.startswith(f"{stack}.")]
+            yield names, f"which {' and '.join(sorted(shared & set(keys)))} counts as well"
+
+
+def _has_rows_of_layers(name: str, shape: tuple[int, ...], count: int) -> bool:
+    if not shape or count < 2:
+        return False
+    named = _OF_LAYERS.search(name) or not _PARAMETER.search(name)
+    return bool(named) and shape[0] in (count, count + 1)

@@ -1,0 +1,160 @@
+"""Promise: what a config leaves to its class is derived as the installed transformers derives it.
+
+All configuration classes of transformers are asked, with several numbers of layers. A class that
+derives something of its layers which no rule here knows fails the test with its name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers.models
+from transformers import PreTrainedConfig
+
+from resumerge.layout import read_layer_list
+from resumerge.layout.layer_rules import RULES, Rule
+
+COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "depth")
+LENGTHS = (5, 14)
+VARIED = (0, 2, 3)
+"""What numbers in a config that rules read are set to."""
+
+FOLLOWING = {
+    "layer_types and the like": {"per_layer_config"},  # where the class derives it from them
+    "stages, moved by layer_settings": {"out_features", "out_indices", "stage_names"},
+    "other layer counts": {"num_decoder_layers", "num_blocks", "num_layers_per_stack"},
+    "set anew by the class": {"final_w_init_variance_scale", "encoder_sparse_step"},
+    "set anew from out_indices": {"window_block_indexes"},
+    "read by the rule of moe_layer_start_index": {"moe_layer_end_index"},
+}
+"""Attributes that change with the number of layers and need no rule of their own, with reasons."""
+
+
+@cache
+def classes() -> list[type[PreTrainedConfig]]:
+    logging.disable(logging.CRITICAL)
+    found: dict[str, type[PreTrainedConfig]] = {}
+    folder = Path(str(transformers.models.__file__)).parent
+    for file in sorted(folder.glob("*/configuration_*.py")):
+        module = importlib.import_module(f"transformers.models.{file.parent.name}.{file.stem}")
+        for name, cls in vars(module).items():
+            own = inspect.isclass(cls) and cls.__module__ == module.__name__
+            if own and issubclass(cls, PreTrainedConfig):
+                found[f"{file.parent.name}.{name}"] = cls
+    logging.disable(logging.NOTSET)
+    return list(found.values())
+
+
+def built(cls: type[PreTrainedConfig], **options: Any) -> PreTrainedConfig | None:
+    """The class with these options; None if it refuses them."""
+    logging.disable(logging.CRITICAL)
+    try:
+        return cls(**options)
+    except Exception:
+        return None
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def written(config: PreTrainedConfig) -> dict[str, Any]:
+    """config.json."""
+    return dict(json.loads(json.dumps(config.to_dict(), default=str)))
+
+
+def counted(cls: type[PreTrainedConfig]) -> str | None:
+    config = built(cls)
+    values = config.to_dict() if config is not None else {}
+    return next((key for key in COUNTS if type(values.get(key)) is int), None)
+
+
+def cases(rule: Rule, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Options for a comparison: the defaults, and each number that the rule reads varied."""
+    yield {}
+    for key in rule.says:
+        if type(values.get(key)) is int or key in ("sliding_window_pattern", "moe_layer_freq"):
+            yield from ({key: number} for number in VARIED)
+        if type(values.get(key)) is bool:
+            yield {key: True}
+
+
+def entries(key: str, value: Any, count: int) -> list[Any] | None:
+    if isinstance(value, Mapping):
+        value = {str(int(number)): entry for number, entry in value.items()}
+    return read_layer_list(key, list(value) if isinstance(value, tuple) else value, count)
+
+
+def compared() -> Iterator[tuple[type[PreTrainedConfig], str, Rule]]:
+    for cls in classes():
+        key = counted(cls)
+        for rule in RULES.get(cls.model_type, ()):
+            if key is not None:
+                yield cls, key, rule
+
+
+def test_every_rule_is_of_a_class() -> None:
+    assert set(RULES) <= {cls.model_type for cls in classes()}
+
+
+def test_rules_give_what_the_classes_derive() -> None:
+    wrong, asked = [], set()
+    for cls, counted_by, rule in compared():
+        if rule.key in ("mlp_only_layers", "kv_source_layers", "num_kv_shared_layers"):
+            continue  # other entries than the key's; the models' own layers show these
+        for count in LENGTHS:
+            for options in cases(rule, written(cls())):
+                config = built(cls, **{counted_by: count}, **options)
+                if config is None or not hasattr(config, rule.key):
+                    continue
+                own = entries(rule.key, getattr(config, rule.key), count)
+                stated = {k: v for k, v in written(config).items() if k not in _derived(cls)}
+                if own is None:
+                    continue
+                asked.add((cls.model_type, rule.key))
+                found = rule.entries({**stated, **options}, count)
+                if found != own:
+                    wrong.append((cls.__name__, rule.key, count, options, own, found))
+    assert not wrong, "\n".join(map(str, wrong[:10]))
+    assert len(asked) > 120
+
+
+def _derived(cls: type[PreTrainedConfig]) -> set[str]:
+    return {rule.key for rule in RULES[cls.model_type]} - {"num_kv_shared_layers"}
+
+
+def test_nothing_else_follows_the_number_of_layers() -> None:
+    known = set().union(*FOLLOWING.values())
+    unknown: dict[str, set[str]] = {}
+    for cls in classes():
+        key = counted(cls)
+        if key is None:
+            continue
+        rules = {rule.key for rule in RULES.get(cls.model_type, ())}
+        base = written(built(cls) or cls())
+        for count in LENGTHS:
+            config = built(cls, **{key: count})
+            values = written(config) if config is not None else base
+            found = {
+                name
+                for name, value in values.items()
+                if name != key and value != base.get(name)
+                if not isinstance(value, Mapping) or name == "per_layer_config"
+            }
+            if left := found - rules - known:
+                unknown.setdefault(cls.__name__, set()).update(left)
+    assert not unknown, f"no rule in layout/layer_rules: {unknown}"
+
+
+@pytest.mark.parametrize("letters", ["M-M*", "EM*-"])
+def test_letters_are_nemotrons_blocks(letters: str) -> None:
+    [cls] = [c for c in classes() if c.model_type == "nemotron_h"]
+    [rule] = RULES["nemotron_h"]
+    own = cls(hybrid_override_pattern=letters).layers_block_type
+    assert rule.entries({"hybrid_override_pattern": letters}, 4) == own
