@@ -16,16 +16,17 @@ from pathlib import Path
 import pytest
 from merging import shards_of
 
-SLOWLY = """
-import time
+HELD = """
+import os, time
 from resumerge.storage import Storage
 whole = Storage.write
 def write(self, fd, data, offset):
-    if offset > 10_000:
-        time.sleep(0.3)
+    while offset > 10_000 and not os.path.exists({go!r}):
+        time.sleep(0.02)
     whole(self, fd, data, offset)
 Storage.write = write
 """
+"""Nothing more is written until there is a file `go`."""
 
 
 def start(
@@ -134,7 +135,8 @@ def test_without_proc(place: Path, tmp_path: Path) -> None:
 def test_a_state_folder_that_is_deleted_meanwhile(end: str, place: Path, tmp_path: Path) -> None:
     out, state = tmp_path / "out", tmp_path / "state"
     words = ("run", "linear.yaml", out, "--state-dir", state)
-    process = start(*words, cwd=place, before=SLOWLY)
+    go = tmp_path / "go"
+    process = start(*words, cwd=place, before=HELD.format(go=str(go)))
     deadline = time.monotonic() + 60
     while not list(out.glob("*.partial")):
         assert time.monotonic() < deadline
@@ -142,6 +144,7 @@ def test_a_state_folder_that_is_deleted_meanwhile(end: str, place: Path, tmp_pat
     shutil.rmtree(state)
     if end == "SIGTERM":
         process.terminate()
+    go.touch()
     code, stderr = ended(process)
     assert code == (75 if end == "itself" else 143), stderr
     assert "The ledger of this run was deleted" in stderr

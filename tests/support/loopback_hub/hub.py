@@ -168,7 +168,7 @@ class Hub:
     def requests(self) -> list[Request]:
         """What was asked and answered; waits for the answers that are still being sent."""
         with self.lock:
-            assert self.lock.wait_for(lambda: self.answering == 0, timeout=20)
+            assert self.lock.wait_for(lambda: self.answering == 0, timeout=100)
             return list(self.log)
 
     def files_served(self) -> dict[str, int]:
