@@ -25,7 +25,7 @@ from resumerge.ui.html.environment import render
 from resumerge.ui.progress.keepalive import Ticker
 from resumerge.ui.progress.progress_state import ProgressState
 
-LEAST_SECONDS = 0.0
+LEAST_SECONDS = 0.5
 """The time between two updates: a notebook stores and sends every one of them."""
 
 MIRROR_SECONDS = 2.0
