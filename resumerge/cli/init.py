@@ -14,6 +14,7 @@ from resumerge.errors import refuse
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import find_method
 from resumerge.printable import printable, shell_line
+from resumerge.ui.terminal.prose import say
 from resumerge.ui.terminal.terminal import err, print_command, print_text
 
 NEW_RECIPE = "merge.yaml"
@@ -66,8 +67,7 @@ def _ask(
             fix="name them: resumerge init --method ties --models org/a,org/b --base org/base",
         )
     if method is None:
-        for name in METHODS:
-            print_text(f"  {name:<18}{METHODS[name].summary}", err)
+        say(err, f"{', '.join(METHODS)}. `resumerge methods` says what each does.", "Methods:")
         method = click.prompt("Method", default="linear", err=True)
     chosen = find_method(method)
     if base is None and chosen.base != "none":

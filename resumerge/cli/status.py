@@ -54,7 +54,11 @@ def _write_page(runs: RunStore, run: str | None, html: Path) -> None:
     from resumerge.ui.html.page_file import write_report
 
     named = run if run is not None and is_mirror_url(run) else runs.find(run).name
-    write_report(status_json(runs, named)["runs"][0], html)
+    [found] = status_json(runs, named)["runs"]
+    write_report(found, html)
+    [after] = status_json(runs, named)["runs"]
+    if after["state"] != found["state"]:  # it began or ended while the page was written
+        write_report(after, html)
     print_text(str(html.absolute()))
 
 

@@ -199,11 +199,10 @@ def seconds_of(at: str) -> float:
     return datetime.fromisoformat(at).timestamp()
 
 
-def attempt_seconds(attempt: Mapping[str, Any]) -> float | None:
-    """Return how long one of the attempts of a status took; None while it runs."""
-    if not attempt["ended"]:
-        return None
-    return max(0.0, seconds_of(attempt["ended"]) - seconds_of(attempt["started"]))
+def attempt_seconds(attempt: Mapping[str, Any]) -> float:
+    """Return how long one of the attempts of a status took; until now, if it runs."""
+    ended = seconds_of(attempt["ended"]) if attempt["ended"] else time.time()
+    return max(0.0, ended - seconds_of(attempt["started"]))
 
 
 def _between(knots: Sequence[tuple[float, float]], at: float) -> float:

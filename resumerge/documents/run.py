@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -13,6 +14,7 @@ from resumerge.documents.cluster import describe_cluster, task_peaks
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
 from resumerge.ledger.run_store import output_as_named
+from resumerge.output_path import OutputPath
 
 Document = Mapping[str, Any]
 
@@ -40,6 +42,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
         "state": state,
         "config": None,
         "output": None,
+        "output_deleted": False,
         "ledger": None,
         "created": None,
         "units": {"total": 0, "committed": 0},
@@ -85,6 +88,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "state": _state(run.get("state"), alive, bool(attempts)),
         "config": run.get("config_path"),
         "output": run.get("output") and output_as_named(run["output"], url),
+        "output_deleted": not alive and _is_deleted(ledger, run),
         "ledger": str(ledger.path),
         "created": run.get("created"),
         "units": {"total": totals.units, "committed": totals.units_committed},
@@ -103,6 +107,14 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "cluster": describe_cluster(events),
         "events": events,
     }
+
+
+def _is_deleted(ledger: Ledger, run: Row) -> bool:
+    """Return whether a run is done, and no file that it wrote is there or in a mirror."""
+    if run.get("state") != "done" or not run.get("output") or ledger.mirrored.checksums():
+        return False
+    folder = OutputPath(Path(run["output"])).folder
+    return not any(os.path.lexists(folder / name) for name in ledger.written_names())
 
 
 def describe_attempts(rows: Sequence[Row], *, alive: bool = False) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -332,6 +333,18 @@ class Options:
         if now.stream:
             inherited.pop("evict", None)
         return replace(now, mirror=now.mirror or mirror, ended=frozenset(), **inherited)
+
+    def plans_otherwise(self, began: Mapping[str, Any]) -> bool:
+        """Return whether an option that a run is planned with is given, and is not the run's.
+
+        Args:
+            began: the options that the run's ledger keeps.
+        """
+        return any(
+            value is not None
+            and json.dumps(value, default=str) != json.dumps(began.get(option.name))
+            for option, value in self._values(Kept.PLANNED)
+        )
 
     def given_again(self, began: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that must be given again when the run is resumed, by name.

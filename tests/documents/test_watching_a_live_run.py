@@ -8,6 +8,8 @@ import pty
 import signal
 import struct
 import subprocess
+import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,6 +125,35 @@ def test_a_terminal_is_drawn_live_and_given_back(place: Path, rows: int, columns
     assert seen.count(b"\x1b[?25l") == seen.count(b"\x1b[?25h") > 0  # the cursor is back
     assert b"Traceback" not in seen
     assert b"Abort" not in seen
+
+
+def test_q_leaves_and_the_terminal_is_as_before(place: Path) -> None:
+    with alive(place):
+        pid, ours = pty.fork()
+        if pid == 0:  # whose terminal it is
+            os.chdir(place)
+            os.execv(sys.executable, [sys.executable, "-m", "resumerge", "status", "--watch"])
+        ioctl(ours, TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        before, seen = termios.tcgetattr(ours), b""
+        deadline = time.monotonic() + 60
+        while b"q or Ctrl-C leaves; the run goes on" not in seen:
+            assert time.monotonic() < deadline
+            seen += os.read(ours, 4096)
+        os.write(ours, b"xq")
+        os.write(ours, b"q")
+        while seen.count(b"\x1b[?25h") < 1:
+            assert time.monotonic() < deadline
+            seen += os.read(ours, 4096)
+        try:
+            while more := os.read(ours, 4096):
+                seen += more
+        except OSError:  # it has ended
+            pass
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert termios.tcgetattr(ours) == before
+    assert b"Traceback" not in seen
+    os.close(ours)
 
 
 def test_without_a_terminal_the_picture_comes_once_at_the_end(place: Path) -> None:

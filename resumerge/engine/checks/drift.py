@@ -40,16 +40,14 @@ def check_recipe_drift(
     Args:
         context: the run's context.
         record: the run's row in its ledger.
-        given: the recipe that the command names; None compares the file that the run was created
-            from, if it still exists.
+        given: the recipe that the command names, or that the run's file has become; None if both
+            are as they were.
         replaced: whether the run gives way to a new one, of whatever recipe.
 
     Raises:
         InputError: the recipe differs, and the run is not replaced.
     """
     recipe = parse_recipe(record["config_text"], record["config_path"])
-    if given is None:
-        given = _edited_recipe(context, record)
     if given is None:
         return recipe
     if replaced:
@@ -128,8 +126,12 @@ def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
     return normalized(theirs) == normalized(recipe)
 
 
-def _edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:
-    """Return the recipe's file as it is now; None if it is unchanged, gone or unreadable."""
+def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:
+    """Return the recipe's file as it is now; None if it is unchanged, gone or unreadable.
+
+    Raises:
+        InputError: it is no valid recipe any more.
+    """
     file = Path(record["config_path"])
     try:
         if read_foreign(file, 4 * MAX_CHARS) == record["config_text"].encode():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.checks.drift import check_recipe_drift, is_of_recipe
+from resumerge.engine.checks.drift import check_recipe_drift, edited_recipe, is_of_recipe
 from resumerge.engine.checks.paths import check_outside, source_folders
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.abandon_output import abandon_output
@@ -91,15 +91,20 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             known = context.mirror.url if context.mirror else record["mirror"]
             url = context.options.mirror or known
             check_stays(context.options, Path(record["output"]), record["mirror"], url)
+            given = found.recipe or edited_recipe(context, record)
             replaced = context.options.restart or (
-                url is None and _is_left_for_another(ledger, record, found.recipe)
+                _is_another(context, record, given)
+                and (
+                    _has_nothing(ledger)
+                    or (found.recipe is not None and url is None and _has_no_file(ledger, record))
+                )
             )
             if replaced and found.recipe is not None:
                 url = context.options.mirror
                 _note_mirror_that_stays(context, known)
             else:
                 _inherit_options(context, record, known)
-            recipe = check_recipe_drift(context, record, found.recipe, replaced=replaced)
+            recipe = check_recipe_drift(context, record, given, replaced=replaced)
             yield AdoptedRun(
                 ledger,
                 record,
@@ -113,10 +118,20 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             )
 
 
-def _is_left_for_another(ledger: Ledger, record: Mapping[str, Any], recipe: Recipe | None) -> bool:
-    """Return whether a command names another recipe, and no file of the run is left to lose."""
-    if recipe is None or is_of_recipe(record, recipe):
-        return False
+def _is_another(context: RunContext, record: Mapping[str, Any], given: Recipe | None) -> bool:
+    """Return whether a recipe, or an option that a run is planned with, is not that of the run."""
+    if given is not None and not is_of_recipe(record, given):
+        return True
+    return context.options.plans_otherwise(json.loads(record["options"]))
+
+
+def _has_nothing(ledger: Ledger) -> bool:
+    """Return whether a run has committed nothing, and has nothing in a mirror."""
+    return not ledger.units.committed_blocks() and not ledger.mirrored.checksums()
+
+
+def _has_no_file(ledger: Ledger, record: Mapping[str, Any]) -> bool:
+    """Return whether no file of a run is left in its output."""
     folder = OutputPath(Path(record["output"])).folder
     names = [name + suffix for name in ledger.written_names() for suffix in ("", PARTIAL)]
     return not any(os.path.lexists(folder / name) for name in names)

@@ -68,6 +68,12 @@ class Verification:
         return not self.damaged
 
     @property
+    def is_deleted(self) -> bool:
+        """Whether the output on this machine is gone as a whole."""
+        here = self.mirror is None and isinstance(self.output, Path)
+        return here and bool(self.damaged) and not os.path.lexists(self.output)
+
+    @property
     def where(self) -> str:
         """The mirror's address, or the output as the user named it."""
         return self.mirror or str(self.output)

@@ -53,13 +53,8 @@ class TimeEstimate:
         start = scale * (START_SECONDS + TORCH_SECONDS * self.needs_torch)
         blocks = {"reading": read, "writing": write, "computing": compute}
         parts = {**blocks, "making gates": before}
-        core = (
-            f", a core is {1 / scale:.1f} times as fast as the one in docs/benchmarks.md"
-            if speed.compute
-            else ""
-        )
         basis = (
-            f"measured now: reading {_rate(speed.read)}, writing {_rate(speed.write)}{core}; "
+            f"measured now: reading {_rate(speed.read)}, writing {_rate(speed.write)}; "
             f"{max(parts, key=lambda name: parts[name])} takes longest"
         )
         return round(start + before + max(blocks.values()), 1), basis

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from resumerge.documents.history import attempt_seconds
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_seconds, show_size
-from resumerge.ui.text.format import committed_share, format_event, format_time
+from resumerge.ui.text.format import committed_share, format_event, format_time, state_word
 
 
 def render(template: str, **context: Any) -> str:
@@ -42,5 +42,6 @@ TEMPLATES.filters |= {
     "rate": lambda rate: f"{show_size(rate)}/s",
     "seconds": show_seconds,
     "size": show_size,
+    "state": state_word,
     "time": format_time,
 }

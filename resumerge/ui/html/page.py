@@ -50,7 +50,7 @@ def _context(run: Run) -> dict[str, Any]:
     return {
         "run": run,
         "state": state_sentence(run),
-        "worked": sum(attempt_seconds(attempt) or 0.0 for attempt in run["attempts"]),
+        "worked": sum(map(attempt_seconds, run["attempts"])),
         "peak": run["memory"]["peak_rss"] or history.peak,  # of tasks, where a cluster merged
         "narrative": narrative_of(run, history),
         "command": command_of(run) if run["state"] == "interrupted" else None,

@@ -172,7 +172,7 @@ class CellReporter(ProgressState):
             ("committed", show_size(nbytes["committed"]), f"of {show_size(nbytes['total'])}"),
             ("tensors", str(units["committed"]), f"of {units['total']}"),
             *([("speed", f"{show_size(rate)}/s", "")] if rate else []),
-            ("took", show_seconds(attempt_seconds(last) or 0.0), ""),
+            ("took", show_seconds(attempt_seconds(last)), ""),
             ("peak memory", show_size(peak), f"budget {show_size(self._budget)}"),
         ]
 

@@ -52,7 +52,8 @@ def merge_in_process(
     session = Session(options, reporter or cell or printed, stop=stop)
     with stop.listening():  # until the end is shown: a second interrupt must not replace it
         try:
-            return DisplayedResult.of(work(session))
+            done = work(session)
+            return DisplayedResult.of(done, None if cell is None else _cell_number())
         except (Interrupted, Resumable) as stopped:
             stopped.how_to_resume = _resume_call(session, options)
             error_in_python(stopped)
@@ -63,6 +64,12 @@ def merge_in_process(
             for shown in (cell, printed):
                 if shown is not None:
                     shown.close()
+
+
+def _cell_number() -> int:
+    """Return the number of the cell that is executed."""
+    number: int = sys.modules["IPython"].get_ipython().execution_count
+    return number
 
 
 def in_kernel() -> bool:

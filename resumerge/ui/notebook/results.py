@@ -49,9 +49,16 @@ class DisplayedResult(Result):
     """A `Result` that is displayed as the status of its run."""
 
     @classmethod
-    def of(cls, result: Result) -> DisplayedResult:
-        """Copy a result."""
-        return cls(**_values(result))
+    def of(cls, result: Result, shown_in: int | None = None) -> DisplayedResult:
+        """Copy a result.
+
+        Args:
+            result: the result.
+            shown_in: the number of the notebook's cell that shows how the run ended.
+        """
+        copied = cls(**_values(result))
+        object.__setattr__(copied, "_shown_in", shown_in)
+        return copied
 
     @property
     def status(self) -> DisplayedStatus:
@@ -60,6 +67,16 @@ class DisplayedResult(Result):
             assert self.mirror is not None
             return DisplayedStatus(runs=[status_of_mirror(self.mirror)])
         return DisplayedStatus(runs=[describe_run(self.ledger.parent)])
+
+    def _ipython_display_(self) -> None:
+        """Display the status, except as the last line of the cell whose live view shows the end."""
+        from IPython.core.getipython import get_ipython
+        from IPython.display import display
+
+        shell = get_ipython()
+        shown_in = getattr(self, "_shown_in", None)
+        if shell is None or shown_in != shell.execution_count:
+            display(self.status)  # type: ignore[no-untyped-call]
 
     def __rich__(self) -> RenderableType:
         return self.status.__rich__()

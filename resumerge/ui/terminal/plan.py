@@ -12,6 +12,7 @@ from rich.text import Text
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_estimate, show_size
 from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.format import both_ends
 from resumerge.ui.text.host import choice_rows, host_rows
 from resumerge.ui.text.layer_map import LayerMap, layer_map
 
@@ -22,6 +23,9 @@ WIDTH = 50
 
 _LABELS = 16
 """The columns of the labels."""
+
+_NAMES = 26
+"""The most columns of a model's name beside a layer map."""
 
 _COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 """The colours of the models in a layer map."""
@@ -64,10 +68,12 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
         yield _row("layers", f"{layers}; each is merged from the same layer of every model")
     yield _row("disk", f"{show_size(disk['needed'])} needed, {show_size(disk['free'])} free")
     streamed = download.get("streamed_bytes", 0)
-    streamed = f", {show_size(streamed)} of it streamed and not stored" if streamed else ""
+    if streamed:
+        part = "" if streamed == download["bytes"] else f"{show_size(streamed)} of it "
+        streamed = f", {part}streamed and not stored"
     yield _row(
         "download",
-        f"{show_size(download['bytes'])} in {counted(download['files'], 'file')}{streamed}"
+        f"{show_size(download['bytes'])} in {counted(download['files'], 'file')}{streamed or ''}"
         if download["files"]
         else "nothing",
     )
@@ -110,12 +116,14 @@ def show_layer_map(drawing: LayerMap, models: Sequence[str]) -> RenderableType:
     """
     columns = -(-drawing.count // drawing.each)
     picture = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    picture.add_column(overflow="ellipsis", max_width=26, no_wrap=True)
+    picture.add_column(no_wrap=True)
     picture.add_column(no_wrap=True)
     picture.add_row("output layer", _ruler(drawing.count, columns))
     for source, bar in drawing.bars:
         color = _COLORS[source % len(_COLORS)]
-        picture.add_row(Text(f"{source} {models[source]}"), Text(bar, color))
+        picture.add_row(
+            Text(both_ends(f"{source} {printable(models[source])}", _NAMES)), Text(bar, color)
+        )
     ranges = Table(box=None, padding=(0, 2, 0, 0))
     ranges.add_column("output")
     ranges.add_column("from")

@@ -22,6 +22,7 @@ from resumerge.ui.text.format import (
     format_event,
     format_mirror,
     format_time,
+    state_word,
 )
 from resumerge.ui.text.narrative import narrative_of, state_sentence
 
@@ -85,6 +86,7 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
         peak, created = run["memory"]["peak_rss"], run["created"]
         facts = [
             f"  {show_size(done)} of {show_size(total)}",
+            "its output was deleted" if run["output_deleted"] else "",
             counted(attempts, "attempt"),
             f"last one {last}" if last and last != "done" else "",
             f"peak {show_size(peak)}" if peak else "",
@@ -93,7 +95,7 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
         parts += [
             Text.assemble(
                 (f"{printable(run['id']):<30} ", "bold"),
-                (f"{run['state']:<11} ", STATE_STYLES.get(run["state"], "")),
+                (f"{state_word(run):<11} ", STATE_STYLES.get(state_word(run), "")),
                 f"{committed_share(run):>4.0%}",
             ),
             Prose(", ".join(filter(None, facts))),
@@ -112,7 +114,9 @@ def _head(run: Run) -> list[RenderableType]:
         now += f" {show_size(run['rate_bytes_per_s'])}/s."
     return [
         Text.assemble(
-            (printable(run["id"]), "bold"), "  ", (run["state"], STATE_STYLES.get(run["state"], ""))
+            (printable(run["id"]), "bold"),
+            "  ",
+            (state_word(run), STATE_STYLES.get(state_word(run), "")),
         ),
         Prose(printable(run["output"] or "")),
         bar,
@@ -152,7 +156,7 @@ class _Attempts:
                 str(a["n"]),
                 *((str(a["pid"]), Text(printable(a["host"] or ""))) if wide else ()),
                 started if wide else started[5:16],
-                _took(a),
+                show_seconds(attempt_seconds(a)),
                 Text(outcome, OUTCOME_STYLES.get(outcome, "")),
                 str(a["units_committed"]),
                 show_size(a["peak_rss"]) if a["peak_rss"] else "",
@@ -167,7 +171,7 @@ def _attempt(a: Run) -> RenderableType:
     """Return an attempt as lines, for a console without room for a table."""
     facts = [
         f"{format_time(a['started'])[5:16]} UTC",
-        _took(a),
+        show_seconds(attempt_seconds(a)),
         f"{counted(a['units_committed'], 'tensor')}",
         f"peak {show_size(a['peak_rss'])}" if a["peak_rss"] else "",
         f"budget {show_size(a['budget'])}" if a["budget"] else "",
@@ -175,11 +179,6 @@ def _attempt(a: Run) -> RenderableType:
     outcome = a["outcome"] or "running"
     label = f"{a['n']} {printable(outcome)}:"
     return Prose(", ".join(filter(None, facts)), label, OUTCOME_STYLES.get(outcome, ""))
-
-
-def _took(a: Run) -> str:
-    seconds = attempt_seconds(a)
-    return "" if seconds is None else show_seconds(seconds)
 
 
 def _events(events: Sequence[Run]) -> Iterator[RenderableType]:

@@ -23,6 +23,10 @@ def show_verification(
         found: the verification.
         damaged: (name, what was found); by default everything that is damaged.
     """
+    if found.is_deleted:
+        tensors = counted(found.units, "tensor")
+        said = f"{printable(found.where)}: deleted; it had {tensors}"
+        return Prose(said, style="red")
     pending = f", {found.pending} not computed yet" if found.pending else ""
     verdict, style = ("intact", "green") if found.intact else ("damaged", "red")
     files = f" in {counted(found.files, 'file')}" if found.mirror is not None else ""

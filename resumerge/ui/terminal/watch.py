@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, Group
 
 from resumerge.documents.status import status_json
 from resumerge.ledger.run_store import RunStore
+from resumerge.ui.terminal.keys import wait_for_q
+from resumerge.ui.terminal.prose import Prose
+
+LEAVING = "q or Ctrl-C leaves; the run goes on"
 
 REFRESH_SECONDS = 0.5
 LARGEST_SHARE = 0.05
@@ -21,7 +25,7 @@ RESTART_SECONDS = 5.0
 
 
 def watch(store: RunStore, wanted: str | None, console: Console) -> None:
-    """Draw a run again and again, until it ends or Ctrl-C.
+    """Draw a run again and again, until it ends, Ctrl-C, or the key q.
 
     Without a terminal, draw it once, when it has ended.
     """
@@ -31,11 +35,15 @@ def watch(store: RunStore, wanted: str | None, console: Console) -> None:
 
     last = None
     try:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            for document in _documents(store, wanted):
+        with (
+            wait_for_q() as wait,
+            Live(console=console, auto_refresh=False, transient=True) as live,
+        ):
+            for document in _documents(store, wanted, wait):
                 last = document["runs"][0]
                 if console.is_terminal:
-                    live.update(show_live(last, console.height), refresh=True)
+                    drawn = show_live(last, console.height - 1)
+                    live.update(Group(drawn, Prose(LEAVING, style="dim")), refresh=True)
     except KeyboardInterrupt:
         pass
     if last is not None:
@@ -45,14 +53,27 @@ def watch(store: RunStore, wanted: str | None, console: Console) -> None:
 def watch_json(store: RunStore, wanted: str | None, stream: TextIO) -> None:
     """Write the document of ``status --json``, one per line, until the run ends."""
     try:
-        for document in _documents(store, wanted):
+        for document in _documents(store, wanted, _wait):
             print(json.dumps(document), file=stream, flush=True)
     except KeyboardInterrupt:
         pass
 
 
-def _documents(store: RunStore, wanted: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the status of one run again and again; the last one is of its end."""
+def _wait(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def _documents(
+    store: RunStore, wanted: str | None, wait: Callable[[float], bool]
+) -> Iterator[dict[str, Any]]:
+    """Yield the status of one run again and again; the last one is of its end.
+
+    Args:
+        store: the folder of all runs.
+        wanted: the run's id, output or mirror; None for the newest.
+        wait: waits for some seconds; returns whether to end.
+    """
     name = store.find(wanted).name
     last_alive = None
     while True:
@@ -67,4 +88,5 @@ def _documents(store: RunStore, wanted: str | None) -> Iterator[dict[str, Any]]:
         if began - last_alive > RESTART_SECONDS:
             return
         spent = time.monotonic() - began
-        time.sleep(max(REFRESH_SECONDS, spent / LARGEST_SHARE))
+        if wait(max(REFRESH_SECONDS, spent / LARGEST_SHARE)):
+            return

@@ -76,7 +76,20 @@ def _speed(node: Mapping[str, Any]) -> str:
     return f", {show_size(node['bytes'])}, {show_size(speed)}/s" if speed else ""
 
 
+def state_word(run: Mapping[str, Any]) -> str:
+    """Return the state of a run in a word; ``deleted`` if it is done and its output is gone."""
+    return "deleted" if run["output_deleted"] else str(run["state"])
+
+
+def both_ends(text: str, width: int) -> str:
+    """Return a text in at most `width` letters: a long one without its middle."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
+
+
 def committed_share(run: Mapping[str, Any]) -> float:
-    """Return the share of a run's output that is committed, from 0 to 1."""
-    total = run["bytes"]["total"]
+    """Return the share of a run's output that is committed, from 0 to 1; 0 if it was deleted."""
+    total = 0 if run["output_deleted"] else run["bytes"]["total"]
     return run["bytes"]["committed"] / total if total else 0.0

@@ -227,7 +227,8 @@ def state_sentence(run: Mapping[str, Any]) -> str:
     attempts, units = run["attempts"], run["units"]
     tries = counted(len(attempts), "attempt")
     if run["state"] == "done":
-        return f"Done in {tries}."
+        deleted = ", but its output was deleted" if run["output_deleted"] else ""
+        return f"Done in {tries}{deleted}."
     if run["state"] == "running":
         eta = run["eta_s"]
         return f"Running, {tries}" + (

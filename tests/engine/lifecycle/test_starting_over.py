@@ -3,6 +3,7 @@ What a message says to start over with keeps it, too."""
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 from contextlib import closing
@@ -15,7 +16,7 @@ from tiny_models import write_family
 
 from resumerge.cli.run import command
 from resumerge.engine.lifecycle.session import Session
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Resumable
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options, declared
@@ -132,3 +133,39 @@ def test_the_command_that_a_message_names_keeps_them(work: Work) -> None:
         no_recheck=True,
         **GIVEN,
     )
+
+
+@pytest.mark.parametrize("other", [{"seed": 9}, {"shard_size": 9000}])
+def test_another_option_where_nothing_is_left_is_a_new_run(
+    work: Work, other: dict[str, Any]
+) -> None:
+    work.run(restart=True, seed=7)
+    with pytest.raises(InputError, match="An option has changed"):
+        work.run(**other)
+    for file in work.out.iterdir():
+        file.unlink()
+    work.run(**other)
+    assert work.record() == (None, {**ANEW, **other})
+
+
+@pytest.mark.parametrize("by", ["run", "resume"])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_an_edited_recipe_of_a_run_that_committed_nothing_is_taken(
+    work: Work, by: str, mirrored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = {"mirror": str(work.folder / "other")} if mirrored else {}
+    work.out = work.folder / "new"
+
+    def full(*words: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(Resumable):
+        patched.setattr(Told, "began", full)
+        work.run(**mirror)
+    work.config.write_text(RECIPE.replace("weight: 1", "weight: 2"))
+    if by == "run":
+        work.run(**mirror)
+    else:
+        work.resume()
+    card = (work.out / "mergekit_config.yml").read_text() if work.out.is_dir() else ""
+    assert "weight: 2" in card

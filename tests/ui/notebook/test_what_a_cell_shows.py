@@ -54,20 +54,29 @@ pinned.open_sources = slower
 resumerge.plan("merge.yaml", mirror="far")
 """
 
+LAST_LINE = """
+last = resumerge.run("merge.yaml", "merged")
+last
+"""
+
 BROKEN = """
 resumerge.run("merge.yaml", "merged/../../etc/merged", threads=0)
 """
 
 
+CELLS = (SLOW_RUN, BROKEN, SLOW_PLAN, LAST_LINE, "last")
+
+
 class Listening(NotebookClient):
-    """Keeps every message of a display, with the time at which the kernel sent it."""
+    """Keeps every display of the first cell, with the time at which the kernel sent it."""
 
     def __init__(self, *words: Any, **options: Any) -> None:
         super().__init__(*words, **options)
         self.shown: list[tuple[float, str, dict[str, Any]]] = []
 
     def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
-        if msg["msg_type"] in ("display_data", "update_display_data"):
+        is_display = msg["msg_type"] in ("display_data", "update_display_data")
+        if is_display and cell_index == 0:
             sent = msg["header"]["date"].timestamp()
             self.shown.append((sent, msg["msg_type"], msg["content"]))
         return super().process_message(msg, cell, cell_index)
@@ -83,7 +92,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executed(place: Path) -> Listening:
-    cells = [nbformat.v4.new_code_cell(text) for text in (SLOW_RUN, BROKEN, SLOW_PLAN)]
+    cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
     client = Listening(
         nbformat.v4.new_notebook(cells=cells),
         timeout=60,
@@ -129,6 +138,13 @@ def test_a_plan_that_waits_is_not_silent(executed: Listening) -> None:
     assert "opening the models and planning: " in told["text"]
     assert "\x1b" not in told["text"]
     assert "can run" in shown["data"]["text/html"]
+
+
+def test_a_result_as_the_last_line_is_shown_once(executed: Listening) -> None:
+    (live,) = executed.nb.cells[3].outputs
+    assert "Already done" in live["data"]["text/html"]
+    (asked,) = executed.nb.cells[4].outputs
+    assert "Attempts" in asked["data"]["text/html"]
 
 
 def test_results_are_escaped_wherever_they_show_names(

@@ -1,0 +1,56 @@
+"""A key of the terminal, read while something is shown."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def wait_for_q() -> Iterator[Callable[[float], bool]]:
+    """Yield a function that waits for some seconds, and returns whether q was typed meanwhile.
+
+    Without a terminal, or in the background, it only waits. The terminal does not show what is
+    typed, and is as before afterwards.
+    """
+    fd = _terminal()
+    if fd is None:
+        yield _sleep
+        return
+    before = termios.tcgetattr(fd)
+    try:
+        tty.setcbreak(fd, termios.TCSANOW)  # Ctrl-C stays a signal
+        yield lambda seconds: _is_q(fd, seconds)
+    finally:
+        termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def _is_q(fd: int, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0 and select.select([fd], [], [], left)[0]:
+        typed = os.read(fd, 64)
+        if not typed:  # the terminal is gone
+            return _sleep(left)
+        if b"q" in typed.lower():
+            return True
+    return False
+
+
+def _terminal() -> int | None:
+    """Return the descriptor of the terminal that this process may read from, if there is one."""
+    try:
+        fd = sys.stdin.fileno()
+        return fd if os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp() else None
+    except (AttributeError, OSError, ValueError):  # no stdin, or none with a descriptor
+        return None
