@@ -115,6 +115,7 @@ class Expressions:
     ) -> Target:
         first = operands[0].tensor
         inputs = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
+        taken = inputs
         shape = first.shape
         refs = tuple(operand.model for operand in operands)
         if self.alignment:
@@ -139,7 +140,7 @@ class Expressions:
         block = block_elements(answers.row_elements)
         tensors = {spec.name: shape}
         unrounded = first.dtype == dtype and self.recipe.dtype in (None, FLOATS[dtype])
-        if answers.is_copy and unrounded and inputs == (first,):
+        if answers.is_copy and unrounded and len(inputs) == 1 and inputs == taken:
             return Target(spec.name, dtype, shape, block, first, tensors)
         expression = replace(merged, block_elements=block)
         return Target(spec.name, dtype, shape, block, expression, tensors)

@@ -27,7 +27,7 @@ class Unshared(Enum):
     INTERSECTION = "intersection"
 
 
-NUMERICS = 3
+NUMERICS = 4
 """The version of the arithmetic, part of the fingerprint: raised when any output's bits may change.
 """
 

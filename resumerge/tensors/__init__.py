@@ -10,7 +10,7 @@ from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
-from resumerge.tensors.rounded import Rounded, rounded_input
+from resumerge.tensors.rounded import Rounded, rounded_input, rounded_once
 from resumerge.tensors.sliced import Sliced
 from resumerge.tensors.spilled import ScratchFile, Spilled, spilled_in
 from resumerge.tensors.stacked import Stacked
@@ -31,6 +31,7 @@ __all__ = [
     "Stored",
     "Tensor",
     "rounded_input",
+    "rounded_once",
     "spilled_in",
     "steps_of",
     "stored_in",

@@ -21,21 +21,31 @@ class Rounded(Tensor):
         operand: a tensor of a float type.
         as_input: whether a merge rounds its input, rather than a model its tensor. Hashes of inputs
             are those of what the model has, before this rounding.
+        of_adapter: whether the operand is an adapter's, which a merge takes as it is.
     """
 
     operand: Tensor
     as_input: bool = False
+    of_adapter: bool = False
 
     @classmethod
-    def of(cls, operand: Tensor, dtype: str, *, as_input: bool = False) -> Tensor:
+    def of(
+        cls, operand: Tensor, dtype: str, *, as_input: bool = False, of_adapter: bool = False
+    ) -> Tensor:
         """Return a tensor rounded to a dtype; the tensor itself if it has that dtype."""
         if operand.dtype == dtype:
             return operand
-        return cls(operand.name, dtype, operand.shape, operand, as_input)
+        return cls(operand.name, dtype, operand.shape, operand, as_input, of_adapter)
 
     @property
     def unrounded(self) -> Tensor:
         return self.operand if self.as_input else self
+
+    @property
+    def exact(self) -> Tensor:
+        """The adapter's own tensor, if the rounding makes it narrower."""
+        narrower = self.of_adapter and BITS[self.dtype] < BITS[self.operand.dtype]
+        return self.operand if narrower else self
 
     def children(self) -> tuple[Tensor, ...]:
         return (self.operand,)
@@ -67,5 +77,16 @@ def rounded_input(operand: Tensor, dtype: str | None) -> Tensor:
         dtype: torch's name; None if the recipe has none.
     """
     if dtype in (None, "float32", "float64"):
-        return operand
-    return Rounded.of(operand, BY_TORCH_NAME[dtype], as_input=True)
+        return operand.exact
+    return rounded_once(operand, BY_TORCH_NAME[dtype], as_input=True)
+
+
+def rounded_once(tensor: Tensor, dtype: str, *, as_input: bool = False) -> Tensor:
+    """Return a model's tensor in a dtype, with no rounding to another one before.
+
+    Args:
+        tensor: a tensor of a model.
+        dtype: safetensors' name.
+        as_input: whether it is an input of a merge.
+    """
+    return Rounded.of(tensor if tensor.dtype == dtype else tensor.exact, dtype, as_input=as_input)

@@ -31,6 +31,11 @@ class Sliced(Tensor):
             return whole
         return cls(name, whole.dtype, shape, whole, first)
 
+    @property
+    def exact(self) -> Tensor:
+        whole = self.whole.exact
+        return self if whole is self.whole else replace(self, dtype=whole.dtype, whole=whole)
+
     def children(self) -> tuple[Tensor, ...]:
         return (self.whole,)
 

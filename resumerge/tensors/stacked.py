@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.rounded import Rounded
 from resumerge.tensors.tensor import Tensor
 
 
@@ -29,6 +30,14 @@ class Stacked(Tensor):
         """Return parts as one tensor of a shape that holds them all."""
         assert math.prod(shape) == sum(part.numel for part in parts)
         return cls(name, parts[0].dtype, shape, parts)
+
+    @property
+    def exact(self) -> Tensor:
+        exact = [part.exact for part in self.parts]
+        widest = max((part.dtype for part in exact), key=BITS.__getitem__)
+        if widest == self.dtype:
+            return self
+        return Stacked.of(self.name, self.shape, tuple(Rounded.of(p, widest) for p in exact))
 
     def children(self) -> tuple[Tensor, ...]:
         return self.parts

@@ -72,6 +72,14 @@ class Tensor(ABC):
         """The tensor before a merge rounds it as an input; by default the tensor itself."""
         return self
 
+    @property
+    def exact(self) -> Tensor:
+        """The tensor as a merge takes it: before its model rounds it to the type of its files.
+
+        By default the tensor itself; another if an adapter makes it, in float32 or wider.
+        """
+        return self
+
     def children(self) -> tuple[Tensor, ...]:
         """Return the tensors that this one is computed from."""
         return ()

@@ -194,7 +194,7 @@ def test_adapters_rows_and_stacks_of_what_is_merged(stages: Stages, tmp_path: Pa
     first = merged("ties", [a, b, c], "BF16", FIRST)
     for nested, by_file in zip(tensors(first), tensors(stages.written(first)), strict=True):
         for outer in (nested, merged("linear", [nested, nested], "F32", SECOND)):
-            inputs = (by_file, by_file)
+            inputs = (by_file.exact, by_file.exact)
             twice = replace(outer, operands=inputs) if isinstance(outer, Merged) else by_file
             found = evaluated(outer, stages.sources)
             assert found == evaluated(twice, stages.sources)

@@ -48,6 +48,7 @@ _VALUED = {
     "--transformers-cache",
     "--write-threads",
 }
+_ADAPTERS = "--lora-merge-dtype"
 _REFUSED = {
     "--unsafe-truncate-embeddings": "vocabularies of different sizes are merged by tokens: write "
     "'tokenizer_source: base' (or union) in the recipe, and leave the option out",
@@ -90,9 +91,14 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
                 fix=_REFUSED[name],
             )
         elif name in _FLAGS | _VALUED:
-            notes.append(f"{name} is an option of mergekit that has no effect here")
             if name in _VALUED and not has_value:
-                next(rest, None)
+                value = next(rest, "")
+            notes.append(
+                f"{name} {value}: adapters are applied in float32 whatever is asked for, and "
+                "rounded once, to the type of the merge or of the output"
+                if name == _ADAPTERS
+                else f"{name} is an option of mergekit that has no effect here"
+            )
         else:
             taken.append(word)
     return taken, notes

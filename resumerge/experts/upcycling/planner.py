@@ -16,7 +16,7 @@ from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import OF_PROMPTS, Expert, Mixture
 from resumerge.sources.tied_weights import ties_embeddings
-from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Tensor
+from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Tensor, rounded_once
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.tensors.generated import Drawn, Filled
 from resumerge.tensors.target import Target, block_elements
@@ -248,7 +248,7 @@ class _Planner:
 
     def _rounded(self, tensor: Tensor) -> Tensor:
         """Return a tensor in the output's dtype; unchanged if recipe and base state none."""
-        return Rounded.of(tensor, self.dtype or tensor.dtype)
+        return rounded_once(tensor, self.dtype or tensor.dtype)
 
     def _target(self, name: str, expression: Tensor) -> Target:
         shape = expression.shape

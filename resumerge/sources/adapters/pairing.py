@@ -216,7 +216,7 @@ class Pairing:
         if tensor.shape != old.shape and not grown:
             self._mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", tensor)
         both_floats = {tensor.dtype, old.dtype} <= FLOATS.keys()
-        return Rounded.of(tensor, old.dtype) if both_floats else tensor
+        return Rounded.of(tensor, old.dtype, of_adapter=True) if both_floats else tensor
 
     def _changed(
         self, name: str, module: str, roles: Mapping[str, Tensor], weight: Tensor

@@ -30,7 +30,7 @@ MATMUL_BYTES = 12 << 20
 
 @dataclass(frozen=True)
 class Adapted(Tensor):
-    """A weight that an adapter changes: ``weight + scale * B @ A``, rounded to the weight's dtype.
+    """A weight that an adapter changes: ``weight + scale * B @ A``, rounded once to `dtype`.
 
     With DoRA each output of the sum is rescaled.
 
@@ -39,6 +39,7 @@ class Adapted(Tensor):
         b: shape (out, rank).
         transposed: whether the weight is stored as (in, out), like GPT-2's Conv1D and embeddings.
         magnitude: DoRA's magnitude vector, one number for each output; None without DoRA.
+        alpha: one number that `scale` is multiplied by; None for 1.
     """
 
     weight: Tensor
@@ -47,6 +48,7 @@ class Adapted(Tensor):
     scale: float
     transposed: bool
     magnitude: Tensor | None
+    alpha: Tensor | None = None
 
     @classmethod
     def of(
@@ -57,10 +59,18 @@ class Adapted(Tensor):
         b: Tensor,
         scale: float,
         transposed: bool,
-        magnitude: Tensor | None,
+        magnitude: Tensor | None = None,
+        alpha: Tensor | None = None,
     ) -> Adapted:
         """Return a weight with the change of an adapter, in the dtype and shape of the weight."""
-        return cls(name, weight.dtype, weight.shape, weight, a, b, scale, transposed, magnitude)
+        return cls(
+            name, weight.dtype, weight.shape, weight, a, b, scale, transposed, magnitude, alpha
+        )
+
+    @property
+    def exact(self) -> Tensor:
+        """The same sum in float32, or in the weight's dtype if that is wider."""
+        return self if BITS[self.dtype] >= 32 else replace(self, dtype="F32")
 
     @property
     def rank(self) -> int:
@@ -89,8 +99,10 @@ class Adapted(Tensor):
         return (self.weight, *self._of_adapter())
 
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
-        weight, a, b, *magnitude = children
-        return replace(self, weight=weight, a=a, b=b, magnitude=magnitude[0] if magnitude else None)
+        weight, a, b, *more = children
+        magnitude = more.pop(0) if self.magnitude else None
+        alpha = more.pop(0) if self.alpha else None
+        return replace(self, weight=weight, a=a, b=b, magnitude=magnitude, alpha=alpha)
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         return self.weight.passed(start, stop)
@@ -104,21 +116,25 @@ class Adapted(Tensor):
             yield from tensor.reads(0, tensor.numel)
 
     def working_bytes(self, elements: int) -> float:
-        return ADAPTER_SCRATCH + self.weight.working_bytes(elements)
+        own = 0 if self._in_place else elements * BITS[self.weight.dtype] // 8
+        return ADAPTER_SCRATCH + own + self.weight.working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
             return
         inner = evaluation.inner()
-        self.weight.read(inner, start, stop, out)
-        values = _as_torch(out, self.dtype)
+        width = BITS[self.weight.dtype] // 8
+        raw = out if self._in_place else evaluation.take("weight", (stop - start) * width)
+        self.weight.read(inner, start, stop, raw)
+        weight, values = _as_torch(raw, self.weight.dtype), _as_torch(out, self.dtype)
         change = evaluation.held.get(self, self.held_bytes, lambda: self._change(inner))
         done = 0
         for rows, columns in _pieces(self.matrix, start, stop):
             shape = (rows.stop - rows.start, columns.stop - columns.start)
             size = shape[0] * shape[1]
-            part = values[done : done + size].view(shape)
-            part.copy_(change.added(part.double(), rows, columns))
+            part = weight[done : done + size].view(shape)
+            changed = change.added(part.double(), rows, columns)
+            values[done : done + size].view(shape).copy_(changed)
             done += size
 
     def as_json(self) -> dict[str, Any]:
@@ -126,15 +142,24 @@ class Adapted(Tensor):
             "adapted": self.weight.as_json(),
             "by": [matrix.as_json() for matrix in self._of_adapter()],
             "scale": self.scale,
+            **({} if self._in_place else {"dtype": self.dtype}),
         }
 
     def _of_adapter(self) -> tuple[Tensor, ...]:
-        return (self.a, self.b, *((self.magnitude,) if self.magnitude else ()))
+        return (self.a, self.b, *(t for t in (self.magnitude, self.alpha) if t))
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether the result has the weight's dtype, so that it takes the place of its elements."""
+        return self.dtype == self.weight.dtype
 
     def _change(self, evaluation: Evaluation) -> Change:
         a = _whole(evaluation, self.a).view(self.rank, -1)
         b = _whole(evaluation, self.b).view(-1, self.rank)
-        change = Change(a, b, self.scale, self.transposed)
+        scale = self.scale
+        if self.alpha is not None:
+            scale *= float(_whole(evaluation, self.alpha)[0])
+        change = Change(a, b, scale, self.transposed)
         if self.magnitude is not None:
             magnitude = _whole(evaluation, self.magnitude)
             change.factors = magnitude.double() / self._norms(evaluation, change)

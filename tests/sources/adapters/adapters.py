@@ -41,10 +41,12 @@ def write_base(folder: Path, kind: str, dtype: str = "float32", **changed: Any) 
     return folder
 
 
-def write_adapter(folder: Path, base: Path, kind: str, seed: int = 1, **options: Any) -> Path:
-    """An adapter for a base, as peft saves it."""
+def write_adapter(
+    folder: Path, base: Path, kind: str, dtype: str = "auto", seed: int = 1, **options: Any
+) -> Path:
+    """An adapter for a base, as peft saves it, with its own tensors in a dtype."""
     torch.manual_seed(seed)
-    model = CLASSES[kind].from_pretrained(base)
+    model = CLASSES[kind].from_pretrained(base, dtype=dtype)
     if rows := options.pop("rows", None):
         model.resize_token_embeddings(rows)
     safe = options.pop("safe_serialization", True)

@@ -111,6 +111,36 @@ def test_bfloat16_is_the_exact_result_rounded_once(feature: str, tmp_path: Path)
         assert (error <= exact[name].abs() * (2.0**-8 + 1e-5) + 1e-7).all(), name
 
 
+IN_FLOAT32 = ["plain", "dora", "embedding_dora", "modules_to_save", "conv1d_dora", "single_tokens"]
+
+
+@pytest.mark.parametrize("feature", IN_FLOAT32)
+def test_in_float32_nothing_is_rounded_to_the_type_of_the_base(
+    feature: str, tmp_path: Path
+) -> None:
+    kind, options = FEATURES[feature]
+    base = write_base(tmp_path / "base", kind, "bfloat16")
+    adapter = write_adapter(tmp_path / "adapter", base, kind, "float32", **options)
+    exact = merged_by_peft(base, adapter, kind, "float32")
+    ours = tensors_of(merge(tmp_path, COPY + "dtype: float32\n", tmp_path / "out"))
+    compare(ours, exact, 1e-6)
+
+
+@pytest.mark.parametrize("feature", IN_FLOAT32)
+def test_a_merge_of_adapted_models_is_rounded_once(feature: str, tmp_path: Path) -> None:
+    """What a merge makes much of shows what was lost before it."""
+    kind, options = FEATURES[feature]
+    base = write_base(tmp_path / "base", kind, "bfloat16")
+    write_adapter(tmp_path / "adapter", base, kind, "float32", **options)
+    recipe = "merge_method: task_arithmetic\nbase_model: base\nparameters: {lambda: 4096}\n"
+    recipe += "models: [{model: base+adapter, parameters: {weight: 1}}]\nout_dtype: float32\n"
+    before = tensors_of(base)
+    adapted = tensors_of(merge(tmp_path, COPY + "dtype: float32\n", tmp_path / "adapted"))
+    for name, tensor in tensors_of(merge(tmp_path, recipe, tmp_path / "far")).items():
+        expected = before[name].float() + 4096 * (adapted[name] - before[name].float())
+        torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-5)
+
+
 @pytest.mark.parametrize("feature", FEATURES)
 def test_bfloat16_is_what_peft_gives_within_its_roundings(feature: str, tmp_path: Path) -> None:
     kind, options = FEATURES[feature]
