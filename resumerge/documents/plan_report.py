@@ -8,7 +8,7 @@ from typing import Any
 
 from resumerge.documents.choices import choices
 from resumerge.engine.checks.companions import are_cached, check_companions
-from resumerge.engine.checks.disk import check_disk, check_downloads
+from resumerge.engine.checks.disk import check_disk, check_downloads, disk_needed
 from resumerge.engine.checks.memory import fit_threads, memory_budget, too_many_threads
 from resumerge.engine.checks.new_run import new_run_problems, step_problems
 from resumerge.engine.checks.paths import STATE, check_output_path, check_path
@@ -116,7 +116,12 @@ def _described(
         "output_bytes": estimate.output,
         "shards": len(plan.shards),
         "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
-        "disk": {"needed": estimate.disk, "free": free_bytes(_folder(out))},
+        "disk": {
+            "needed": disk_needed(
+                plan, estimate, _folder(out), estimate.disk, evict=bool(options.evict)
+            ),
+            "free": free_bytes(_folder(out)),
+        },
         "download": {
             "bytes": estimate.download,
             "files": len(estimate.missing),

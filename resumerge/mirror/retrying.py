@@ -11,9 +11,6 @@ from resumerge.host.processes import clock
 from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.retry import Backoff, retry_explained
 
-RETRY_SECONDS = 20.0
-"""The seconds for which an operation that fails is repeated."""
-
 _PERMANENT = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 _FIXES = {
@@ -37,9 +34,9 @@ def retry(store: Store, call: Callable[[], T], noun: str = "mirror") -> T:
     Raises:
         FileNotFoundError: a file does not exist.
         InputError: the store denies the operation.
-        Resumable: the store fails for longer than `RETRY_SECONDS`.
+        Resumable: the store fails for longer than its `patience`.
     """
-    backoff = Backoff(first=0.1, longest=2.0, seconds=RETRY_SECONDS)
+    backoff = Backoff(first=0.1, longest=2.0, seconds=store.patience)
     return retry_explained(call, lambda error: _explain(error, store, noun), backoff, clock=clock)
 
 

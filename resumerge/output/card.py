@@ -113,7 +113,7 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
         return f"commit `{source.revision}`"
     content = contents.get(source.ref.text)
     place = "a local file" if source.single else "a local folder"
-    return f"{place}, content `{content}` (xxh3-128)" if content else place
+    return f"{place}, hash of what was read: `{content}` (xxh3-128)" if content else place
 
 
 def _code(text: str) -> str:

@@ -159,6 +159,9 @@ def test_a_run_that_a_process_works_on_stays(copied: Path) -> None:
     [folder] = (copied / "state").glob("done*")
     with run_lock(folder, folder.name):
         assert not clean(copied)
+        named = resumerge("clean", folder.name, "--yes", cwd=copied)
+        assert named.returncode == 2
+        assert "A process is working on this run, so it is not removed" in named.stderr
     assert clean(copied).keys() == {"done"}
 
 

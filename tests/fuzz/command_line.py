@@ -20,7 +20,7 @@ from typing import TextIO
 from unittest.mock import patch
 
 from resumerge.cli.main import main
-from resumerge.mirror import retrying
+from resumerge.mirror.stores.base import Store
 
 SECONDS = 10.0
 """A case that takes longer is a finding."""
@@ -75,7 +75,7 @@ def call(words: Sequence[str]) -> Ending:
         redirect_stdout(out),
         redirect_stderr(err),
         patch.object(sys, "argv", ["", *words]),
-        patch.object(retrying, "RETRY_SECONDS", 0.5),  # a mirror that is away is waited for
+        patch.object(Store, "patience", 0.5),  # a mirror that is away is waited for
     ):
         before = {signum: signal.getsignal(signum) for signum in ENDING}
         try:

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 from plain_folder import PlainFolder
 
+from resumerge.engine.mirror_session.session import MirrorSession
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Resumable
 from resumerge.mirror.retrying import retry as retry_store
 from resumerge.mirror.stores.base import StoreError
+from resumerge.options import Options
 from resumerge.retry import Backoff, retry
 
 
@@ -120,7 +124,7 @@ def test_time_sleep_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Lists a mirror that fails like this; returns how often it was asked."""
-    monkeypatch.setattr("resumerge.mirror.retrying.RETRY_SECONDS", 0.3)
+    monkeypatch.setattr("resumerge.mirror.stores.base.Store.patience", 0.3)
 
     def ask(error: Exception, expected: type[Exception], text: str, times: int = 99) -> int:
         asked: list[None] = []
@@ -170,3 +174,15 @@ def test_a_missing_file_a_bug_and_what_is_explained_are_the_callers(
     failing: Callable[..., int], error: Exception
 ) -> None:
     assert failing(error, type(error), "nothing") == 1
+
+
+def test_an_operation_is_repeated_no_longer_than_mirror_wait(tmp_path: Path) -> None:
+    def patience(**given: float) -> float:
+        options = Options(mirror=str(tmp_path / "mirror"), **given)
+        return MirrorSession(
+            str(tmp_path / "mirror"), options, Reporter(), StopRequest()
+        ).store.patience
+
+    usual = patience()
+    assert patience(mirror_wait=5.0) == 5.0 < usual
+    assert patience(mirror_wait=600.0) == usual

@@ -216,7 +216,7 @@ def test_what_an_unfinished_mirror_lacks_is_pending_and_no_damage(made: Path, th
 
 
 def test_a_mirror_that_is_away_is_no_damage(freed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resumerge.mirror.retrying.RETRY_SECONDS", 0.3)
+    monkeypatch.setattr("resumerge.mirror.stores.base.Store.patience", 0.3)
     state, mirror = freed.with_name("out.state"), freed.with_name("mirror")
     mirror.rename(mirror.with_name("unmounted"))
     mirror.write_text("no folder")

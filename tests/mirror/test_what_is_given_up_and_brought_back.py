@@ -172,7 +172,7 @@ def test_a_disk_here_that_fails_is_not_the_mirror(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Nothing is waited for, and what was begun fills no disk."""
-    monkeypatch.setattr("resumerge.mirror.retrying.RETRY_SECONDS", 0.1)
+    monkeypatch.setattr("resumerge.mirror.stores.base.Store.patience", 0.1)
     out, tried = tmp_path / "out", []
     plain.put({SHARD: b"s"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 from contextlib import closing
+from typing import Literal
 
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import (
@@ -66,6 +67,19 @@ def changed_files(
             done += _operand_bytes(unit, operand)
             moved(done, total)
     return changed
+
+
+def read_before(
+    plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]
+) -> Literal["all", "some", "none"]:
+    """Return how much of these files' tensors was read before: what is committed, was compared."""
+    blocks = committed = 0
+    for row in (row for shard in plan.shards for row in ledger.units.all(shard.index)):
+        unit = plan.units[row["number"]]
+        if any(files & touched for files in hashed_operands(plan, unit).values()):
+            blocks += unit.blocks
+            committed += row["committed_blocks"]
+    return "none" if not committed else "all" if committed == blocks else "some"
 
 
 def units_of(

@@ -98,7 +98,9 @@ def check_downloads(
     for device, coming in by_disk.items():
         needed = sum(file.size - partial_bytes(file) for file in coming)
         needed += output if needed and device == _device(out) else 0
-        problems += _too_small_for_downloads(coming[0].cache.absolute(), needed)
+        problems += _too_small_for_downloads(
+            coming[0].cache.absolute(), needed, max(file.size for file in coming)
+        )
     return problems
 
 
@@ -108,7 +110,30 @@ def _device(folder: Path) -> int:
     return found.stat().st_dev if found else -1
 
 
-def _too_small_for_downloads(cache: Path, needed: int) -> list[Problem]:
+def disk_needed(plan: Plan, estimate: Estimate, out: Path, output: int, *, evict: bool) -> int:
+    """Return the bytes that output and downloads need together on the output's disk.
+
+    Args:
+        plan: the plan.
+        estimate: the plan's estimate.
+        out: the output's folder.
+        output: bytes that the output needs.
+        evict: whether downloads are deleted once nothing needs them.
+    """
+    missing = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
+    stored = [remote_file(*key) for key in missing if not key[0].is_streamed(key[1])]
+    here = [file for file in stored if _device(file.cache) == _device(out)]
+    return output + (0 if evict else sum(file.size - partial_bytes(file) for file in here))
+
+
+def _too_small_for_downloads(cache: Path, needed: int, largest: int) -> list[Problem]:
+    """Return a problem if the cache's disk does not have `needed` bytes free.
+
+    Args:
+        cache: the folder that is downloaded to.
+        needed: bytes.
+        largest: bytes of the largest download, which --evict needs as well.
+    """
     free = free_bytes(cache)
     if free >= needed:
         return []
@@ -118,7 +143,11 @@ def _too_small_for_downloads(cache: Path, needed: int) -> list[Problem]:
             where=str(existing_folder(cache)),
             expected=f"{show_size(needed)} free",
             found=f"{show_size(free)} free",
-            fix="free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
-            "downloads of this run when they are no longer needed",
+            fix="free some space, move the cache by setting HF_HOME, or add "
+            + (
+                "--evict, which deletes downloads of this run when they are no longer needed"
+                if largest < free
+                else "--stream, which reads models by ranges and stores none of them"
+            ),
         )
     ]

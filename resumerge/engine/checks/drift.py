@@ -8,7 +8,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.checks.contents import changed_files, stamps_of, touched_files, units_of
+from resumerge.engine.checks.contents import (
+    changed_files,
+    read_before,
+    stamps_of,
+    touched_files,
+    units_of,
+)
 from resumerge.engine.checks.fingerprint_diff import advice, describe, headline
 from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.method_failures import METHOD
@@ -28,6 +34,13 @@ from resumerge.recipe.normalized import normalized
 from resumerge.recipe.yaml_lines import MAX_CHARS
 from resumerge.sizes import counted
 from resumerge.sources import Source
+
+_READ_BEFORE = {
+    "all": "the content is the same",
+    "some": "what was read before is the same; the rest is taken as it is now",
+    "none": "nothing was read before, so the content is taken as it is now",
+}
+"""What is said of files that look changed and are not, by how much of them was read."""
 
 
 def check_recipe_drift(
@@ -98,16 +111,17 @@ def check_contents(
         for number, name in changed:
             after[f"{SOURCE}{plan.sources[number].ref}"]["files"][name]["contents"] = "other"
         _refuse_drift(context, record, before, after, record["config_path"])
+    read = read_before(plan, ledger, touched)
     files = sorted(str(plan.sources[number].path(name)) for number, name in touched)
     if units := units_of(plan, ledger, touched, changed):
         ledger.units.forget(units, "source_differs", files=files[:5])
     ledger.events.add("sources_trusted" if trusted else "source_touched", files=files[:5])
     ledger.set_stamps({part.ref.text: stamps_of(part) for part in _parts(plan)})
-    found = "was not compared (--trust-sources)" if trusted else "is the same"
+    found = "the content was not compared (--trust-sources)" if trusted else _READ_BEFORE[read]
     if changed:
-        found = f"differs, so {counted(len(units), 'tensor')} will be computed again"
+        found = f"the content differs, so {counted(len(units), 'tensor')} will be computed again"
     context.reporter.note(
-        f"{counted(len(files), 'model file')}: the modification time changed; the content {found}"
+        f"{counted(len(files), 'model file')}: the modification time changed; {found}"
     )
 
 

@@ -85,9 +85,18 @@ def old_runs(
         older: choose only runs of which nothing was written for so many seconds.
 
     Raises:
-        InputError: there is no such run.
+        InputError: there is no such run, or a process works on one that is named.
     """
-    named = list(dict.fromkeys(_find(runs, name) for name in names)) or runs.runs()
+    named = list(dict.fromkeys(_find(runs, name) for name in names))
+    for folder in named:
+        if (holder := lock_holder(folder)) is not None:
+            raise refuse(
+                "A process is working on this run, so it is not removed",
+                where=folder.name,
+                found=f"pid {holder.get('pid', '?')} on {holder.get('host', '?')}",
+                fix="wait until it has ended, or stop it",
+            )
+    named = named or runs.runs()
     found = [_describe(folder) for folder in named if lock_holder(folder) is None]
     only_done = done or not (names or older is not None)
     return [

@@ -32,6 +32,8 @@ class MirrorSession:
             InputError: no store has such an address.
         """
         self.store: Store = open_store(url, offline=options.offline)
+        if options.mirror_wait is not None:
+            self.store.patience = min(self.store.patience, options.mirror_wait)
         self._take_over, self._reporter, self._stop = options.take_over, reporter, stop
         self._lease: Lease | None = None
         self.has_had_lease = False

@@ -64,6 +64,7 @@ class Store(ABC):
         own_files: the names that the store itself creates in a new place. They do not count as
             files of the user.
         heartbeat_seconds: the time between two heartbeats of a lease in this store.
+        patience: the seconds for which an operation that fails is repeated by its callers.
         settle_seconds: the time after which concurrent writers see each other's file, where
             `put_if_absent` is not exclusive; 0 where it is.
     """
@@ -74,6 +75,7 @@ class Store(ABC):
 
     url: str
     heartbeat_seconds: float
+    patience: float = 20.0
     settle_seconds: float = 0.0
 
     # The address

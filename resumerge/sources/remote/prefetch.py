@@ -332,7 +332,7 @@ def _other_header(file: RemoteFile) -> Resumable:
 def _disk_too_small(file: RemoteFile, needed: int, free: int, evicting: bool) -> Resumable:
     advice = (
         "Downloads that are no longer needed were already deleted. Free some space, or move the "
-        "cache by setting HF_HOME; then resume"
+        "cache by setting HF_HOME, or add --stream, which stores no model; then resume"
         if evicting
         else "Free some space, move the cache by setting HF_HOME, or add --evict, which deletes "
         "downloads of this run when they are no longer needed; then resume"

@@ -47,7 +47,9 @@ _SENTENCES = {
         "A file that was not from this run had the name of an output file, and was renamed"
     ),
     "file_kept": "A model card that was not from this run was left unchanged",
-    "source_touched": "A source file had a new modification time, but the same content",
+    "source_touched": (
+        "A source file had a new modification time; what was read of it before was the same"
+    ),
     "sources_trusted": (
         "Source files had a new modification time, and were not compared (--trust-sources)"
     ),

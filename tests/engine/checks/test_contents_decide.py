@@ -21,7 +21,13 @@ from safetensors.torch import save_file
 from small_batches import use_small_batches
 from tiny_models import TWO_LAYERS, random_tensors, write_family
 
-from resumerge.engine.checks.contents import changed_files, stamps_of, touched_files, units_of
+from resumerge.engine.checks.contents import (
+    changed_files,
+    read_before,
+    stamps_of,
+    touched_files,
+    units_of,
+)
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import content_hashes
 from resumerge.errors import InputError, Resumable
@@ -173,6 +179,20 @@ def test_bytes_that_were_not_read_do_not(stopped: Stopped) -> None:
         stopped.flip("math", unit, block)
     assert stopped.touched() == {stopped.key("math")}
     assert stopped.changed() == set()
+
+
+def test_what_was_not_read_before_is_not_called_the_same(stopped: Stopped) -> None:
+    plan, key = stopped.plan(), stopped.key("math")
+    with closing(Ledger(stopped.path)) as ledger:
+        assert read_before(plan, ledger, {key}) == "some"
+    blocks = {unit.index: unit.blocks for unit in plan.units}
+    change(stopped.path, "UPDATE units SET committed_blocks = 0")
+    with closing(Ledger(stopped.path)) as ledger:
+        assert read_before(plan, ledger, {key}) == "none"
+    change(stopped.path, "UPDATE units SET committed_blocks = blocks")
+    with closing(Ledger(stopped.path)) as ledger:
+        assert {row["number"]: row["committed_blocks"] for row in ledger.units.all()} == blocks
+        assert read_before(plan, ledger, {key}) == "all"
 
 
 def test_a_file_is_read_to_its_first_difference(

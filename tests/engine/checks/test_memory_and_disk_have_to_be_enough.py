@@ -12,7 +12,7 @@ from made_up_plans import llama, plan
 from merging import Told
 
 from resumerge.engine.checks import disk, memory
-from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
+from resumerge.engine.checks.disk import check_disk, check_downloads, disk_needed, space_needed
 from resumerge.engine.checks.memory import fit_threads, memory_budget, most_threads
 from resumerge.engine.resources.governor import margin
 from resumerge.errors import InputError, Resumable
@@ -164,7 +164,13 @@ def downloads(found: Plan, free: int, patch: pytest.MonkeyPatch, **more: Any) ->
 def test_downloads_and_output_share_a_disk(remote: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a download has already is not needed again, nor a file that nothing reads."""
     assert downloads(remote, 1300, monkeypatch) == []
-    assert len(downloads(remote, 1299, monkeypatch)) == 1
+    [problem] = downloads(remote, 1299, monkeypatch)
+    assert "--evict" in problem.fix and "--stream" not in problem.fix
+    [problem] = downloads(remote, 999, monkeypatch)
+    assert "--stream" in problem.fix and "--evict" not in problem.fix, "one file does not fit"
+    out = cache_folder().parent / "out"
+    assert disk_needed(remote, estimate(remote), out, 300, evict=False) == 1300
+    assert disk_needed(remote, estimate(remote), out, 300, evict=True) == 300
     assert downloads(remote, 0, monkeypatch, evict=True) == []
     partial = remote_file(remote.sources[1], "m.safetensors").partial
     partial.parent.mkdir(parents=True)
