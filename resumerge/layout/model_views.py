@@ -12,7 +12,8 @@ from resumerge.layout.layers import Layers, infer_layers
 from resumerge.layout.match import Rename, match_names
 from resumerge.layout.vocabulary_tensors import VocabularyTensors, find_vocabulary
 from resumerge.recipe import ModelRef
-from resumerge.sources.tied_weights import find_tensor, is_embedding, is_head, says_untied
+from resumerge.sources.tied_names import is_embedding, says_untied
+from resumerge.sources.tied_weights import find_tensor, is_head
 from resumerge.sources.types import Source
 from resumerge.tensors import Sliced, Tensor, stored_in
 

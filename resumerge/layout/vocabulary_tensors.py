@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from resumerge.layout.layers import Layers
-from resumerge.sources.tied_weights import is_computed, is_embedding, is_head
+from resumerge.sources.tied_names import is_embedding
+from resumerge.sources.tied_weights import is_computed, is_head
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 from resumerge.tensors.dtypes import FLOATS

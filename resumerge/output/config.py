@@ -11,6 +11,7 @@ from resumerge.layout import SourceLayer, move_settings, own_head
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import Plan
 from resumerge.sources.formats.quantised import unquantised_config
+from resumerge.sources.tied_names import untied_config
 from resumerge.tensors.dtypes import FLOATS
 
 
@@ -38,9 +39,7 @@ def output_config(plan: Plan) -> dict[str, Any]:
         for path, section in move_settings(config, layers.keys, count, origins)[0].items():
             _section(config, path).update(section)
     if config and _has_own_head(plan):
-        config["tie_word_embeddings"] = False
-        if "tie_word_embeddings" in _section(config, ["text_config"]):
-            config["text_config"]["tie_word_embeddings"] = False
+        config = untied_config(config)
     if plan.vocabulary is not None:
         config = remap_token_ids(config, plan.vocabulary, plan.vocabulary.host.source.config)
     return config

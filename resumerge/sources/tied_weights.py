@@ -6,14 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from resumerge.sources.tied_names import (
+    ALWAYS_TIED,
+    is_embedding,
+    says_tied,
+    says_untied,
+    tied_names,
+)
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 
 _HEAD = re.compile(
-    r"(^|\.)(lm_head|embed_out|output|unembed|decoder|vocab_projector|generator_lm_head)\.weight$"
-)
-_EMBEDDING = re.compile(
-    r"(^|\.)(embed_tokens|wte|word_embeddings|embed_in|tok_embeddings|shared|embeddings)\.weight$"
+    r"(^|\.)(lm_head|embed_out|output|unembed|decoder|vocab_projector|generator_lm_head"
+    r"|output_projection|pred_layer\.proj|lm_loss|lm_head\.out_proj)\.weight$"
+    r"|^((model\.)?proj_out|head)\.weight$"
 )
 _HEAD_BIAS = re.compile(r"(^|\.)decoder\.bias$")
 _COMPUTED = re.compile(
@@ -25,12 +31,7 @@ _CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")
 
 def ties_embeddings(config: Mapping[str, Any]) -> bool:
     """Return whether config.json (or its text_config) ties the head to the embedding."""
-    return bool(_says_tied(config))
-
-
-def says_untied(config: Mapping[str, Any]) -> bool:
-    """Return whether config.json says that the head is not tied to the embedding."""
-    return _says_tied(config) is False
+    return bool(says_tied(config))
 
 
 def find_tensor(source: Source, name: str) -> Tensor | None:
@@ -45,8 +46,12 @@ def find_tensor(source: Source, name: str) -> Tensor | None:
         return found
     if _HEAD_BIAS.search(name):
         return source.tensors.get(name.removesuffix("decoder.bias") + "bias")
-    shares = is_head(name) or is_embedding(name)
-    if not shares or says_untied(source.config):
+    if not (is_head(name) or is_embedding(name)):
+        return None
+    stored = tied_names(source.config, source.tensors).get(name)
+    if stored is not None:
+        return source.tensors[stored]
+    if says_untied(source.config):
         return None
     embeddings = [tensor for key, tensor in source.tensors.items() if is_embedding(key)]
     return embeddings[0] if len(embeddings) == 1 else None
@@ -57,19 +62,15 @@ def is_head(name: str) -> bool:
     return bool(_HEAD.search(name))
 
 
-def is_embedding(name: str) -> bool:
-    """Return whether a tensor is an embedding of the vocabulary, by its name."""
-    return bool(_EMBEDDING.search(name))
-
-
 def is_tied_copy(source: Source, name: str) -> bool:
     """Return whether a tensor is a head that its model ties to the embedding and may leave out."""
-    return is_head(name) and ties_embeddings(source.config)
+    kind = source.config.get("model_type")
+    return is_head(name) and ties_embeddings(source.config) and kind not in ALWAYS_TIED
 
 
 def own_head(source: Source) -> str | None:
-    """Return the head over the vocabulary of a model whose config.json says that it is not tied."""
-    if not says_untied(source.config):
+    """Return the head over the vocabulary of a model that does not tie it to its embedding."""
+    if not says_untied(source.config) and source.config.get("model_type") not in ALWAYS_TIED:
         return None
     found = [n for n, t in source.tensors.items() if is_head(n) and len(t.shape) == 2]
     embeddings = [t.shape[0] for n, t in source.tensors.items() if is_embedding(n)]
@@ -81,10 +82,3 @@ def is_computed(tensor: Tensor) -> bool:
     """Return whether a tensor is a buffer that transformers computes, and seldom saves."""
     mask = len(tensor.shape) == 4 and _CAUSAL_MASK.search(tensor.name)
     return bool(mask or _COMPUTED.search(tensor.name))
-
-
-def _says_tied(config: Mapping[str, Any]) -> bool | None:
-    text = config.get("text_config")
-    nested = text.get("tie_word_embeddings") if isinstance(text, Mapping) else None
-    found = config.get("tie_word_embeddings", nested)
-    return None if found is None else bool(found)

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.heads import HEADS, is_language_head
 from resumerge.sources.adapters.meaning import spelled, stripped
-from resumerge.sources.tied_weights import is_computed, is_embedding, is_head
+from resumerge.sources.tied_names import is_embedding
+from resumerge.sources.tied_weights import is_computed, is_head
 from resumerge.tensors import Tensor
 from resumerge.tensors.dtypes import FLOATS
 

@@ -145,7 +145,7 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
         modules_to_save=_words(config.get("modules_to_save"), "modules_to_save", where),
         bias=str(config.get("bias") or "none"),
         task=str(config["task_type"]) if config.get("task_type") else None,
-        ties=bool(config.get("ensure_weight_tying")),
+        ties=bool(config.get("ensure_weight_tying")) and _names_a_tie(config),
         tokens=_tokens(config.get("trainable_token_indices"), where),
         parameters=_words(config.get("target_parameters"), "target_parameters", where),
     )
@@ -156,6 +156,15 @@ def _tokens(value: Any, where: str) -> TokenIndices:
     if not all(isinstance(row, list) and all(type(n) is int for n in row) for row in lists):
         raise _invalid(where, "trainable_token_indices: lists of numbers", str(value)[:60])
     return dict(value) if isinstance(value, Mapping) else lists[0]
+
+
+def _names_a_tie(config: Mapping[str, Any]) -> bool:
+    """Return whether an adapter names a module that peft knows as an embedding or a head."""
+    named = [config.get(key) for key in ("modules_to_save", "target_modules")]
+    words = [
+        str(word) for value in named for word in (value if isinstance(value, list) else [value])
+    ]
+    return any(word.rpartition(".")[2] in ("embed_tokens", "lm_head") for word in words)
 
 
 def _words(value: Any, name: str, where: str) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from resumerge.recipe.types import ModelRef
 from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
 from resumerge.sources.adapters.heads import classifier
 from resumerge.sources.adapters.pairing import Pairing
-from resumerge.sources.tied_weights import find_tensor, is_embedding
+from resumerge.sources.adapters.ties import Ties
+from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor, with_stored
 
@@ -39,14 +40,9 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     settings = parse_adapter_config(adapter.config, where)
     is_stage = base.kind == "stage"  # which has no files; the adapter is a source by itself
     folders = ("", "") if is_stage else ("base/", "adapter/")
-    pairing = Pairing(
-        base,
-        adapter,
-        settings,
-        in_folder(folders[0], base.tensors),
-        in_folder(folders[1], adapter.tensors),
-    )
-    tensors = pairing.tensors()
+    ties = Ties(base, settings, in_folder(folders[0], base.tensors))
+    pairing = Pairing(base, adapter, settings, ties, in_folder(folders[1], adapter.tensors))
+    tensors, config = ties.after(pairing.tensors())
     parts = {} if is_stage else dict(zip(folders, (base, adapter)))
     if pairing.problems:
         raise InputError(pairing.problems[:SHOWN])
@@ -55,7 +51,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         "stage" if is_stage else "lora",
         base.folder,
         f"{base.revision}+{adapter.revision}" if base.revision or adapter.revision else None,
-        _config(base, tensors, settings, pairing.new_head),
+        _config(config, base, tensors, settings, pairing.new_head),
         tensors,
         {
             prefix + name: replace(file, name=prefix + name)
@@ -83,13 +79,13 @@ def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _config(
+    config: dict[str, Any],
     base: Source,
     tensors: Mapping[str, Tensor],
     settings: LoraConfig,
     new_head: Mapping[str, Tensor],
 ) -> dict[str, Any]:
-    """Return the base's config.json, adjusted to the tensors with the adapter."""
-    config: dict[str, Any] = dict(base.config)
+    """Return a config.json that is adjusted to the tensors with the adapter."""
     if new_head:
         config = classifier(config, settings, new_head)
     grown = [
@@ -97,14 +93,8 @@ def _config(
         for name, old in base.tensors.items()
         if is_embedding(name) and old.shape and tensors[name].shape[0] != old.shape[0]
     ]
-    untied = [name for name in tensors.keys() - base.tensors.keys() if find_tensor(base, name)]
     for rows, more in grown:
         config = _with_value(config, "vocab_size", rows, more)
-    if untied:
-        config = {
-            **_with_value(config, "tie_word_embeddings", True, False),
-            "tie_word_embeddings": False,
-        }
     return config
 
 

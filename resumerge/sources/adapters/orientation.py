@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from resumerge.sources.tied_weights import is_embedding, is_head
+from resumerge.sources.tied_names import is_embedding
+from resumerge.sources.tied_weights import is_head
 from resumerge.tensors import Tensor
 
 _NUMBER = re.compile(r"\.\d+\.")

@@ -21,14 +21,20 @@ from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
 from resumerge.sources.adapters.meaning import KnownNames
 from resumerge.sources.adapters.names import AdapterNames
 from resumerge.sources.adapters.orientation import Orientations
+from resumerge.sources.adapters.ties import Ties
 from resumerge.sources.adapters.tokens import tokens_of, with_rows
-from resumerge.sources.tied_weights import find_tensor, is_embedding, is_head
+from resumerge.sources.tied_names import is_embedding
+from resumerge.sources.tied_weights import is_head
 from resumerge.sources.types import Source
-from resumerge.tensors import Adapted, Rounded, Tensor
+from resumerge.tensors import Adapted, Rounded, Stacked, Tensor
 from resumerge.tensors.dtypes import FLOATS
+from resumerge.tensors.generated.filled import Filled
 
 SHOWN = 5
 """The number of names that a note tells."""
+
+_PADDED = "final_logits_bias"
+"""A bias of the logits that is no parameter of a module: shape (1, tokens)."""
 
 
 class Pairing:
@@ -38,8 +44,8 @@ class Pairing:
         base: the model.
         adapter: the adapter.
         settings: the adapter's config.
-        of_base: the model's tensors, with their files named as in the whole source.
-        of_adapter: the adapter's tensors, likewise.
+        ties: the model's tensors by all their names, with their files named as in the whole source.
+        of_adapter: the adapter's tensors, with their files named likewise.
 
     Attributes:
         problems: what is wrong; complete after `tensors`.
@@ -52,13 +58,14 @@ class Pairing:
         base: Source,
         adapter: Source,
         settings: LoraConfig,
-        of_base: Mapping[str, Tensor],
+        ties: Ties,
         of_adapter: Mapping[str, Tensor],
     ) -> None:
         self._base = base
         self._adapter = adapter
         self._settings = settings
-        self._of_base = of_base
+        self._ties = ties
+        self._of_base = of_base = ties.tensors
         self._names = AdapterNames.of(of_adapter)
         self._known = KnownNames(of_base)
         self._orientations = Orientations(of_base, settings.fan_in_fan_out)
@@ -81,14 +88,17 @@ class Pairing:
             self._doubled(*pair)
         self._known.learn_prefix(f"{module}.weight" for module in names.modules)
         found = dict(self._of_base)
-        for name, tensor in names.whole.items():
-            self._replace(name, tensor, found)
+        for name in sorted(names.whole, key=lambda name: self._ties.is_copy(names.keys[name, ""])):
+            self._replace(name, names.whole[name], found)
         for module in names.modules:
             self._adapt(module, found)
         self._adapt_experts(found)
         if not self.problems:
             self._check_complete()
+        self._check_tokens(found)
         self._check_biases_of_heads(found)
+        if strange := self._ties.strange(found):
+            self._unknown_ties(strange)
         self._leave_out(found)
         return found
 
@@ -96,16 +106,15 @@ class Pairing:
         """Change what a module of the adapter is about: a weight, or one in a packed tensor."""
         roles = self._names.modules[module]
         name = self._known.find(f"{module}.weight")
-        if name is None and self._tied(f"{module}.weight") is not None:
-            name = f"{module}.weight"
         if name is not None:
-            weight = found.get(name) or self._tied(name)
-            assert weight is not None
+            weight = found[name]
             self._use_all(name, module)
             if len(weight.shape) == 3 and "A" in roles and len(roles["A"].shape) == 2:
                 self._adapt_parameters([module], [whole_parameter(name, name, weight)], found)
             elif changed := self._changed(name, module, roles, weight):
                 found[name] = changed
+                if "delta" in roles and is_embedding(name):  # peft ties these alone
+                    found |= {n: replace(changed, name=n) for n in self._tied_rows(name)}
         elif place := self._experts.place(module):
             packed = found[place.packed]
             self._use_all(f"{place.packed}[{place.number(packed)}]", module)
@@ -116,6 +125,12 @@ class Pairing:
             self._of_experts[_unwrapped(module)].append(module)
         else:
             self._unknown_module(module, f"{module}.weight")
+
+    def _tied_rows(self, name: str) -> list[str]:
+        """Return the names that are tied to an embedding, and have no rows of single tokens."""
+        modules = self._names.modules.items()
+        own = {self._known.find(f"{m}.weight") for m, roles in modules if "delta" in roles}
+        return [other for other in self._ties.others(name) if other not in own]
 
     def _adapt_experts(self, found: dict[str, Tensor]) -> None:
         """Change the tensors of experts, once all that the adapter has for them is known."""
@@ -187,8 +202,6 @@ class Pairing:
         """Put a whole tensor of the adapter into the place of the model's, in its dtype."""
         key = self._names.keys[name, ""]
         target = self._known.find(name)
-        if target is None and self._tied(name) is not None:
-            target = name
         if target is None and is_of_new_head(name, self._settings):
             target = name
             self.new_head[name] = replace(tensor, name=name)
@@ -205,6 +218,8 @@ class Pairing:
             return
         self._use(target, "", key)
         found[target] = self._replacing(target, tensor)
+        for other in self._ties.sharing(target, key):
+            found[other] = replace(found[target], name=other)
 
     def _replacing(self, name: str, tensor: Tensor) -> Tensor:
         """Return a tensor of the adapter that replaces the base's, in the base's dtype."""
@@ -212,7 +227,8 @@ class Pairing:
         tensor = replace(tensor, name=name)
         if old is None:
             return tensor
-        grown = (is_embedding(name) or is_head(name)) and tensor.shape[1:] == old.shape[1:]
+        of_head = is_head(re.sub(r"\bbias$", "weight", name))
+        grown = (is_embedding(name) or of_head) and tensor.shape[1:] == old.shape[1:]
         if tensor.shape != old.shape and not grown:
             self._mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", tensor)
         both_floats = {tensor.dtype, old.dtype} <= FLOATS.keys()
@@ -290,19 +306,49 @@ class Pairing:
             if some and "magnitude" not in roles and roles.keys() & {"A", "embedding_A"}:
                 self._problem("The adapter lacks the magnitude vector of a module (DoRA)", module)
 
-    def _check_biases_of_heads(self, found: Mapping[str, Tensor]) -> None:
-        """Check that a vector with an element for each token grows with the embedding."""
+    def _check_tokens(self, found: Mapping[str, Tensor]) -> None:
+        """Check that embedding and head grow together: each has a row for every token."""
+        tables = [name for name in self._of_base if is_embedding(name) or is_head(name)]
+        grown = {
+            old.shape: name
+            for name in tables
+            for old in [self._of_base[name]]
+            if found[name].shape != old.shape and found[name].shape[1:] == old.shape[1:] != ()
+        }
+        for name in tables:
+            other = grown.get(found[name].shape)
+            if other is not None:
+                self._problem(
+                    "The adapter adds tokens to one of embedding and head alone",
+                    name,
+                    expected=f"{found[other].shape[0]} rows, as {other} has with the adapter",
+                    found=f"{found[name].shape[0]} rows",
+                    fix="save the adapter again with save_embedding_layers=True, or name both in "
+                    "modules_to_save",
+                )
+
+    def _check_biases_of_heads(self, found: dict[str, Tensor]) -> None:
+        """Check that a vector with an element for each token grows with the embedding.
+
+        One that transformers pads with zeros, and peft does not save, is padded here.
+        """
         grown = {
             old.shape[0]: found[name].shape[0]
             for name, old in self._of_base.items()
             if is_embedding(name) and found[name].shape[:1] > old.shape[:1] > ()
         }
-        for name, info in found.items():
+        for name, info in list(found.items()):
             weight = found.get(f"{name.rpartition('.')[0]}.weight")
             more = grown.get(info.numel)
             if more is None or not name.endswith("bias"):
                 continue
-            if weight is None or weight.shape[:1] == (more,):
+            tied = (found[n] for n in self._ties.others(name) if found[n].numel == more)
+            if like := next(tied, None):
+                found[name] = replace(like, name=name)
+            elif name.endswith(_PADDED) and info.shape[0] == 1:
+                zeros = Filled(name, info.dtype, (1, more - info.numel), 0.0)
+                found[name] = Stacked.of(name, (1, more), (info, zeros))
+            elif weight is None or weight.shape[:1] == (more,):
                 self._mismatch(name, f"{more} elements, because the adapter adds tokens", info)
 
     def _leave_out(self, found: dict[str, Tensor]) -> None:
@@ -322,9 +368,14 @@ class Pairing:
                 + (f", and not {_listed(heads)}" if heads else "")
             )
 
-    def _tied(self, name: str) -> Tensor | None:
-        tied = find_tensor(self._base, name)
-        return None if tied is None else self._of_base[tied.name]
+    def _unknown_ties(self, name: str) -> None:
+        self._problem(
+            "The adapter changes a tensor that the model may tie to others, which are not known",
+            name,
+            expected="a model with tie_word_embeddings: false",
+            fix="save the model with tensors of their own for all of them (transformers) and name "
+            "that in place of the base, or merge it with peft first",
+        )
 
     def _unknown_module(self, module: str, name: str) -> None:
         self._problem(

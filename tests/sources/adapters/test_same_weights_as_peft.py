@@ -50,7 +50,7 @@ FEATURES: dict[str, tuple[str, dict[str, Any]]] = {
     "conv1d_unsaid": ("gpt2", {"target_modules": CONV1D}),
     "conv1d_square_alone": ("gpt2", {"target_modules": ["attn.c_proj"], "fan_in_fan_out": True}),
     "conv1d_dora": ("gpt2", {"target_modules": CONV1D, "use_dora": True}),
-    "gpt2_embedding": ("gpt2", {"target_modules": ["wte", "wpe", "c_attn"]}),
+    "gpt2_embedding": ("gpt2", {"target_modules": ["wpe", "c_attn"]}),
     "bias_lora_only": ("gpt2", {"target_modules": CONV1D, "bias": "lora_only"}),
     "bias_all": ("gpt2", {"target_modules": CONV1D, "bias": "all"}),
     "single_tokens": (

@@ -1,0 +1,117 @@
+"""The ties of a model that an adapter changes.
+
+peft adds to, or copies, one module. Other modules keep the base's tensor, though the model has one
+for all of them. A tensor that is saved whole without being such a copy is loaded into all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.tied_names import (
+    head_is_unknown,
+    is_embedding,
+    tied_groups,
+    tied_names,
+    untied_config,
+)
+from resumerge.sources.tied_weights import is_head
+from resumerge.sources.types import Source
+from resumerge.tensors import Tensor
+
+
+class Ties:
+    """The names of one model that mean one tensor, before an adapter and after it.
+
+    Args:
+        base: the model.
+        settings: the adapter's config.
+        of_base: the model's tensors, with their files named as in the whole source.
+    """
+
+    def __init__(self, base: Source, settings: LoraConfig, of_base: Mapping[str, Tensor]) -> None:
+        self._config = base.config
+        self._settings = settings
+        self._groups = tied_groups(base.config, base.tensors)
+        self._absent = tied_names(base.config, base.tensors)
+        self._before = dict(of_base) | {
+            name: replace(of_base[stored], name=name) for name, stored in self._absent.items()
+        }
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The model's tensors, with one for each name that it has for them."""
+        return dict(self._before)
+
+    def sharing(self, name: str, key: str) -> Iterator[str]:
+        """Yield the other names of a tensor that a whole tensor of the adapter is loaded into.
+
+        Args:
+            name: the model's name of the tensor.
+            key: the adapter's name of the whole tensor.
+        """
+        if not self.is_copy(key):
+            yield from self.others(name)
+
+    def others(self, name: str) -> Iterator[str]:
+        """Yield the other names of a tensor of the model."""
+        yield from (n for group in self._groups if name in group for n in group if n != name)
+
+    def is_copy(self, key: str) -> bool:
+        """Return whether peft keeps a whole tensor in a copy of the base's module."""
+        if ".base_layer." in key:
+            return False
+        module = key.rpartition(".")[0]
+        steps = module.split(".")
+        parents = [".".join(steps[: n + 1]) for n in range(len(steps))]
+        saved = self._settings.modules_to_save
+        return ".modules_to_save" in key or any(p.endswith(s) for p in parents for s in saved)
+
+    def after(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the tensors of the model with the adapter, and its config.
+
+        Names that still mean one tensor stay one; else each gets a tensor of its own, and the
+        config says that they are not tied.
+
+        Args:
+            tensors: the tensors as the adapter changes them, one for each name.
+        """
+        found = dict(tensors)
+        if self._settings.ties:
+            self._tie(found)
+        if all(self._is_one(group, found) for group in self._groups):
+            for name in self._absent:
+                found.pop(name, None)
+            return found, dict(self._config)
+        return found, untied_config(self._config)
+
+    def strange(self, tensors: Mapping[str, Tensor]) -> str | None:
+        """Return a tensor that the adapter changes, if what is tied to it is not known."""
+        if not head_is_unknown(self._config, self._before):
+            return None
+        changed = (name for name, tensor in tensors.items() if tensor != self._before.get(name))
+        return next((name for name in changed if is_embedding(name) or is_head(name)), None)
+
+    def _tie(self, found: dict[str, Tensor]) -> None:
+        """Give all names of an embedding what the adapter makes of it (``ensure_weight_tying``)."""
+        for group in self._groups:
+            source = next((n for n in group if is_embedding(n)), None)
+            if source is not None and found[source] != self._before[source]:
+                found |= {name: replace(found[source], name=name) for name in group}
+
+    def _is_one(self, group: tuple[str, ...], found: Mapping[str, Tensor]) -> bool:
+        """Return whether all names of a group mean one tensor, as before."""
+        if all(found.get(name) == self._before[name] for name in group):
+            return True
+        first, *others = (found.get(name) for name in group)
+        return all(first and other and _is_same(first, other) for other in others)
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors are the same but for their names."""
+    if replace(one, name=other.name) == other:
+        return True
+    return one.children() == other.children() != () and one.as_json() == other.as_json()
