@@ -1,38 +1,15 @@
 """What every method does at the edges: equal models, no change, NaN, one model, any block size."""
 
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
-from family_recipes import NAMES, fine_tuned, merged, recipe, shaped
+from family_recipes import NAMES, example, fine_tuned, inputs, merged, recipe, shaped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resumerge.methods import METHODS
-from resumerge.methods.base import REQUIRED
-
-VALUES = {"weight": 0.5, "t": 0.3, "density": 0.5}
-
-
-def example(method: str, models: int = 2, **params: object) -> str:
-    """A recipe of a method with something for each parameter that needs a value."""
-    declared = METHODS[method]
-    most = declared.most or models
-    count = min(models, most - (declared.base == "required")) if declared.most else models
-    needed = [p for p in declared.parameters if p.default is REQUIRED or p.name == "density"]
-    per_model = {p.name: VALUES[p.name] for p in needed if p.per_model}
-    whole = {p.name: VALUES[p.name] for p in needed if not p.per_model}
-    with_base = declared.base != "none"
-    return recipe(method, [per_model] * max(count, 1), base=with_base, **{**whole, **params})
-
-
-def inputs(text: str, **models: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-    document = json.loads(text)
-    names = [model["model"] for model in document["models"]]
-    return {n: models[n] for n in [*names, document.get("base_model", names[0])]}
-
 
 # A product with factors, or a point on a sphere, is as near as float32 gets.
 SAME = [method for method in METHODS if method != "passthrough"]

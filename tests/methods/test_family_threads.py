@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from family_recipes import merged
-from test_family_edges import example, inputs
+from family_recipes import example, inputs, merged
 
 from resumerge.methods import METHODS
 

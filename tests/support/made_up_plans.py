@@ -148,3 +148,6 @@ def _operand(tensor: Tensor, params: Mapping[str, Any]) -> Operand:
     rows = tensor.rows if isinstance(tensor, Gathered) else None
     read = (tensor.tables[0] if isinstance(tensor, Gathered) else tensor).unrounded
     return Operand(next(stored_in(read)).source, read, params, rows)
+
+
+LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"

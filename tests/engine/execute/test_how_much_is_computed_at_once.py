@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from made_up_plans import plan, vectors
-from test_pages_are_dropped_after_their_last_use import LINEAR
+from made_up_plans import LINEAR, plan, vectors
 
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.execute import scheduler as module

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up_plans import llama, plan, tensor, vectors
+from made_up_plans import LINEAR, llama, plan, tensor, vectors
 
 from resumerge.engine.execute import page_cache
 from resumerge.engine.execute.page_cache import PageCache
@@ -47,9 +47,6 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> Dropped:
     monkeypatch.setattr(page_cache, "drop_from_cache", lambda *range_: found.append(range_))
     monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
     return found
-
-
-LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 
 
 def linear(*sizes: int) -> tuple[Plan, Unit]:

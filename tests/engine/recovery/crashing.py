@@ -472,3 +472,11 @@ def _is_running(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state not in "TtZX"
+
+
+def flip(path: Path, offset: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))

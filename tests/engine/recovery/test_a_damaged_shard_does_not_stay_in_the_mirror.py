@@ -5,8 +5,7 @@ It may have been damaged before it was uploaded.
 
 from __future__ import annotations
 
-from crashing import Bench, Merge
-from test_damaged_shards import flip
+from crashing import Bench, Merge, flip
 
 SHARD = "model-00001-of-00004.safetensors"
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from crashing import Bench, Merge
+from crashing import Bench, Merge, flip
 from ledger_rows import change
 
 
@@ -44,14 +42,6 @@ def computed_again(merge: Merge, before: list[dict[str, object]]) -> set[int]:
     return {
         row["shard"] for row in before if row["checksum"] and now[row["number"]]["attempt"] == last
     }
-
-
-def flip(path: Path, offset: int) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ 1]))
 
 
 @pytest.mark.parametrize("number", [0, 1])

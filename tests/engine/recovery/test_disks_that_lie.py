@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crashing import KILLED, Bench, Merge
-from test_damaged_shards import flip
+from crashing import KILLED, Bench, Merge, flip
 
 
 def assert_found(merge: Merge, reference: dict[str, bytes]) -> None:

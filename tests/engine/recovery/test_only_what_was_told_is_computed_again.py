@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 from crashing import Bench, Merge
-from test_sources_that_change import FILE, moved_over, retrained, with_own_models
+from retrained_models import FILE, moved_over, retrained, with_own_models
 
 REFUSED = "A source has changed since the run was created"
 

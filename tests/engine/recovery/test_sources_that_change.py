@@ -12,27 +12,9 @@ from pathlib import Path
 
 import pytest
 from crashing import Bench, Ended, Merge
-from safetensors.torch import load_file, save_file
+from retrained_models import FILE, moved_over, retrained, with_own_models
 
-FILE = "model.safetensors"
 MODELS = ("base", "math", "code")
-
-
-def retrained(model: Path) -> bytes:
-    """Weights of the same size and header, with other numbers."""
-    tensors = load_file(model)
-    other = model.with_suffix(".other")
-    save_file({name: t + 0.25 for name, t in tensors.items()}, other, {"format": "pt"})
-    data = other.read_bytes()
-    other.unlink()
-    return data
-
-
-def moved_over(model: Path, data: bytes) -> None:
-    """As rsync, git and `hf download` do it: another file takes the name."""
-    fresh = model.with_suffix(".fresh")
-    fresh.write_bytes(data)
-    fresh.replace(model)
 
 
 def moved_over_with_its_time(model: Path, data: bytes) -> None:
@@ -58,12 +40,6 @@ def overwritten_with_its_time(model: Path, data: bytes) -> None:
 
 WAYS = [moved_over, moved_over_with_its_time, overwritten, overwritten_with_its_time]
 Way = Callable[[Path, bytes], None]
-
-
-def with_own_models(merge: Merge) -> Merge:
-    shutil.copytree(merge.models, merge.folder / "models")
-    merge.models = merge.folder / "models"
-    return merge
 
 
 @pytest.fixture(scope="module")

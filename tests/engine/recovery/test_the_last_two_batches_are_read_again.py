@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from crashing import Bench, Ended, Merge
-from test_damaged_shards import flip
+from crashing import Bench, Ended, Merge, flip
 
 SHARD = "model.safetensors.partial"
 

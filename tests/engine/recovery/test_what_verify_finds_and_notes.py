@@ -6,8 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crashing import Bench, Merge
-from test_damaged_shards import flip
+from crashing import Bench, Merge, flip
 
 from resumerge.engine.recovery.verify import Verification, verify_run
 from resumerge.engine.resources.lock import run_lock
