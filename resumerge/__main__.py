@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import os
+import signal
+
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
-    """Run the command line, and end with the command's exit code."""
+    """Run the command line, and end with the command's exit code.
+
+    Ctrl-C ends the process at once, and quietly, until the command is imported: nothing has begun.
+    """
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_default:  # not ignored, as in the background
+        signal.signal(signal.SIGINT, lambda signum, frame: os._exit(INTERRUPTED))
     # Before NumPy is imported: the threads of its OpenBLAS would spin without work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from resumerge.cli.main import main as command
 
-    command()
+    if is_default:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        command()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
 
 
 if __name__ == "__main__":

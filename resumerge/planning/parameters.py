@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 
 from resumerge.errors import Problem
+from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod, Parameter, Value
 from resumerge.methods.base import FLOAT32_MAX
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
+from resumerge.recipe.resolve import matches
 from resumerge.recipe.schema.settings import truth
 from resumerge.recipe.spelling import misspelled
 
@@ -285,3 +288,27 @@ def _wanted(parameter: Parameter) -> str:
     if below:
         return f"{kind} of at least {parameter.low:g}"
     return f"{kind} of at most {parameter.high:g}" if above else f"{kind} that float32 can hold"
+
+
+def notes_on_filters(recipe: Recipe, models: ModelViews) -> Iterator[str]:
+    """Yield a note on each filter that matches no tensor, with the parts of names most like it."""
+    entries: dict[str, tuple[str, Conditional]] = {}
+    for path, settings in recipe.parameter_scopes():
+        for name, setting in settings.items():
+            for entry in setting if isinstance(setting, tuple) else ():
+                if isinstance(entry, Conditional) and entry.filter not in (None, "*"):
+                    entries.setdefault(str(entry.filter), (f"{path}.{name}", entry))
+    if not entries:
+        return
+    names = {
+        name
+        for ref, source in models.sources.items()
+        for own in source.tensors
+        for name in models.names_of(ref, own)
+    }
+    parts = {part for name in names for part in name.split(".") if not part.isdecimal()}
+    for text, (at, entry) in entries.items():
+        if not matches(entry, tuple(names)):
+            near = ", ".join(map(repr, get_close_matches(text, parts, n=3)))
+            meant = f"; names of tensors have {near}" if near else ""
+            yield f"the filter {text!r} matches no tensor, so its value is not used ({at}){meant}"

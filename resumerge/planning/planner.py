@@ -19,7 +19,7 @@ from resumerge.planning.expressions import Expressions
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch, match_modules
-from resumerge.planning.parameters import Parameters, check_parameters
+from resumerge.planning.parameters import Parameters, check_parameters, notes_on_filters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
 from resumerge.planning.reference_files import (
     compare_configs,
@@ -308,6 +308,7 @@ class _Planner:
         """Note which tensors were matched by another name, copied, or left out."""
         models = self.models
         reference = models.reference
+        self.notes += notes_on_filters(self.recipe, models)
         for part in unnamed:
             self.notes.append(
                 f"{part.name} is not among the modules: it is copied from {reference}"

@@ -53,3 +53,22 @@ def test_who_catches_it_has_the_code_of_the_command(
     told = f"Stopped by {signal}; finished work is committed\nTo resume: "
     assert stopped.stdout.startswith(told)
     assert not stopped.stderr
+
+
+@pytest.mark.parametrize("imported", ["click", "resumerge.engine.lifecycle.session"])
+def test_ctrl_c_while_the_command_is_imported_is_quiet(imported: str, place: Path) -> None:
+    before = f"""
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {imported!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["resumerge", "run", "linear.yaml", "never", "--no-supervise"]
+from resumerge.__main__ import main
+main()
+"""
+    stopped = script(before, place)
+    assert stopped.returncode == 130
+    assert "Traceback" not in stopped.stderr
+    assert imported != "click" or not stopped.stderr

@@ -199,3 +199,13 @@ def test_a_base_whose_layers_are_not_known_is_told_from_the_recipe_alone() -> No
         "The recipe does not say which layers of the base model this slice uses"
     ]
     assert check_recipe(parse_recipe(recipe.replace("[1, 2]", "[0, 1]"))) == []
+
+
+def test_a_filter_that_matches_no_tensor_is_noted_with_names_like_it() -> None:
+    recipe = (
+        f"merge_method: linear\n{TWO}parameters:\n  weight:\n"
+        "    - {filter: mpl, value: 0.5}\n    - {filter: self_attn, value: 0.4}\n    - {value: 1}\n"
+    )
+    [note] = [n for n in plan(recipe, llama("a"), llama("b")).notes if "filter" in n]
+    assert note.startswith("the filter 'mpl' matches no tensor, so its value is not used")
+    assert "(parameters.weight)" in note and "'mlp'" in note
