@@ -22,6 +22,14 @@ def show_seconds(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def so_far(what: str, seconds: float) -> str:
+    """Return what is being done, and from one second on for how long: ``planning: 5 s so far``."""
+    if seconds < 1:
+        return what
+    spent = f"{int(seconds)} s" if seconds < 60 else show_seconds(int(seconds))
+    return f"{what}: {spent} so far"
+
+
 def show_range(low: float, high: float) -> str:
     """Return a range of times, no more exact than they are known: ``40 s``, ``2 to 5 min``."""
     (least, unit), (most, last) = _coarse(low), _coarse(high)

@@ -87,7 +87,8 @@ class MixtureViews:
         mixtures = [ref for ref in recipe.merged_models if _has_experts(sources[ref])]
         if len(mixtures) > 1:
             notes.append(
-                "routers are merged like any tensor: the experts of a number should be related"
+                "experts are merged by number, and routers like any tensor: that makes sense for "
+                "mixtures that were trained from one"
             )
         return cls(seen, notes, aliases, places.get(reference, {}), matrices.get(reference, {}))
 

@@ -322,7 +322,8 @@ class Replicator:
         names = self._ledger.shards.unmirrored()
         if not names:
             return "only the files beside the shards" if self._companions else "nothing"
-        return f"{len(names)} of {len(self._ledger.shards.all())} shards"
+        count = len(self._ledger.shards.all())
+        return "its only shard" if count == 1 else f"{len(names)} of {count} shards"
 
     def _wake(self) -> None:
         """Let the thread look for its next operation. The caller holds the lock."""

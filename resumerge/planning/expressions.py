@@ -136,7 +136,7 @@ class Expressions:
         askable = method is not self.method or self.parameters.valid
         answers = ask(method, merged.context) if askable else Answers()
         if answers.contradiction:
-            self._contradiction(spec.name, answers.contradiction)
+            self._contradiction(spec.name, answers.contradiction, operands)
         block = block_elements(answers.row_elements)
         tensors = {spec.name: shape}
         unrounded = first.dtype == dtype and self.recipe.dtype in (None, FLOATS[dtype])
@@ -169,8 +169,14 @@ class Expressions:
             return self.alignment.shape(tensor)
         return tensor.shape
 
-    def _contradiction(self, name: str, expected: str) -> None:
+    def _contradiction(self, name: str, expected: str, operands: list[Operand]) -> None:
         """Collect, once, that the method rejects the parameters of a tensor."""
+        known = [p.name for p in self.method.parameters if p.per_model]
+        values = [
+            f"{parameter} {' and '.join(f'{o.params[parameter]:g}' for o in having)}"
+            for parameter in [n for n in known if n in expected] or known
+            if (having := [o for o in operands if parameter in o.params])
+        ]
         kind = f"The parameters of {self.method.name} contradict each other"
         if not any(problem.what == kind for problem in self.problems):
             self.problems.append(
@@ -178,7 +184,7 @@ class Expressions:
                     kind,
                     "parameters",
                     expected=expected,
-                    found=f"different values for tensor {name}",
+                    found=f"{', '.join(values)}, for tensor {name}",
                     fix="Change these values, or the filter or gradient that sets them for this "
                     "tensor",
                 )

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from resumerge.engine.reporter import ProgressUpdate
+from resumerge.sizes import so_far
 from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.ui.progress import bars, console_reporter, keepalive
 from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
@@ -80,11 +81,13 @@ def test_a_time_that_is_not_known_yet_is_not_said(terminal: Terminal) -> None:
 @pytest.mark.parametrize("terminal", [50], indirect=True)
 def test_what_repeats_is_drawn_in_the_same_place(terminal: Terminal) -> None:
     terminal.reporter.doing("opening the models")
-    assert terminal.drawn()[0].startswith("opening the models: ")
+    assert terminal.drawn()[0].startswith("opening the models")
     for _ in range(20):
         terminal.reporter.waiting("Waiting for memory: the machine has 1 MB left")
         time.sleep(0.05)
-    assert terminal.drawn()[0].startswith("Waiting for memory: ")
+    assert terminal.drawn()[0].startswith("Waiting for memory: the machine has 1 MB left: ")
+    assert so_far("merging", 0.9) == "merging"
+    assert so_far("merging", 5.2) == "merging: 5 s so far"
     terminal.reporter.close()
     assert "\n" not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal._shown.getvalue()).strip()
 
@@ -96,7 +99,7 @@ def test_an_upload_says_what_matters_too(
     monkeypatch.setattr(bars, "KNOWN_SECONDS", 0.1)
     terminal.reporter.close()
     with UploadProgress(terminal.console) as upload:
-        assert terminal.drawn()[0].startswith("comparing the model with the repo: ")
+        assert terminal.drawn()[0].startswith("comparing the model with the repo")
         upload.begins(FILE, 4 * 10**9, 4 * 10**9)
         for _ in range(3):
             upload.moved(10**9)

@@ -42,10 +42,8 @@ def test_only_a_model_that_is_here_can_be_uploaded(
     assert (f"To upload it: resumerge push {out} ORG/NAME {state}" in lines) == is_here
     assert any(line.startswith("To load it:") for line in lines) == loads
     assert ("only there" in lines[0]) != is_here
-    assert lines[-2:] == [
-        f"To remove its ledger: resumerge clean run-1 {state}",
-        "note: it lacks a tokenizer",
-    ]
+    assert lines[-1] == "note: it lacks a tokenizer"
+    assert not any("clean" in line for line in lines), "a ledger may stay: nothing has to be done"
 
 
 def test_a_model_of_one_file_can_be_uploaded_as_it_is(tmp_path: Path) -> None:

@@ -44,9 +44,9 @@ def test_each_architecture_says_why_it_does_not_fit(llamas: Path, tmp_path: Path
     two_shared = f"{SHARED}  - source_model: ./b\n"
     [problem] = refused(llamas, RANDOM + two_shared, tmp_path / "out")
     for reason in (
-        "Mixtral: it has no shared experts, and the recipe 2 shared experts",
-        "DeepSeek MoE: it has 0 or 1 shared experts",
-        "Qwen MoE: it has 1 shared experts",
+        "Mixtral: it has no shared experts, and the recipe has 2",
+        "DeepSeek MoE: it has 0 or 1 shared expert,",
+        "Qwen MoE: it has 1 shared expert,",
         "Qwen3 MoE: it is made of qwen3, but ./base is llama, ./a is llama",
     ):
         assert reason in problem.found
@@ -56,7 +56,7 @@ def test_each_architecture_says_why_it_does_not_fit(llamas: Path, tmp_path: Path
 @pytest.mark.parametrize(
     "further, found",
     [
-        ("architecture: qwen\n", "Qwen MoE: it has 1 shared experts"),
+        ("architecture: qwen\n", "Qwen MoE: it has 1 shared expert,"),
         ("architecture: gpt\n", "Mixtral: it fits"),
         (f"architecture: deepseek\nexpert_layout: packed\n{SHARED}", "experts that are packed"),
         (f"architecture: deepseek\n{SHARED}    positive_prompts: [x]\n", "has no gate"),

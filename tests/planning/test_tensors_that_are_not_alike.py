@@ -167,6 +167,7 @@ def test_contradicting_parameters_are_told_once() -> None:
     recipe += "  - {model: b, parameters: {weight: -1}}\n"
     found = problem(recipe, llama("a"), llama("b"))
     assert found.what == "The parameters of linear contradict each other"
+    assert found.found.startswith("weight 1 and -1, for tensor ")
     assert found.expected == "weights that do not sum to zero, or normalize: false"
     assert found.found.endswith(EMBEDDING)
 

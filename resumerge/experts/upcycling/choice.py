@@ -49,7 +49,7 @@ class Choice:
                     "architecture" if asked is not None else "experts",
                     expected=f"models and settings that fit one of {', '.join(shown)}",
                     found=". ".join(f"{name}: {why}" for name, why in shown.items()),
-                    fix="Change what the reasons name"
+                    fix="Change the models or settings that stand in the way"
                     + (", or delete 'architecture'" if asked is not None else ""),
                 )
             ]
@@ -69,9 +69,9 @@ class Choice:
             )
         fewest, most = architecture.shared
         if not fewest <= len(mixture.shared_experts) <= most:
-            wanted = f"{fewest} or {most}" if fewest < most else str(most) if most else "no"
-            found = counted(len(mixture.shared_experts), "shared expert")
-            yield f"it has {wanted} shared experts, and the recipe {found}"
+            wanted = counted(most, "shared expert") if most else "no shared experts"
+            wanted = f"{fewest} or {wanted}" if fewest < most else wanted
+            yield f"it has {wanted}, and the recipe has {len(mixture.shared_experts)}"
         elif mixture.shared_experts:
             yield from self._against_shared(architecture)
         if mixture.expert_layout not in architecture.layouts:

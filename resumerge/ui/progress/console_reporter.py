@@ -102,7 +102,6 @@ class ConsoleReporter(ProgressState):
                 self._offer("To load it:", call)
             upload = next_command(state, "push", str(result.output), "ORG/NAME")
             self._offer("To upload it:", upload)
-        self._offer("To remove its ledger:", next_command(state, "clean", result.id))
         for note in result.notes:  # what the model lacks must not be overlooked
             if time.monotonic() - self._noted.get(note, float("-inf")) > REPEATED_SECONDS:
                 self.note(note)

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from resumerge.host.platform import in_notebook
-from resumerge.sizes import show_seconds
+from resumerge.sizes import so_far
 from resumerge.ui.terminal.prose import say
 
 LINE_SECONDS = 5.0
@@ -123,7 +123,7 @@ def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], No
     now, clock, started = [what], PrintClock(), time.monotonic()
 
     def line() -> str:
-        return f"{now[0]}: {show_seconds(int(time.monotonic() - started))} so far"
+        return so_far(now[0], time.monotonic() - started)
 
     def change(what: str) -> None:
         now[0] = what

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from resumerge.engine.reporter import ProgressUpdate, Reporter
-from resumerge.sizes import counted, show_seconds, show_size
+from resumerge.sizes import counted, show_seconds, show_size, so_far
 from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.ui.progress.bars import Pace
 
@@ -37,6 +37,7 @@ class ProgressState(Reporter):
         self.fetched: DownloadProgress | None = None
         self._merged, self._downloaded = Pace(), Pace()
         self._waits: tuple[float, str] | None = None
+        self._waits_since = 0.0
         self._has_figures = False  # of this phase
         self._read: tuple[int, int] | None = None
 
@@ -70,6 +71,8 @@ class ProgressState(Reporter):
         return self.update.bytes_done / max(1, self.update.bytes_total) if self.update else 0.0
 
     def waiting(self, text: str) -> None:
+        if not self.waits:
+            self._waits_since = time.monotonic()
         self._waits = time.monotonic(), text
 
     @property
@@ -95,12 +98,12 @@ class ProgressState(Reporter):
         parts = [self._merging(), self._downloading()] if self._has_figures else []
         text = "; ".join(part for part in parts if part)
         if waits := self.waits:
-            return waits
+            return so_far(waits, now - self._waits_since)
         if not text:
-            read = (
-                f"{show_size(self._read[0])} of {show_size(self._read[1])}, " if self._read else ""
-            )
-            return f"{self.phase}: {read}{show_seconds(int(now - self.phase_started))} so far"
+            phase = self.phase
+            if self._read:
+                phase += f", {show_size(self._read[0])} of {show_size(self._read[1])}"
+            return so_far(phase, now - self.phase_started)
         if now - self.moved > STALL_SECONDS:
             text += f"; no progress for {show_seconds(int(now - self.moved))}"
         return text

@@ -9,7 +9,7 @@ from typing import Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from resumerge.sizes import show_seconds, show_size
+from resumerge.sizes import show_size, so_far
 from resumerge.ui.progress.bars import Bar, Pace, show_bars
 from resumerge.ui.progress.keepalive import drawn
 from resumerge.ui.terminal.prose import say
@@ -52,8 +52,8 @@ class UploadProgress:
 
     def _frame(self) -> RenderableType:
         if not self._done:
-            spent = show_seconds(int(time.monotonic() - self._began))
             doing = f"uploading {self._name}" if self._name else "comparing the model with the repo"
-            return Text(f"{doing}: {spent} so far", no_wrap=True, overflow="ellipsis")
+            text = so_far(doing, time.monotonic() - self._began)
+            return Text(text, no_wrap=True, overflow="ellipsis")
         bar = Bar("uploaded", self._pace, self._done, self._total, self._name)
         return show_bars([bar], self._console.width)

@@ -25,6 +25,8 @@ def format_event(event: Mapping[str, Any]) -> str:
         parts.append(
             f"{_format('before', data.pop('before'))} to {_format('after', data.pop('after'))}"
         )
+    if isinstance(data.get("units"), int):
+        parts.append(counted(data.pop("units"), "tensor"))
     parts += [f"{key.replace('_', ' ')} {_format(key, value)}" for key, value in data.items()]
     return printable(", ".join(parts))
 
