@@ -18,7 +18,7 @@ from typing import Any
 
 _OF_LAYERS = re.compile(r"layer|block|pattern|rope|attention_types|idx|indices|indexes")
 _OF_OTHERS = re.compile(
-    r"mtp|out_indices|token|architectures|section|multipliers|limit$|mean|std|shape|label|conv|tdnn|kernel|stride"
+    r"mtp|out_indices|target_layer|summary|proj|token|architectures|section|multipliers|limit$|mean|std|shape|label|conv|tdnn|kernel|stride"
     r"|patch|image|dilation|upsampl|lang|factors|aspect|channels|features|stage|grid|cardinality"
 )
 """Words of lists that have nothing to do with layers, even where they are of the same length."""

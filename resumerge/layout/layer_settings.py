@@ -118,28 +118,34 @@ def _moved_section(
     before = section_of(config, path)
     section, unsaid = dict(before), list[Unsaid]()
     states = _States(path, counted, count)
+    known = {
+        rule: entries
+        for rule in rules_of(before, config, path)
+        if (entries := rule.entries(before, count)) is not None
+    }
+    of_rules = {rule.key: entries for rule, entries in known.items()}
     for key, value in before.items():
         default = read_layer_list(key, value, count)
-        entries = states.moved(key, default, origins) if default is not None else None
-        if default is None or entries is None or entries == default:
+        if default is None or of_rules.get(key, default) != default:
+            continue
+        entries = states.moved(key, default, origins)
+        if entries == default:
             continue
         if any(word in key for word in _OUTPUTS) and entries.count(True) != default.count(True):
             unsaid.append(Unsaid(key, (key,), f"{key}: {value}", 0))
         section[key] = write_layer_list(key, value, count, entries)
     unsaid += _move_last_stage(before, section, count, len(origins))
-    wanted = {
-        rule: states.moved(rule.key, own, origins)
-        for rule in rules_of(before, config, path)
-        if (own := rule.entries(before, count)) is not None
-    }
+    wanted = {rule: states.moved(rule.key, own, origins) for rule, own in known.items()}
     for rule, entries in wanted.items():
-        if _differs(rule, section, entries, origins) is not None:
+        stated = section.get(rule.key)
+        stale = isinstance(stated, list) and len(stated) == count != len(origins)
+        if stale or _differs(rule, section, entries, origins) is not None:
             section |= rule.write(section, _places(entries, origins))
     for rule, entries in wanted.items():
         place = _differs(rule, section, entries, origins)
         if place is not None:
-            stated = [f"{key}: {before[key]}" for key in rule.says if key in before]
-            unsaid.append(Unsaid(rule.key, rule.says, ", ".join(stated), place))
+            says = [f"{key}: {before[key]}" for key in rule.says if key in before]
+            unsaid.append(Unsaid(rule.key, rule.says, ", ".join(says), place))
     return section, unsaid
 
 
@@ -182,7 +188,9 @@ def _differs(
     rule: Rule, section: Config, wanted: Sequence[Any], origins: Sequence[SourceLayer]
 ) -> int | None:
     """Return the first layer of the output that a section says something else of; None if none."""
-    found = rule.entries(section, len(origins)) or []
+    found = rule.entries(section, len(origins))
+    if found is None:
+        return 0
     for place, (entry, other) in enumerate(zip(found, wanted)):
         if isinstance(entry, LayerNumber):
             own = origins[entry] if 0 <= entry < len(origins) else None

@@ -28,6 +28,7 @@ from resumerge.planning.reference_files import (
 )
 from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
+from resumerge.planning.stacks.implied import check_implied
 from resumerge.planning.stacks.kinds import check_kinds, compare_layers
 from resumerge.planning.stacks.outside import check_outside
 from resumerge.planning.stacks.settings import check_settings, rules_by_number
@@ -153,6 +154,7 @@ class _Planner:
             self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
         )
         targets = [target for spec in specs if (target := expressions.target(spec))]
+        planned = targets
         targets, several = as_reference(self.recipe, targets, self.mixtures)
         self._collect(parameters.problems, mismatches.problems(), expressions.problems, several)
         if alignment:
@@ -160,6 +162,8 @@ class _Planner:
             self.notes += alignment.notes
         if not targets and not self.problems:
             self.problems.append(self._nothing_to_merge())
+        if not self.problems:
+            self._collect(check_implied(self.recipe, self.models, layer_maps, planned))
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
         self.notes += notes_on_differences(self.recipe, self.models, specs, flat=self.flat)

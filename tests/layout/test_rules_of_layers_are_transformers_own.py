@@ -23,7 +23,7 @@ from resumerge.layout import read_layer_list
 from resumerge.layout.layer_rules import RULES, Rule
 
 COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "depth")
-LENGTHS = (5, 14)
+LENGTHS = (6, 14)
 VARIED = (0, 2, 3)
 """What numbers in a config that rules read are set to."""
 
@@ -119,6 +119,8 @@ def test_rules_give_what_the_classes_derive() -> None:
                     continue
                 asked.add((cls.model_type, rule.key))
                 found = rule.entries({**stated, **options}, count)
+                if all(isinstance(entry, bool) for entry in own):  # numbers of layers
+                    found = [bool(entry) for entry in found or ()]
                 if found != own:
                     wrong.append((cls.__name__, rule.key, count, options, own, found))
     assert not wrong, "\n".join(map(str, wrong[:10]))
@@ -150,6 +152,33 @@ def test_nothing_else_follows_the_number_of_layers() -> None:
             if left := found - rules - known:
                 unknown.setdefault(cls.__name__, set()).update(left)
     assert not unknown, f"no rule in layout/layer_rules: {unknown}"
+
+
+STATED = {
+    "what a stage is, by number": {"depths", "num_heads", "num_attention_heads", "hidden_sizes"},
+    "follows the layer types or the number of experts of each layer": {"per_layer_config"},
+    "another form of what the class reads": {"attention_layers", "hybrid_layer_ids"},
+    "set anew by the class": {"window_block_indexes", "pretrained_window_sizes"},
+}
+"""Lists that are read as settings of layers and need no rule for a config without them."""
+
+
+def test_lists_of_layers_with_a_default_of_their_own_have_a_rule() -> None:
+    known = set().union(*STATED.values())
+    unknown = set()
+    for cls in classes():
+        key = counted(cls)
+        config = built(cls)
+        if key is None or config is None:
+            continue
+        values = written(config)
+        rules = {rule.key for rule in RULES.get(cls.model_type, ())}
+        for name, value in values.items():
+            if name in rules | known or value == ["basic", "bottleneck"]:  # of a ResNet
+                continue
+            if read_layer_list(name, value, values[key]) and value:
+                unknown.add((cls.model_type, name))
+    assert unknown - {("dots3_note_vision_encoder", "mlp_layer_types")} == set()
 
 
 @pytest.mark.parametrize("letters", ["M-M*", "EM*-"])

@@ -12,13 +12,13 @@ from resumerge.errors import InputError, Problem
 from resumerge.planning.stacks.kinds import continued
 from resumerge.sources.types import Source
 
-Kind = frozenset[str]
+Kind = frozenset[tuple[str, tuple[int, ...]]]
 STACK = "merge_method: passthrough\nslices:\n"
 EXPERT = "model.layers.{}.mlp.gate.weight"
 
 
 def kinds(text: str) -> list[Kind]:
-    return [frozenset(letter) for letter in text]
+    return [frozenset({(letter, ())}) for letter in text]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def kinds(text: str) -> list[Kind]:
 )
 def test_a_rule_goes_on(layers: str, count: int, expected: str) -> None:
     found = continued(kinds(layers), count)
-    assert "".join(next(iter(kind)) for kind in found) == expected
+    assert "".join(next(iter(kind))[0] for kind in found) == expected
 
 
 def mixed(

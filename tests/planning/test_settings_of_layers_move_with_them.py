@@ -10,6 +10,7 @@ from made_up_plans import llama, plan, tensor
 
 from resumerge.errors import InputError, Problem
 from resumerge.output.config import output_config
+from resumerge.planning.stacks import implied
 from resumerge.sources.types import Source
 
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
@@ -75,15 +76,28 @@ def test_nothing_is_written_where_the_class_derives_the_same() -> None:
     for config in (
         {"model_type": "gemma2"},
         {"model_type": "qwen2_moe", "decoder_sparse_step": 2},
+        {"model_type": "qwen3_moe", "mlp_only_layers": [0, 1]},
+        {"model_type": "mistral_large4_text", "kv_source_layers": [0, 1, 2, 3]},
         {"model_type": "deepseek_v3", "first_k_dense_replace": 1},
         {"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True},
     ):
         source = model(**config)
         assert stacked(source, (0, 4)) == source.config | {"torch_dtype": "float32"}
         pruned = stacked(source, (0, 2))
-        assert pruned == source.config | {"torch_dtype": "float32", "num_hidden_layers": 2}
+        cut = {"kv_source_layers": [0, 1]} if "kv_source_layers" in source.config else {}
+        assert pruned == source.config | cut | {"torch_dtype": "float32", "num_hidden_layers": 2}
     uniform = model(model_type="qwen2", use_sliding_window=False)
     assert "layer_types" not in stacked(uniform, *STACK)
+
+
+def test_a_list_that_is_there_gets_the_length_of_the_output() -> None:
+    """Also where its class would derive the same: it reads no list of another length."""
+    for kind in ("gemma2", "gemma4_text"):
+        source = model(model_type=kind, layer_types=[SLIDING, FULL] * 2)
+        assert stacked(source, (0, 2))["layer_types"] == [SLIDING, FULL]
+        assert stacked(source, (0, 4), (0, 2))["layer_types"] == [SLIDING, FULL] * 3
+    repeated = model(model_type="recurrent_gemma", block_types=["recurrent", "attention"])
+    assert stacked(repeated, (0, 4), (2, 4))["block_types"] == ["recurrent", "attention"]
 
 
 def test_each_layer_has_the_pattern_of_its_own_model() -> None:
@@ -144,6 +158,12 @@ def test_what_no_key_can_state_is_refused_with_the_key_that_it_follows_from(
     assert problem.what == "config.json expects a different kind of layer at this position"
     assert told in str(problem.expected)
     assert problem.path.endswith(".sources[0].layer_range")
+
+
+def test_a_layer_that_reads_another_ones_keys_reads_the_same_ones() -> None:
+    source = model(model_type="mistral_large4_text", kv_source_layers=[0, 0, 2, 2])
+    assert stacked(source, *STACK)["kv_source_layers"] == [0, 0, 2, 2, 0, 5, 5]
+    assert "kv_source_layers" in str(refused(source, (1, 4)).expected)
 
 
 def test_layers_that_share_keys_stay_the_last_ones() -> None:
@@ -208,6 +228,50 @@ def test_layers_whose_outputs_are_read_elsewhere_stay_as_many() -> None:
     assert (found["out_features"], found["out_indices"]) == (["stage2"], [2])
     some = model(stage_names=stages, out_features=["stage2", "stage4"], out_indices=[2, 4])
     assert "out_features" in str(refused(some, (0, 3)).expected)
+
+
+def test_defaults_of_lists_move_too() -> None:
+    vision = model(32, model_type="qwen2_5_vl_vision")
+    assert stacked(vision, (0, 8), (6, 8))["fullatt_block_indexes"] == [7, 9]
+    deep = model(27, model_type="qwen3_vl_vision")
+    assert "deepstack_visual_indexes" in str(refused(deep, (0, 10), (8, 27)).expected)
+    assert stacked(deep, (2, 27))["deepstack_visual_indexes"] == [6, 14, 22]
+
+
+def test_widths_that_no_setting_tells_apart_stay_in_their_order() -> None:
+    def wide(**config: Any) -> Source:
+        others = [tensor(f"model.layers.{n}.mlp.up_proj.weight", (8, 4)) for n in (1, 3)]
+        return llama("a", 4, others=others, config=config)
+
+    assert "ABAB" in str(refused(wide(), *STACK).expected)
+    assert stacked(wide(), (0, 4), (2, 4))["num_hidden_layers"] == 6
+    found = stacked(wide(intermediate_size=[4, 8, 4, 8]), *STACK)
+    assert found["intermediate_size"] == [4, 8, 4, 8, 8, 4, 8]
+
+
+# The planned tensors, and what config.json implies
+
+
+def mixed_widths() -> Source:
+    others = [tensor(f"model.layers.{n}.mlp.up_proj.weight", (8, 4)) for n in (1, 3)]
+    return llama("a", 4, others=others, config={"intermediate_size": [4, 8, 4, 8]})
+
+
+def test_a_planned_output_is_compared_with_its_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong config, as a fault in the other checks would write it, is found."""
+    source = mixed_widths()
+    good = plan(recipe(*STACK), source)
+    assert output_config(good)["intermediate_size"] == [4, 8, 4, 8, 8, 4, 8]
+
+    for wrong, expected in (
+        ({}, "7 layers model.layers.*"),
+        ({"num_hidden_layers": 7, "intermediate_size": [4, 8, 4, 8, 4, 8, 4]}, "model.layers.4."),
+    ):
+        config = {**source.config, **wrong}
+        monkeypatch.setattr(implied, "moved_config", lambda *_, config=config: config)
+        problem = refused(source, *STACK)
+        assert problem.what.startswith("The output would not have the tensors")
+        assert expected in str(problem.expected)
 
 
 # Tensors outside the layers

@@ -16,7 +16,6 @@ from resumerge.layout.layer_rules.rule import (
     integer,
     listed,
     numbers,
-    unwritten,
 )
 
 DENSE = "first_k_dense_replace"
@@ -55,6 +54,17 @@ _experts(
     ],
     "moe_layer_freq",
 )
+
+
+_PYRAMID = [-1] * 25 + [*range(4, 65, 4), 64]
+
+
+def _pyramid(section: Section, count: int) -> Entries:
+    """Return the numbers of experts of dots3.note's vision tower, if no other key states them."""
+    return [None] * count if section.get("mlp_layer_types") else _PYRAMID[:count]
+
+
+declare("dots3_note_vision_encoder", listed("pyramid_num_routed", _pyramid))
 
 
 def _step3(section: Section, count: int) -> Entries:
@@ -141,7 +151,12 @@ def _periods(period: str, offset: str, at: int, of: int) -> Rule:
         every = max(integer(section, period, of), 1)
         return [n % every == integer(section, offset, at) for n in range(count)]
 
-    return Rule(period, read, unwritten, (period, offset))
+    def write(section: Section, entries: Entries) -> Mapping[str, Any]:
+        found = [n for n, entry in enumerate(entries) if entry] or [len(entries)]
+        step = found[1] - found[0] if len(found) > 1 else len(entries) + 1
+        return {period: step, offset: found[0]}
+
+    return Rule(period, read, write, (period, offset))
 
 
 declare("jamba", _periods("attn_layer_period", "attn_layer_offset", 4, 8))

@@ -6,7 +6,7 @@ config.json, and must be where the reference's config.json expects a layer of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
@@ -19,7 +19,8 @@ from resumerge.planning.tensor_specs import guide_of
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.tensors import Tensor
 
-Kind = frozenset[str]
+Kind = frozenset[tuple[str, tuple[int, ...]]]
+"""A layer's tensors: their names inside it, and their shapes."""
 
 
 def compare_layers(
@@ -32,10 +33,7 @@ def compare_layers(
     """
     assert part.stack is not None
     reference = models.reference
-    ours = {
-        frozenset((rest, tensor.shape) for rest, tensor in layer.items()): layer
-        for layer in _layers(models, reference, part.stack).values()
-    }
+    ours = {_kind(layer): layer for layer in _layers(models, reference, part.stack).values()}
     for slice_ in module.slices:
         guide = guide_of(recipe, slice_)
         if guide.model == reference or guide.layer_range is None:
@@ -43,7 +41,7 @@ def compare_layers(
         theirs = _layers(models, guide.model, part.stack)
         for number in range(*guide.layer_range):
             layer = theirs.get(number, {})
-            found = frozenset((rest, tensor.shape) for rest, tensor in layer.items())
+            found = _kind(layer)
             if found in ours:
                 continue
             nearest = min(
@@ -74,6 +72,15 @@ def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str
     }
 
 
+def kinds_of(models: ModelViews, ref: ModelRef, stack: str) -> list[Kind]:
+    """Return the kind of each layer of a model's stack, by the reference's name of the stack."""
+    return [_kind(layer) for _, layer in sorted(_layers(models, ref, stack).items())]
+
+
+def _kind(layer: Mapping[str, Tensor]) -> Kind:
+    return frozenset((rest, tensor.shape) for rest, tensor in layer.items())
+
+
 def check_kinds(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
 ) -> Iterator[Problem]:
@@ -85,10 +92,7 @@ def check_kinds(
     off the reference's own layers; the output has to follow it.
     """
     assert part.stack is not None
-    kinds = [
-        frozenset(layer)
-        for _, layer in sorted(_layers(models, models.reference, part.stack).items())
-    ]
+    kinds = kinds_of(models, models.reference, part.stack)
     if len(set(kinds)) < 2 or _are_told(models, layers, kinds):
         return
     refs = list(models.sources)
@@ -96,8 +100,8 @@ def check_kinds(
     wanted = continued(kinds, len(layers.origins))
     for place, (origin, kind) in enumerate(zip(layers.origins, wanted)):
         source, layer = origin.inputs[0]
-        found = frozenset(names[refs[source]].get(layer, []))
-        if found != kind:
+        found = _kind(names[refs[source]].get(layer, {}))
+        if found != kind and found in kinds:  # `compare_layers` tells of other ones
             yield _out_of_place(recipe, models, module, kinds, place, refs[source], layer)
             return
 
@@ -128,7 +132,8 @@ def _are_told(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bo
     """Return whether a setting in config.json tells the kinds apart, or all of them together."""
     config = models.sources[models.reference].config
     for key in layers.keys:
-        settings = list(layer_entries(config, key.split(".")[:-1], len(kinds)).values())
+        entries = layer_entries(config, key.split(".")[:-1], len(kinds)).values()
+        settings = [each for each in entries if len(set(map(repr, each))) < len(each)]
         if any(_tells(entries, kinds) for entries in [*settings, list(zip(*settings))]):
             return True
     return False

@@ -17,6 +17,7 @@ from resumerge.recipe import Module, Recipe
 
 _OF_LAYERS = re.compile(r"(^|[._])layer(?!_?norm|s?\.\d)")
 _PARAMETER = re.compile(r"\.(weight|bias)$")
+_CONVOLUTIONS = re.compile(r"conv|stem|patch")
 _PERIOD = re.compile(r"(interval|period|every\w*|frequency)$")
 
 
@@ -71,7 +72,7 @@ def _parts_of_layers(
     lists: dict[str, set[int]] = defaultdict(set)
     for name in outside:
         located = split(name)
-        if located is not None and not is_bridge(name):
+        if located is not None and not (is_bridge(name) or _CONVOLUTIONS.search(name)):
             lists[located.stack].add(located.index)
     for stack, found in lists.items():
         gapless = max(found) == len(found) - 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from resumerge.errors import Problem
 from resumerge.layout import SourceLayer, Unsaid, layer_entries, move_settings, section_of
+from resumerge.layout.layer_rules import rules_of
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
 from resumerge.recipe import Module, Recipe, Slice
@@ -21,12 +23,7 @@ def check_settings(
 ) -> Iterator[Problem]:
     """Check that config.json can state the settings of the output's layers."""
     reference = models.reference
-    by_number = {source.number: source.config for source in models.sources.values()}
-    config = models.sources[reference].config
-    origins = [
-        SourceLayer(model, by_number[model], layer)
-        for model, layer in (origin.inputs[0] for origin in layers.origins)
-    ]
+    config, origins = models.sources[reference].config, _origins(models, layers)
     count = models.layers[reference].counts[layers.stack]
     if config and not layers.keys and len(origins) != count:
         yield recipe.problem(
@@ -37,9 +34,41 @@ def check_settings(
             fix="Add it to the model's config.json, if its class reads one; or keep the number of "
             "layers",
         )
-    unsaid = move_settings(config, layers.keys, count, origins)[1]
+    rests = {
+        rest for names in models.layer_tensors(reference, layers.stack).values() for rest in names
+    }
+    unsaid = [
+        setting
+        for setting in move_settings(config, layers.keys, count, origins)[1]
+        if not any(rest.endswith(f".{setting.key}") for rest in rests)  # it moves as a tensor
+    ]
     if unsaid:
         yield _unsaid_problem(recipe, models, module, layers, unsaid)
+
+
+def moved_config(
+    models: ModelViews, layers: LayerMap, config: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return a config.json with the settings of layers as they are in the output."""
+    count = models.layers[models.reference].counts[layers.stack]
+    sections, _ = move_settings(config, layers.keys, count, _origins(models, layers))
+    for path, section in sections.items():
+        config = _replaced(config, path, section)
+    return config
+
+
+def _replaced(
+    config: Mapping[str, Any], path: Sequence[str], section: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    if not path:
+        return section
+    return {**config, path[0]: _replaced(config[path[0]], path[1:], section)}
+
+
+def _origins(models: ModelViews, layers: LayerMap) -> list[SourceLayer]:
+    configs = {source.number: source.config for source in models.sources.values()}
+    first = [origin.inputs[0] for origin in layers.origins]
+    return [SourceLayer(model, configs[model], layer) for model, layer in first]
 
 
 def _unsaid_problem(
@@ -88,8 +117,10 @@ def rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
         path = key.split(".")[:-1]
         if layer_entries(config, path, count).keys() & _PATTERNS:
             return
-        for name, value in section_of(config, path).items():
-            if _BY_NUMBER.search(name) and type(value) is int and value > 1:
+        section = section_of(config, path)
+        known = {name for rule in rules_of(section, config, path) for name in rule.says}
+        for name, value in section.items():
+            if name not in known and _BY_NUMBER.search(name) and type(value) is int and value > 1:
                 yield (
                     f"config.json's {name}: {value} selects layers by their number: it applies "
                     "to the new layer numbers of the output"

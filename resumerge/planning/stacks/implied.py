@@ -1,0 +1,98 @@
+"""Compares the tensors that an output will have with those that its config.json implies.
+
+The other checks ask before the output is planned; this one looks at the result, and would find
+what they do not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from resumerge.errors import Problem
+from resumerge.layout import infer_layers, layer_entries, listed, split
+from resumerge.layout.model_views import ModelViews
+from resumerge.planning.plan import LayerMap
+from resumerge.planning.stacks.kinds import Kind, kinds_of
+from resumerge.planning.stacks.settings import moved_config
+from resumerge.recipe import Recipe
+from resumerge.tensors.target import Target
+
+
+def check_implied(
+    recipe: Recipe, models: ModelViews, maps: Sequence[LayerMap], targets: Sequence[Target]
+) -> Iterator[Problem]:
+    """Check that the output has the layers that its config.json counts, each of its kind.
+
+    Args:
+        recipe: the recipe.
+        models: its models.
+        maps: where the layers of each stack come from that slices choose.
+        targets: the tensors of the output.
+    """
+    config = models.sources[models.reference].config
+    for layers in maps:
+        config = moved_config(models, layers, config)
+    written = {target.name: target.shape for target in targets}
+    counts = {**models.layers[models.reference].counts}
+    counts |= {layers.stack: len(layers.origins) for layers in maps}
+    found = infer_layers(written, config).counts
+    for stack, count in counts.items():
+        if config and maps and found.get(stack) != count:
+            yield _problem(
+                recipe,
+                f"{count} layers {stack}.*",
+                f"{found[stack]}" if stack in found else "another number",
+            )
+    for layers in maps:
+        yield from _check_layers(recipe, models, layers, config, written)
+
+
+def _check_layers(
+    recipe: Recipe,
+    models: ModelViews,
+    layers: LayerMap,
+    config: Mapping[str, Any],
+    written: Mapping[str, tuple[int, ...]],
+) -> Iterator[Problem]:
+    """Compare each layer with those of the reference of which config.json says the same."""
+    before = models.sources[models.reference].config
+    kinds = kinds_of(models, models.reference, layers.stack)
+    own: list[dict[str, tuple[int, ...]]] = [{} for _ in layers.origins]
+    for name, shape in written.items():
+        located = split(name)
+        if located and located.stack == layers.stack and located.index < len(own):
+            own[located.index][located.rest] = shape
+    for key in layers.keys:
+        path = key.split(".")[:-1]
+        said = _together(layer_entries(before, path, len(kinds)), len(kinds))
+        says = _together(layer_entries(config, path, len(own)), len(own))
+        implied: dict[str, set[Kind]] = {}
+        for entries, kind in zip(said, kinds):
+            implied.setdefault(entries, set()).add(kind)
+        for place, (entries, layer) in enumerate(zip(says, own)):
+            alike = implied.get(entries)
+            if alike is None:
+                continue
+            tensors = layer.items()
+            if not any(kind <= tensors for kind in alike):
+                nearest = min(alike, key=lambda kind: len(kind - tensors))
+                lacking = [f"{layers.stack}.{place}.{rest}" for rest, _ in nearest - tensors]
+                yield _problem(recipe, listed(sorted(lacking)), "no such tensors of these shapes")
+                return
+
+
+def _together(settings: Mapping[str, Sequence[Any]], count: int) -> list[str]:
+    """Return all settings of each layer as one text."""
+    known = sorted(settings)
+    return [repr([settings[key][layer] for key in known]) for layer in range(count)]
+
+
+def _problem(recipe: Recipe, expected: str, found: str) -> Problem:
+    return recipe.problem(
+        "The output would not have the tensors that its config.json implies",
+        "slices",
+        expected=expected,
+        found=found,
+        fix="Choose ranges of layers that keep the number or the order of layers",
+    )
