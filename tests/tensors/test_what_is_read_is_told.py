@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reading import evaluation, read
 
 from resumerge.tensors import Gathered, Rounded, Sliced, Stacked, Stored, Tensor
+from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
@@ -120,3 +121,19 @@ def test_of_parts_and_stacks(first: int, data: st.DataObject) -> None:
     read_now = told(tensor.reads(start, stop))
     assert found(tensor, leaves, start, stop) == read_now
     assert told(tensor.passed(start, stop)) == read_now
+
+
+@given(dora=st.booleans(), scaled=st.booleans(), data=st.data())
+def test_of_adapted_weights(dora: bool, scaled: bool, data: st.DataObject) -> None:
+    """The norms of DoRA take all of the weight, whatever part of it is wanted."""
+    weight, rank = stored(0), 2
+    a = Stored("a", "F32", (rank, WIDTH), "f", 64)
+    b = Stored("b", "F32", (HEIGHT, rank), "f", 64)
+    magnitude = Stored("m", "F32", (HEIGHT,), "f", 64) if dora else None
+    alpha = Stored("alpha", "F32", (), "f", 64) if scaled else None
+    tensor = Adapted.of("w", weight, a, b, 1.0, False, magnitude, alpha)
+    start = data.draw(st.integers(0, tensor.numel - 1))
+    stop = data.draw(st.integers(start + 1, tensor.numel))
+    leaves = [weight, a, b, *filter(None, (magnitude, alpha))]
+    expected = told(tensor.reads(start, stop)) | told(tensor.reads_once())
+    assert found(tensor, leaves, start, stop) == expected
