@@ -59,7 +59,10 @@ PAIRS = [
 
 def options(name: str, kind: str) -> dict[str, Any]:
     if kind == "saved":
-        return {"target_modules": r".*\.(q_proj|query|qkv|query_key_value)", "modules_to_save": SAVED[name]}
+        return {
+            "target_modules": r".*\.(q_proj|query|qkv|query_key_value)",
+            "modules_to_save": SAVED[name],
+        }
     if kind == "head":
         return {"target_modules": HEADS[name]}
     return {"target_modules": OTHERWISE[name]} if name in OTHERWISE else LINEAR
