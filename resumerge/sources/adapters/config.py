@@ -44,7 +44,7 @@ class LoraConfig:
     """The options that determine the merged weights.
 
     Args:
-        alpha: the numerator of the scale.
+        alpha: the numerator of the scale; None for that of a scale of 1.
         alpha_pattern: other numerators, by a pattern of module names.
         rslora: whether alpha is divided by the root of the rank (Kalajdzievski 2023,
             https://arxiv.org/abs/2312.03732) rather than by the rank.
@@ -59,7 +59,7 @@ class LoraConfig:
         parameters: the ends of the names of parameters that have matrices, rather than modules.
     """
 
-    alpha: float
+    alpha: float | None
     alpha_pattern: Mapping[str, float]
     rslora: bool
     fan_in_fan_out: bool
@@ -71,22 +71,20 @@ class LoraConfig:
     tokens: TokenIndices = ()
     parameters: tuple[str, ...] = ()
 
-    def scale(self, module: str, rank: int) -> float:
+    def scale(self, module: str, rank: int, *, alpha: float | None = None) -> float:
         """Return the factor of a module's ``B @ A``.
 
         Args:
             module: the module's name, which may have an alpha of its own.
             rank: the LoRA's rank.
+            alpha: the alpha, if the adapter's config does not say it.
         """
-        alpha = next(
-            (
-                alpha
-                for pattern, alpha in self.alpha_pattern.items()
-                if re.match(_of_module(pattern), module)
-            ),
-            self.alpha,
-        )
-        return alpha / (math.sqrt(rank) if self.rslora else rank)
+        if alpha is None:
+            patterns = self.alpha_pattern.items()
+            fitting = (a for pattern, a in patterns if re.match(_of_module(pattern), module))
+            alpha = next(fitting, self.alpha)
+        root = math.sqrt(rank) if self.rslora else rank
+        return 1.0 if alpha is None else alpha / root
 
 
 def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:

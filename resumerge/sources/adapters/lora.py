@@ -10,6 +10,7 @@ from resumerge.errors import InputError
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
 from resumerge.sources.adapters.heads import classifier
+from resumerge.sources.adapters.kohya import SETTINGS, is_kohya
 from resumerge.sources.adapters.pairing import Pairing
 from resumerge.sources.adapters.ties import Ties
 from resumerge.sources.tied_names import is_embedding
@@ -37,7 +38,8 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         InputError: not a LoRA adapter, a variant that is not supported, or one of another model.
     """
     where = f"{adapter.ref.text}/adapter_config.json"
-    settings = parse_adapter_config(adapter.config, where)
+    without_config = not adapter.config and is_kohya(adapter.tensors)
+    settings = SETTINGS if without_config else parse_adapter_config(adapter.config, where)
     is_stage = base.kind == "stage"  # which has no files; the adapter is a source by itself
     folders = ("", "") if is_stage else ("base/", "adapter/")
     ties = Ties(base, settings, in_folder(folders[0], base.tensors))

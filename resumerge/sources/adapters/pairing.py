@@ -18,9 +18,11 @@ from resumerge.sources.adapters.experts import (
     whole_parameter,
 )
 from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
+from resumerge.sources.adapters.kohya import FlatNames
 from resumerge.sources.adapters.meaning import KnownNames
 from resumerge.sources.adapters.names import AdapterNames
 from resumerge.sources.adapters.orientation import Orientations
+from resumerge.sources.adapters.refusals import Refusals
 from resumerge.sources.adapters.ties import Ties
 from resumerge.sources.adapters.tokens import tokens_of, with_rows
 from resumerge.sources.tied_names import is_embedding
@@ -48,7 +50,6 @@ class Pairing:
         of_adapter: the adapter's tensors, with their files named likewise.
 
     Attributes:
-        problems: what is wrong; complete after `tensors`.
         notes: what is left out, a line each; complete after `tensors`.
         new_head: the tensors of a head that the adapter's task adds.
     """
@@ -63,29 +64,35 @@ class Pairing:
     ) -> None:
         self._base = base
         self._adapter = adapter
+        self._refusals = Refusals(base, adapter)
         self._settings = settings
         self._ties = ties
         self._of_base = of_base = ties.tensors
         self._names = AdapterNames.of(of_adapter)
         self._known = KnownNames(of_base)
+        self._flat = FlatNames(of_base)
         self._orientations = Orientations(of_base, settings.fan_in_fan_out)
         self._experts = Experts(self._known, of_base)
         self._used: dict[tuple[str, str], str] = {}
         self._in_packed: dict[tuple[str, int], dict[int, Tensor]] = defaultdict(dict)
         self._of_experts: dict[str, list[str]] = defaultdict(list)
-        self.problems: list[Problem] = []
         self.notes: list[str] = []
         self.new_head: dict[str, Tensor] = {}
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong; complete after `tensors`."""
+        return self._refusals.problems
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the model's tensors as the adapter changes them. Problems are collected."""
         names = self._names
-        if not names.keys and not self.problems:
-            self._problem("The adapter has no tensors", "none", expected="LoRA matrices")
+        if not names.keys and not self._refusals.problems:
+            self._refusals.problem("The adapter has no tensors", "none", expected="LoRA matrices")
         for key in names.unknown:
-            self._problem("The adapter has a tensor of an unknown kind", key)
+            self._refusals.problem("The adapter has a tensor of an unknown kind", key)
         for pair in names.doubled:
-            self._doubled(*pair)
+            self._refusals.doubled(*pair)
         self._known.learn_prefix(f"{module}.weight" for module in names.modules)
         found = dict(self._of_base)
         for name in sorted(names.whole, key=lambda name: self._ties.is_copy(names.keys[name, ""])):
@@ -93,19 +100,19 @@ class Pairing:
         for module in names.modules:
             self._adapt(module, found)
         self._adapt_experts(found)
-        if not self.problems:
+        if not self._refusals.problems:
             self._check_complete()
         self._check_tokens(found)
         self._check_biases_of_heads(found)
         if strange := self._ties.strange(found):
-            self._unknown_ties(strange)
+            self._refusals.unknown_ties(strange)
         self._leave_out(found)
         return found
 
     def _adapt(self, module: str, found: dict[str, Tensor]) -> None:
         """Change what a module of the adapter is about: a weight, or one in a packed tensor."""
         roles = self._names.modules[module]
-        name = self._known.find(f"{module}.weight")
+        name = self._known.find(f"{module}.weight") or self._flat.find(module)
         if name is not None:
             weight = found[name]
             self._use_all(name, module)
@@ -124,7 +131,7 @@ class Pairing:
         elif self._experts.parameters(_unwrapped(module)):
             self._of_experts[_unwrapped(module)].append(module)
         else:
-            self._unknown_module(module, f"{module}.weight")
+            self._refusals.no_module(module)
 
     def _tied_rows(self, name: str) -> list[str]:
         """Return the names that are tied to an embedding, and have no rows of single tokens."""
@@ -146,7 +153,7 @@ class Pairing:
             # peft wraps the parameters in the order of their declaration: the first is innermost
             modules.sort(key=len, reverse=True)
             if len(modules) != len(several):
-                self._problem(
+                self._refusals.problem(
                     "The adapter has not one pair of matrices for each parameter of the experts",
                     ", ".join(modules),
                     expected=", ".join(p.name for p in several)
@@ -163,13 +170,15 @@ class Pairing:
         for module, parameter in zip(modules, several):
             roles = self._names.modules[module]
             if roles.keys() != {"A", "B"}:
-                self._problem("The adapter lacks one of the two matrices of a module", module)
+                self._refusals.problem(
+                    "The adapter lacks one of the two matrices of a module", module
+                )
                 return
             a, b = roles["A"], roles["B"]
             ways = parameter.ways(a, b) if {a.dtype, b.dtype} <= FLOATS.keys() else []
             if not ways:
                 count, (rows, columns) = len(parameter.experts), parameter.shape
-                self._mismatch(
+                self._refusals.mismatch(
                     module,
                     f"A and B of {count} experts of shape {[rows, columns]}: {parameter.name}",
                     f"A {a.dtype} {list(a.shape)} and B {b.dtype} {list(b.shape)}",
@@ -196,7 +205,7 @@ class Pairing:
         """Record what a tensor of the adapter is used for: nothing else may be used for that."""
         before = self._used.setdefault((name, role), key)
         if before != key:
-            self._doubled(before, key)
+            self._refusals.doubled(before, key)
 
     def _replace(self, name: str, tensor: Tensor, found: dict[str, Tensor]) -> None:
         """Put a whole tensor of the adapter into the place of the model's, in its dtype."""
@@ -206,15 +215,7 @@ class Pairing:
             target = name
             self.new_head[name] = replace(tensor, name=name)
         if target is None:
-            self._problem(
-                "The adapter has a whole tensor that the model has no place for",
-                key,
-                expected=f"the name of a tensor of {self._base.ref}, or a head of a classifier "
-                "that the adapter's task_type and modules_to_save name",
-                fix="name the model that the adapter was trained on"
-                + self._trained_on()
-                + "; or delete the tensor from the adapter if it is no part of the model",
-            )
+            self._refusals.no_place(key)
             return
         self._use(target, "", key)
         found[target] = self._replacing(target, tensor)
@@ -230,7 +231,7 @@ class Pairing:
         of_head = is_head(re.sub(r"\bbias$", "weight", name))
         grown = (is_embedding(name) or of_head) and tensor.shape[1:] == old.shape[1:]
         if tensor.shape != old.shape and not grown:
-            self._mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", tensor)
+            self._refusals.mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", tensor)
         both_floats = {tensor.dtype, old.dtype} <= FLOATS.keys()
         return Rounded.of(tensor, old.dtype, of_adapter=True) if both_floats else tensor
 
@@ -243,22 +244,24 @@ class Pairing:
         a = roles.get("A") or roles.get("embedding_A")
         b = roles.get("B") or roles.get("embedding_B")
         if a is None or b is None or len(roles.keys() & {"A", "embedding_B"}) != 1:
-            self._problem("The adapter lacks one of the two matrices of a module", module)
+            self._refusals.problem("The adapter lacks one of the two matrices of a module", module)
             return None
-        magnitude = roles.get("magnitude")
+        magnitude, alpha = roles.get("magnitude"), roles.get("alpha")
         if self._settings.dora and magnitude is None:
-            self._problem("The adapter lacks the magnitude vector of a module (DoRA)", module)
+            self._refusals.problem(
+                "The adapter lacks the magnitude vector of a module (DoRA)", module
+            )
             return None
-        for tensor in (a, b, weight, magnitude):
+        for tensor in (a, b, weight, magnitude, alpha):
             if tensor is not None and tensor.dtype not in FLOATS:
-                self._mismatch(module, "floating-point tensors", tensor)
+                self._refusals.mismatch(module, "floating-point tensors", tensor)
                 return None
         rank = a.shape[0] if a.shape else 0
         fits = [way for way in (False, True) if _fits(a, b, weight, way)]
         if "embedding_A" in roles:
             fits = [way for way in fits if way]
         if not fits or rank == 0:
-            self._mismatch(
+            self._refusals.mismatch(
                 module,
                 f"A and B whose product has shape {list(weight.shape)}, as in {self._base.ref}",
                 f"A {list(a.shape)} and B {list(b.shape)}",
@@ -268,10 +271,13 @@ class Pairing:
         way = is_table or (self._orientations.is_transposed(name) if len(fits) == 2 else fits[0])
         outputs = b.shape[0]
         if magnitude is not None and magnitude.numel != outputs:
-            self._mismatch(module, f"{outputs} elements", magnitude)
+            self._refusals.mismatch(module, f"{outputs} elements", magnitude)
             return None
-        scale = self._settings.scale(module, rank)
-        return Adapted.of(name, weight, a, b, scale, way, magnitude)
+        if alpha is not None and alpha.numel != 1:
+            self._refusals.mismatch(module, "one alpha", alpha)
+            return None
+        scale = self._settings.scale(module, rank, alpha=1.0 if alpha else None)
+        return Adapted.of(name, weight, a, b, scale, way, magnitude, alpha)
 
     def _with_tokens(self, name: str, module: str, weight: Tensor, delta: Tensor) -> Tensor | None:
         """Return an embedding with the rows of the adapter's tokens; None if they do not fit."""
@@ -279,7 +285,7 @@ class Pairing:
         floats = {weight.dtype, delta.dtype} <= FLOATS.keys()
         changed = with_rows(name, weight, delta, tokens) if floats else None
         if changed is None:
-            self._mismatch(
+            self._refusals.mismatch(
                 module,
                 "trainable_token_indices in the adapter's config: a row for each, of "
                 f"{list(weight.shape)}, as in {self._base.ref}",
@@ -296,15 +302,22 @@ class Pairing:
         if self._settings.tokens and not any(role == "delta" for _, role in self._used):
             absent.append("trainable_tokens_delta")
         for name in absent:
-            self._problem(
+            self._refusals.problem(
                 "The adapter lacks a tensor that its config says it has",
                 name,
                 expected="what modules_to_save, bias and trainable_token_indices name",
             )
-        some = [module for module, roles in self._names.modules.items() if "magnitude" in roles]
-        for module, roles in self._names.modules.items():
-            if some and "magnitude" not in roles and roles.keys() & {"A", "embedding_A"}:
-                self._problem("The adapter lacks the magnitude vector of a module (DoRA)", module)
+        pairs = [
+            (module, roles)
+            for module, roles in self._names.modules.items()
+            if roles.keys() & {"A", "embedding_A"}
+        ]
+        for role, what in (("magnitude", "magnitude vector"), ("alpha", "alpha")):
+            without = [module for module, roles in pairs if role not in roles]
+            if 0 < len(without) < len(pairs):
+                self._refusals.problem(
+                    f"The adapter lacks the {what} of a module", without[0], expected="one for each"
+                )
 
     def _check_tokens(self, found: Mapping[str, Tensor]) -> None:
         """Check that embedding and head grow together: each has a row for every token."""
@@ -318,7 +331,7 @@ class Pairing:
         for name in tables:
             other = grown.get(found[name].shape)
             if other is not None:
-                self._problem(
+                self._refusals.problem(
                     "The adapter adds tokens to one of embedding and head alone",
                     name,
                     expected=f"{found[other].shape[0]} rows, as {other} has with the adapter",
@@ -349,7 +362,9 @@ class Pairing:
                 zeros = Filled(name, info.dtype, (1, more - info.numel), 0.0)
                 found[name] = Stacked.of(name, (1, more), (info, zeros))
             elif weight is None or weight.shape[:1] == (more,):
-                self._mismatch(name, f"{more} elements, because the adapter adds tokens", info)
+                self._refusals.mismatch(
+                    name, f"{more} elements, because the adapter adds tokens", info
+                )
 
     def _leave_out(self, found: dict[str, Tensor]) -> None:
         """Leave out the language model's head of a classifier; note what is not used."""
@@ -367,60 +382,6 @@ class Pairing:
                 f"{adapter} makes the model a classifier: the output has {_listed(self.new_head)}"
                 + (f", and not {_listed(heads)}" if heads else "")
             )
-
-    def _unknown_ties(self, name: str) -> None:
-        self._problem(
-            "The adapter changes a tensor that the model may tie to others, which are not known",
-            name,
-            expected="a model with tie_word_embeddings: false",
-            fix="save the model with tensors of their own for all of them (transformers) and name "
-            "that in place of the base, or merge it with peft first",
-        )
-
-    def _unknown_module(self, module: str, name: str) -> None:
-        self._problem(
-            "The adapter changes a module that the model lacks",
-            module,
-            expected=f"a tensor {name} in {self._base.ref}",
-            fix="name the model that the adapter was trained on" + self._trained_on(),
-        )
-
-    def _doubled(self, first: str, second: str) -> None:
-        self._problem(
-            "Two tensors of the adapter have names that mean the same",
-            second,
-            expected="one tensor for each",
-            found=f"also {first[:200]}",
-            fix="delete the one that does not belong to the adapter",
-        )
-
-    def _trained_on(self) -> str:
-        named = self._adapter.config.get("base_model_name_or_path")
-        return f": its config says {named[:100]!r}" if isinstance(named, str) and named else ""
-
-    def _mismatch(self, name: str, expected: str, found: Tensor | str) -> None:
-        if isinstance(found, Tensor):
-            found = f"{found.dtype} {list(found.shape)} of {found.name}"
-        self._problem(
-            "The adapter does not fit the model",
-            name,
-            expected=expected,
-            found=found,
-            fix="name the model that the adapter was trained on" + self._trained_on(),
-        )
-
-    def _problem(
-        self, what: str, name: str, *, expected: str = "", found: str = "", fix: str = ""
-    ) -> None:
-        self.problems.append(
-            Problem(
-                what,
-                where=self._adapter.ref.text,
-                expected=expected or "an adapter as peft saves it",
-                found=f"{name[:200]}: {found}" if found else name[:200],
-                fix=fix or "download or save the adapter again, or merge it with peft first",
-            )
-        )
 
 
 def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:

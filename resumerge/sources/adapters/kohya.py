@@ -1,0 +1,74 @@
+"""LoRA files of kohya's scripts: flat names, an alpha beside each pair, and no config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from functools import cached_property
+
+from resumerge.sources.adapters.config import LoraConfig
+
+_FLAT = re.compile(r"(?:lora|lycoris)_(?P<part>unet|te[123]?|transformer)_(?P<rest>.+)", re.DOTALL)
+_PAIR = re.compile(r"\.lora_(down|up)\.weight$")
+_ENCODERS = {
+    "te": ("text_encoder", "text_model", "conditioner", "cond_stage_model"),
+    "te1": ("text_encoder", "conditioner_embedders_0"),
+    "te2": ("text_encoder_2", "conditioner_embedders_1"),
+    "te3": ("text_encoder_3",),
+}
+"""How the flat names of text encoders begin, in pipelines and checkpoints."""
+
+SETTINGS = LoraConfig(alpha=None, alpha_pattern={}, rslora=False, fan_in_fan_out=False, dora=False)
+"""What holds for an adapter without a config: its alphas are tensors, or else the ranks."""
+
+
+def is_kohya(names: Iterable[str]) -> bool:
+    """Return whether an adapter's tensors are all called as kohya's scripts call them."""
+    known = [bool(_PAIR.search(name) or name.endswith(".alpha")) for name in names]
+    return bool(known) and all(known)
+
+
+class FlatNames:
+    """The names of one model's tensors with underscores for dots, as kohya's scripts write them.
+
+    Args:
+        names: the names of all its tensors.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+
+    @cached_property
+    def _by_last_word(self) -> dict[str, list[str]]:
+        known: dict[str, list[str]] = {}
+        for name in self._names:
+            if name.endswith(".weight"):
+                known.setdefault(_flat(name).rpartition("_")[2], []).append(name)
+        return known
+
+    def find(self, module: str) -> str | None:
+        """Return the weight of a module; None if none or several may be meant."""
+        named = _FLAT.fullmatch(module)
+        if named is None:
+            return None
+        rest = named["rest"]
+        near = self._by_last_word.get(rest.rpartition("_")[2], [])
+        found = [
+            n for n in near if f"_{_flat(n)}".endswith(f"_{rest}") and _is_of(n, named["part"])
+        ]
+        return found[0] if len(found) == 1 else None
+
+
+def _flat(name: str) -> str:
+    return re.sub(r"[./]", "_", name.removesuffix(".weight"))
+
+
+def _is_of(name: str, part: str) -> bool:
+    """Return whether a tensor is one of the part of a pipeline that a flat name begins with."""
+    component, divided, _ = name.partition("/")
+    first = component if divided else None
+    if part.startswith("te"):
+        begins = _ENCODERS[part]
+        return first == begins[0] if first else _flat(name).startswith(begins[1:])
+    others = [name for names in _ENCODERS.values() for name in names]
+    return first in ("unet", "transformer") if first else not _flat(name).startswith(tuple(others))

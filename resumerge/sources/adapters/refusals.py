@@ -1,0 +1,98 @@
+"""What is wrong with an adapter, for its user."""
+
+from __future__ import annotations
+
+from resumerge.errors import Problem
+from resumerge.sources.types import Source
+from resumerge.tensors import Tensor
+
+
+class Refusals:
+    """The problems of one adapter on its model, collected.
+
+    Args:
+        base: the model.
+        adapter: the adapter.
+
+    Attributes:
+        problems: what was found.
+    """
+
+    def __init__(self, base: Source, adapter: Source) -> None:
+        self._base = base
+        self._adapter = adapter
+        self.problems: list[Problem] = []
+
+    def problem(
+        self, what: str, name: str, *, expected: str = "", found: str = "", fix: str = ""
+    ) -> None:
+        """Collect a problem with a tensor or module of the adapter."""
+        self.problems.append(
+            Problem(
+                what,
+                where=self._adapter.ref.text,
+                expected=expected or "an adapter as peft saves it",
+                found=f"{name[:200]}: {found}" if found else name[:200],
+                fix=fix or "download or save the adapter again, or merge it with peft first",
+            )
+        )
+
+    def mismatch(self, name: str, expected: str, found: Tensor | str) -> None:
+        """Collect that a tensor has another shape or type than the model's."""
+        if isinstance(found, Tensor):
+            found = f"{found.dtype} {list(found.shape)} of {found.name}"
+        self.problem(
+            "The adapter does not fit the model",
+            name,
+            expected=expected,
+            found=found,
+            fix=self._another_model,
+        )
+
+    def no_module(self, module: str) -> None:
+        """Collect that the model has no such module."""
+        self.problem(
+            "The adapter changes a module that the model lacks",
+            module,
+            expected=f"a tensor {module}.weight in {self._base.ref}",
+            fix=self._another_model,
+        )
+
+    def no_place(self, key: str) -> None:
+        """Collect that the model has no tensor that a whole tensor of the adapter replaces."""
+        self.problem(
+            "The adapter has a whole tensor that the model has no place for",
+            key,
+            expected=f"the name of a tensor of {self._base.ref}, or a head of a classifier "
+            "that the adapter's task_type and modules_to_save name",
+            fix=f"{self._another_model}; or delete the tensor from the adapter if it is no part "
+            "of the model",
+        )
+
+    def doubled(self, first: str, second: str) -> None:
+        """Collect that two tensors of the adapter mean the same."""
+        self.problem(
+            "Two tensors of the adapter have names that mean the same",
+            second,
+            expected="one tensor for each",
+            found=f"also {first[:200]}",
+            fix="delete the one that does not belong to the adapter",
+        )
+
+    def unknown_ties(self, name: str) -> None:
+        """Collect that the adapter changes a tensor of which others may be copies."""
+        self.problem(
+            "The adapter changes a tensor that the model may tie to others, which are not known",
+            name,
+            expected="a model with tie_word_embeddings: false",
+            fix="save the model with tensors of their own for all of them (transformers) and name "
+            "that in place of the base, or merge it with peft first",
+        )
+
+    @property
+    def _another_model(self) -> str:
+        named = self._adapter.config.get("base_model_name_or_path")
+        known = isinstance(named, str) and named
+        return "name the model that the adapter was trained on" + (
+            f": its config says {str(named)[:100]!r}" if known else ""
+        )
