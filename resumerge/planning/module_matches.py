@@ -1,4 +1,4 @@
-"""Which part of the reference model each module of a recipe is."""
+"""The part of the reference model that each module of a recipe is."""
 
 from __future__ import annotations
 

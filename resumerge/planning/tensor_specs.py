@@ -1,4 +1,4 @@
-"""Which tensors the output has, and the name of each in every input."""
+"""The tensors of the output, and the name of each in every input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which row of which tensor each row of an embedding comes from, as runs of consecutive rows.
+"""The tensor and row that each row of an embedding comes from, as runs of consecutive rows.
 
 A change of vocabulary is a permutation matrix. A run takes 24 bytes: a vocabulary that only grows
 at its end has two runs, one in random order has a run for each token.

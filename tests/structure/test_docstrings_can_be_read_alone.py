@@ -65,6 +65,15 @@ def test_a_class_and_a_property_say_what_they_are() -> None:
     assert unclear == []
 
 
+def test_the_docstring_of_a_module_is_no_question() -> None:
+    asking = [
+        str(module.relative_to(PACKAGE))
+        for module in MODULES
+        if (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "")[:6] == "Which "
+    ]
+    assert asking == []
+
+
 def test_a_public_method_has_a_docstring_or_overrides_one_that_has() -> None:
     silent = []
     for path in MODULES:

@@ -1,4 +1,4 @@
-"""Which files of an output folder a run wrote: it may replace or delete only those.
+"""The files of an output folder that a run wrote: it may replace or delete only those.
 
 The name alone proves nothing: the user may have put a file of that name there, or edited ours.
 """

@@ -1,4 +1,4 @@
-"""Which way round a module's weight is stored: as (out, in), or as (in, out) like a Conv1D's."""
+"""The way round in which a module's weight is stored: (out, in), or (in, out) like a Conv1D's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layers of the output come from which model, as bars and ranges of text."""
+"""The models that the layers of the output come from, as bars and ranges of text."""
 
 from __future__ import annotations
 
