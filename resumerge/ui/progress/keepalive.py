@@ -148,10 +148,28 @@ def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], No
         ticker.stop()
 
 
+class _Drawn(Live):
+    """A part of the terminal whose first frame, an empty one, is drawn before its thread starts.
+
+    rich places what is printed below the last frame that was rendered, and two threads may write
+    in the other order than they rendered. That is harmless between frames of the same height, but
+    what is printed before the first frame and written after it would go on in the frame's line.
+    """
+
+    def start(self, refresh: bool = True) -> None:
+        """Draw the first frame, then let the thread draw."""
+        super().start(refresh)
+
+
 def drawn(console: Console, frame: Callable[[], RenderableType]) -> Live:
-    """Return a part of the terminal that is drawn again below what is printed meanwhile."""
-    return Live(
-        get_renderable=frame,
+    """Return a part of the terminal that is drawn again below what is printed meanwhile.
+
+    What ends within the time of one frame is never seen.
+    """
+    seen_from = time.monotonic() + 1 / DRAWN_PER_SECOND
+    return _Drawn(
+        Text(),
+        get_renderable=lambda: frame() if time.monotonic() >= seen_from else Text(),
         console=console,
         transient=True,
         refresh_per_second=DRAWN_PER_SECOND,
