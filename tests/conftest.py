@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -19,7 +20,8 @@ from tiny_models import LLAMA, write_family
 
 from resumerge.sources.reader import SourceReader
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported by anything
+os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub reads it, once for all tests
+importlib.import_module("huggingface_hub.constants")
 
 # A shell has its background jobs ignore Ctrl-C, and what they start, which tests send it to.
 if signal.getsignal(SIGINT) is signal.SIG_IGN:
@@ -32,7 +34,7 @@ __all__ = [
     "use_kernels",
 ]
 
-pytest_plugins = ["suites.selection"]
+pytest_plugins = ["missing_libraries", "suites.selection"]
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")

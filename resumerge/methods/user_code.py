@@ -30,7 +30,13 @@ def refused(what: str, where: object, file: str | None = None) -> Iterator[None]
         raise
     except BaseException as error:
         found = raised(error, file)
-        raise refuse(what, where=where, found=found, fix="see docs/extending.md") from error
+        raise refuse(what, where=where, found=found, fix=_remedy(error)) from error
+
+
+def _remedy(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        return f"install what it imports, like: pip install {error.name.partition('.')[0]}"
+    return "see docs/extending.md"
 
 
 def raised(error: BaseException, file: str | None) -> str:

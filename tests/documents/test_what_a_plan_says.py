@@ -84,6 +84,7 @@ def test_too_little_memory_and_no_such_device_are_told_beside_the_rest(config: P
     assert found["memory"]["budget"] == 1_000_000
 
 
+@pytest.mark.needs("torch")
 def test_a_gpu_is_looked_for_where_torch_computes_and_is_a_note_elsewhere(config: Path) -> None:
     found = described(config, device="cuda:99")
     assert not problems(found) and any("No GPU is used" in note for note in found["notes"])

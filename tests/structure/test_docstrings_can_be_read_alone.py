@@ -12,6 +12,8 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import resumerge
 
 PACKAGE = Path(resumerge.__file__).parent
@@ -74,6 +76,7 @@ def test_the_docstring_of_a_module_is_no_question() -> None:
     assert asking == []
 
 
+@pytest.mark.needs("torch")
 def test_a_public_method_has_a_docstring_or_overrides_one_that_has() -> None:
     silent = []
     for path in MODULES:

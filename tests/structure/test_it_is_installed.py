@@ -41,6 +41,7 @@ follow_imports = silent
 """
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("words", [["."], ["--editable", "."]])
 def test_a_script_of_a_user_is_type_checked_and_runs(words: list[str], tmp_path: Path) -> None:
     fresh = FreshVenv(tmp_path / "venv")

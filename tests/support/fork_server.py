@@ -5,7 +5,7 @@ Jobs come as JSON lines on stdin, and how each ended goes as JSON lines to stdou
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import os
 import signal
@@ -21,17 +21,18 @@ HANGS_SECONDS = 250
 """Longer than any job takes on a busy machine, and less than a test may take."""
 
 WARM = (
-    "torch",
     "numpy.random",
     "rich._emoji_codes",
     "resumerge.sources.local",
     "resumerge.engine.resources.allocator",
-    "resumerge.engine.evaluation.torch_backend",
     "resumerge.engine.execute.committer",
     "resumerge.engine.evaluation.evaluator",
     "resumerge.engine.recovery.recovery",
 )
 """What an attempt imports on its way; imported before the fork, it is there at once."""
+
+if importlib.util.find_spec("torch") is not None:
+    WARM = ("torch", *WARM, "resumerge.engine.evaluation.torch_backend")
 
 
 class Server:

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from safetensors.torch import load_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import Reporter, Result
 from resumerge.options import Options
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def merge(models: Path, recipe: str, out: Path, **options: Any) -> Path:
@@ -65,6 +65,8 @@ def working_in(folder: Path) -> Iterator[None]:
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
     """Every tensor of a model folder, by name."""
+    from safetensors.torch import load_file
+
     found: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         found |= load_file(file)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
+import numpy as np
+from safetensors import TensorSpec, serialize_file
+
+from resumerge.kernels.elementwise import round_to
+from resumerge.native import CODES, KINDS, Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -61,6 +66,8 @@ def random_tensors(
     shapes: Mapping[str, tuple[int, ...]], seed: int, dtype: str = "float32"
 ) -> dict[str, Tensor]:
     """Normally distributed tensors; the same for the same seed."""
+    import torch
+
     generator = torch.Generator().manual_seed(seed)
     torch_dtype = getattr(torch, dtype)
     return {
@@ -71,6 +78,8 @@ def random_tensors(
 
 def finetuned(tensors: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     """The tensors after a change of about a tenth of their size."""
+    import torch
+
     generator = torch.Generator().manual_seed(seed)
     return {
         name: tensor + torch.empty_like(tensor).normal_(0.0, 0.005, generator=generator)
@@ -82,6 +91,8 @@ def write_model(
     folder: Path, tensors: Mapping[str, Tensor], config: Mapping[str, Any] = LLAMA
 ) -> Path:
     """A model folder: one safetensors file and config.json."""
+    from safetensors.torch import save_file
+
     folder.mkdir(parents=True, exist_ok=True)
     save_file(dict(tensors), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config))
@@ -89,9 +100,42 @@ def write_model(
 
 
 def write_family(folder: Path, config: Mapping[str, Any] = LLAMA, dtype: str = "float32") -> Path:
-    """`base` and two fine-tunes of it, `math` and `code`, below a folder, which is returned."""
-    base = random_tensors(llama_shapes(config), seed=0, dtype=dtype)
-    write_model(folder / "base", base, config)
-    write_model(folder / "math", finetuned(base, seed=1), config)
-    write_model(folder / "code", finetuned(base, seed=2), config)
+    """`base` and two fine-tunes of it, `math` and `code`, below a folder, which is returned.
+
+    They are made without torch, so that tests which need none run where there is none.
+    """
+    draw, shapes = np.random.default_rng(0), llama_shapes(config)
+    base = {name: 0.05 * draw.standard_normal(shape) for name, shape in shapes.items()}
+    for seed, name in enumerate(("base", "math", "code")):
+        change = np.random.default_rng(seed)
+        tuned = {
+            key: values + (0.005 * change.standard_normal(values.shape) if seed else 0.0)
+            for key, values in base.items()
+        }
+        _write(folder / name, {key: _rounded(v, dtype) for key, v in tuned.items()}, dtype, config)
     return folder
+
+
+def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers in a type of torch's name, as their bits where NumPy lacks it."""
+    bits = np.empty(values.shape, KINDS[CODES[dtype]])
+    round_to(Vector(values.astype(np.float32).ravel()), Vector(bits.reshape(-1), CODES[dtype]))
+    return bits
+
+
+def _write(
+    folder: Path, arrays: Mapping[str, np.ndarray], dtype: str, config: Mapping[str, Any]
+) -> None:
+    """A model folder, of arrays that hold the bits of a type."""
+    specs = {
+        name: TensorSpec(
+            dtype=dtype,
+            shape=list(array.shape),
+            data_ptr=array.ctypes.data,
+            data_len=array.nbytes,
+        )
+        for name, array in arrays.items()
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    serialize_file(specs, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config))

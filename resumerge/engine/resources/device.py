@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 
-from resumerge.errors import refuse
+from resumerge.errors import InputError, refuse
 from resumerge.planning import Estimate
 
 UNUSED = "No GPU is used: the methods of this recipe are computed by kernels on the CPU"
@@ -17,8 +18,15 @@ def device_for(estimate: Estimate, asked: str) -> tuple[str, list[str]]:
     and writing take most of its time.
 
     Raises:
-        InputError: no such device, or torch has to compute and this machine does not have it.
+        InputError: no such device; torch has to compute, and it is not installed, or this machine
+            does not have the device.
     """
+    if estimate.time.needs_torch and not _has_torch():
+        raise _no_torch(
+            "This merge is computed with torch, which is not installed",
+            "torch, for adapters, for gates of hidden states, and for methods that the kernels do "
+            "not compute",
+        )
     if estimate.uses_torch:
         return resolve_device(asked), []
     _named(asked)
@@ -29,11 +37,13 @@ def resolve_device(asked: str) -> str:
     """Return ``cpu``, ``cuda`` or ``cuda:1`` unchanged; ``auto`` as what this machine has.
 
     Raises:
-        InputError: no such device, or this machine does not have it.
+        InputError: no such device, this machine does not have it, or torch is not installed.
     """
     number = _named(asked)
     if asked == "cpu":
         return asked
+    if not _has_torch():
+        raise _no_torch("The device cannot be used: torch is not installed", "torch, or cpu", asked)
     import torch
 
     count = torch.cuda.device_count()
@@ -55,3 +65,11 @@ def _named(asked: str) -> int:
     if named is None:
         raise refuse("Unknown device", expected="cpu, cuda, cuda:1 or auto", found=asked)
     return int(named[1] or 0)
+
+
+def _has_torch() -> bool:
+    return find_spec("torch") is not None
+
+
+def _no_torch(what: str, expected: str, found: str = "") -> InputError:
+    return refuse(what, expected=expected, found=found, fix="pip install torch")

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 FLOAT32 = 4
 
+LIBRARIES = ("torch", "transformers")
+"""The libraries that compute a layer."""
+
 LIBRARIES_BYTES = 157_000_000
 """The bytes that transformers takes beside torch, with the buffers that torch multiplies with.
 
@@ -76,7 +79,7 @@ class HiddenStates(Step):
 
     @property
     def libraries(self) -> Mapping[str, str]:
-        return {name: _version(name) for name in ("torch", "transformers")}
+        return {name: _version(name) for name in LIBRARIES}
 
     @property
     def pieces(self) -> int:

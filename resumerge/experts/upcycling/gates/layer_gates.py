@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
@@ -12,7 +12,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling.dense_models import OUTSIDE, STACK
 from resumerge.experts.upcycling.gates.directions import PromptTokens
 from resumerge.experts.upcycling.gates.embedding import EmbeddedPrompts
-from resumerge.experts.upcycling.gates.hidden_states import HiddenStates
+from resumerge.experts.upcycling.gates.hidden_states import LIBRARIES, HiddenStates
 from resumerge.experts.upcycling.gates.prompts import EXTRA, tokens_of_prompts
 from resumerge.layout import is_computed
 from resumerge.recipe import Recipe
@@ -77,8 +77,8 @@ class GatesOfPrompts:
         return lambda layer: Computed.of("gates", shape, step, 0 if alike else layer)
 
     def _hidden_states(self, table: Tensor, prompts: tuple[PromptTokens, ...]) -> HiddenStates:
-        if find_spec("transformers") is None:
-            raise InputError([self._no_transformers()])
+        if missing := [name for name in LIBRARIES if find_spec(name) is None]:
+            raise InputError([self._missing(missing)])
         of_layers = [self._layer(layer) for layer in range(self.layers)]
         if any(_needs_scans(t) for t in (table, *(t for own in of_layers for t in own.values()))):
             raise InputError([self._base_is_merged()])
@@ -101,12 +101,12 @@ class GatesOfPrompts:
             if name.startswith(begin) and tensor.dtype in FLOATS and not is_computed(tensor)
         }
 
-    def _no_transformers(self) -> Problem:
+    def _missing(self, libraries: Sequence[str]) -> Problem:
         return self.recipe.problem(
             f"Gates of the mode {self.mixture.gate_mode} are computed with transformers",
             "gate_mode",
-            expected="the library transformers",
-            found="it is not installed",
+            expected=f"the libraries {' and '.join(LIBRARIES)}",
+            found=f"no {' and no '.join(libraries)}",
             fix=f"{EXTRA}; or write 'gate_mode: cheap_embed'",
         )
 
