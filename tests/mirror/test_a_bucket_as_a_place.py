@@ -118,6 +118,20 @@ def test_parts_of_another_file_are_replaced(
     assert parts_sent(proxy) == [], "it is there already"
 
 
+def test_whoever_may_stop_an_upload_is_asked_at_each_part_that_is_there(
+    place: Store, proxy: Proxy, large: Path
+) -> None:
+    """They are read and hashed, which takes its time, and none of their bytes moves."""
+    proxy.choose = lambda method, path: "503" if "partNumber=3" in path else None
+    with pytest.raises(StoreError, match="HTTP 503"):
+        place.upload(NAME, large, ignore)
+    proxy.choose = lambda method, path: None
+    proxy.requests.clear()
+    asked: list[list[str]] = []
+    place.upload(NAME, large, lambda nbytes: asked.append(parts_sent(proxy)))
+    assert asked.count([]) >= 3 and parts_sent(proxy) == ["3"]
+
+
 @pytest.mark.parametrize("kind", ["503", "cut", "cut answer", "lost"])
 @pytest.mark.parametrize(
     ("nbytes", "part"), [(100, NAME), (None, "partNumber=2")], ids=["in one request", "in parts"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import threading
@@ -16,7 +17,7 @@ from resumerge.errors import Resumable
 from resumerge.mirror.stores import hub_client
 from resumerge.mirror.stores.base import StoreError
 from resumerge.mirror.stores.hub import HubStore
-from resumerge.mirror.stores.hub_client import Conflict
+from resumerge.mirror.stores.hub_client import Conflict, hub_errors
 
 STEPS = {
     "create": "/api/repos/create",
@@ -374,3 +375,21 @@ def test_one_place_may_be_used_by_several_threads(
         | {f"beat-{number}": b"4" for number in range(3)}
         | {".resumerge/old": b"names nothing"}
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "is_the_hubs"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), False),
+        (OSError(errno.EACCES, "Permission denied", "a file"), False),
+        (OSError(errno.ECONNRESET, "Connection reset by peer"), True),
+        (ValueError("not JSON"), True),
+        (KeyError("of ours"), False),
+    ],
+)
+def test_what_is_wrong_with_this_machine_is_no_failure_of_the_hub(
+    error: Exception, is_the_hubs: bool
+) -> None:
+    with pytest.raises(StoreError if is_the_hubs else type(error)) as caught, hub_errors(REPO):
+        raise error
+    assert isinstance(caught.value, StoreError) is is_the_hubs

@@ -375,3 +375,14 @@ def test_offline_is_refused_at_opening(hub: Hub, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InputError, match="Offline mode is on"):
         HubStore(URL)
     assert hub.requests == []
+
+
+def test_what_is_too_large_to_be_hashed_here_has_no_hash(
+    hub: Hub, store: HubStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that git keeps without LFS, of which the Hub says no SHA-256: not one of a part."""
+    hub.commit(REPO, {"notes.txt": b"0123456789"})
+    assert store.sha256("notes.txt", nothing) == hashlib.sha256(b"0123456789").hexdigest()
+    monkeypatch.setattr("resumerge.mirror.stores.hub.SMALL", 9)
+    with pytest.raises(StoreError, match=r"notes.txt in org/merged is larger than 9 bytes"):
+        store.sha256("notes.txt", nothing)
