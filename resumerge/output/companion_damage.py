@@ -6,10 +6,8 @@ import json
 import re
 from pathlib import Path, PurePosixPath
 
-from resumerge.errors import InputError
 from resumerge.foreign_files import read_foreign
 from resumerge.sources.companions import LARGEST, is_tokenizer_file
-from resumerge.sources.formats.registry import looks_like_weights, read_header
 from resumerge.sources.json_object import check_values, json_object
 from resumerge.tokenizers.chat_template import syntax_error
 
@@ -36,13 +34,7 @@ def companion_damage(path: Path, name: str) -> str | None:
         OSError: the file cannot be read.
     """
     try:
-        if looks_like_weights(name):
-            read_header(path, name)
-        else:
-            _check(read_foreign(path, LARGEST), PurePosixPath(name))
-    except InputError as error:
-        problem = error.problems[0]
-        return f"{problem.what}: {problem.found}"
+        _check(read_foreign(path, LARGEST), PurePosixPath(name))
     except (ValueError, RecursionError) as error:
         return str(error)
     return None

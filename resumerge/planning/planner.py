@@ -11,6 +11,7 @@ from resumerge.experts.upcycling import mix
 from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import as_reference, note_on_packed_files
 from resumerge.layout import ModulePart, listed
+from resumerge.layout.compared_modules import notes_on_modules
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.output_path import STEM
@@ -139,6 +140,7 @@ class _Planner:
         self.problems += without_config
         self.notes += notes
         self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
+        self.notes += notes_on_modules(self.recipe, self.models)
         modules, unnamed, unmatched = match_modules(self.recipe, self.models)
         self.problems += unmatched
         valid = self._check_layers(modules)

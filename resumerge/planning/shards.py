@@ -19,12 +19,15 @@ MODEL: Mapping[str, str] = {"": STEM}
 def parts_of(reference: Source, stem: str) -> Mapping[str, str]:
     """Return how the names of the output's weight files begin, by the prefix of their tensors.
 
+    The parts are those of a pipeline, or a model and modules of sentence-transformers beside it.
+
     Args:
         reference: the reference model.
         stem: the beginning of the names for a model of one part.
     """
     parts = {f"{name}/": own for name, own in reference.components.items() if own}
-    return parts or {"": stem}
+    modules = reference.modules.stems if reference.modules else {}
+    return parts or {"": stem, **{f"{name}/": own for name, own in modules.items()}}
 
 
 def pack(
@@ -45,7 +48,12 @@ def pack(
     units: list[Unit] = []
     shards: list[Shard] = []
     for prefix, stem in parts.items():
-        own = [target for target in targets if target.name.startswith(prefix)]
+        others = tuple(other for other in parts if len(other) > len(prefix))
+        own = [
+            target
+            for target in targets
+            if target.name.startswith(prefix) and not target.name.startswith(others)
+        ]
         _pack_part(own, shard_size, prefix, stem, units, shards)
     return tuple(units), tuple(shards)
 

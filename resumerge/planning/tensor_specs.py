@@ -15,6 +15,7 @@ from resumerge.layout import (
     split,
     step_position,
 )
+from resumerge.layout.compared_modules import lacks_module
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch
@@ -157,6 +158,8 @@ def _untied_head(
 
 
 def _spec(models: ModelViews, module: Module, slice_: Slice, name: str, t: float) -> TensorSpec:
+    if any(lacks_module(models, i.model, name) for i in slice_.inputs):
+        return TensorSpec(name, Slice((Input(models.reference),)), (name,), 0.0, None, name)
     names = tuple(models.name_in(i.model, name) for i in slice_.inputs)
     return TensorSpec(name, slice_, names, t, module, name)
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
-from resumerge.sources.formats.registry import FORMATS
 from resumerge.sources.pipelines import PIPELINE
 
 LARGEST = 100_000_000
@@ -114,8 +113,6 @@ def _belongs(name: str) -> bool:
     if len(path.parts) == 2:
         if not NEEDED_FOLDERS.fullmatch(path.parts[0]):
             return False
-        if any(path.name == known.model_file for known in FORMATS):
-            return True  # weights of a module of sentence-transformers, such as a dense layer
         if path.parts[0] == "additional_chat_templates":
             return path.suffix == ".jinja"
     rules = (_CONFIGS, _OF_TOKENIZERS, _CODE, _TERMS)

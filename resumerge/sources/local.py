@@ -15,6 +15,7 @@ from resumerge.sources.formats.weight_format import Header
 from resumerge.sources.index import MODEL, Contents
 from resumerge.sources.model_files import ModelFiles, Opened, open_files
 from resumerge.sources.pipelines import PIPELINE
+from resumerge.sources.sentence_modules import MODULES
 from resumerge.sources.types import FileStamp, Source, SourceFile
 
 
@@ -72,7 +73,7 @@ class _LocalFiles(ModelFiles):
     def names(self) -> frozenset[str]:
         # Also what is no plain file: whoever reads it as one refuses it, and names it.
         at_top = {path.name for path in self.folder.iterdir() if path.exists()}
-        inside = self.folder.glob("*/*") if PIPELINE in at_top else ()
+        inside = self.folder.glob("*/*") if {PIPELINE, MODULES} & at_top else ()
         below = (path.relative_to(self.folder).as_posix() for path in inside if path.is_file())
         return frozenset((*at_top, *below))
 
@@ -112,6 +113,7 @@ class _LocalFiles(ModelFiles):
             single=bool(self.single),
             notes=opened.notes,
             components=opened.components,
+            modules=opened.modules,
         )
 
 

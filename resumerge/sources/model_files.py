@@ -29,7 +29,8 @@ from resumerge.sources.index import (
     read_index,
 )
 from resumerge.sources.pipelines import PIPELINE, Pipeline, is_pipeline, read_pipeline
-from resumerge.sources.types import Source
+from resumerge.sources.sentence_modules import MODULES, read_modules
+from resumerge.sources.types import SentenceModules, Source
 from resumerge.tensors import Stored
 
 NAMED_WEIGHTS = "transformers_weights"
@@ -46,6 +47,7 @@ class Opened:
         config: config.json, parsed.
         notes: what a person should know of the model.
         components: of a pipeline, how the names of each component's weight files begin.
+        modules: of a model of sentence-transformers, its modules.
     """
 
     tensors: Mapping[str, Stored]
@@ -53,6 +55,7 @@ class Opened:
     config: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
+    modules: SentenceModules | None = None
 
 
 class ModelFiles(ABC):
@@ -138,7 +141,15 @@ def open_files(files: ModelFiles, contents: Contents) -> Source:
     config = read_config(files.folder, contents.config)
     config.pop(NAMED_WEIGHTS, None)  # the output's have the usual names
     tensors, notes = checkpoint_tensors(files.model, weights.headers, weights.tensors, config)
-    return files.source(Opened(tensors, weights.headers, config, (*weights.notes, *notes)))
+    notes = (*weights.notes, *notes)
+    if contents is not MODEL or not config or MODULES not in files.names:
+        return files.source(Opened(tensors, weights.headers, config, notes))
+    modules, more, headers = read_modules(
+        files.folder, files.names, files.fetch, lambda part: _read_weights(files, part)
+    )
+    return files.source(
+        Opened({**tensors, **more}, {**weights.headers, **headers}, config, notes, modules=modules)
+    )
 
 
 def _read_pipeline(files: ModelFiles) -> Pipeline:

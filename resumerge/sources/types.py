@@ -66,6 +66,21 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
+class SentenceModules:
+    """The modules of a model of sentence-transformers.
+
+    Args:
+        types: the name of each module's class, in their order.
+        configs: the config.json of each module but the transformer, by its folder.
+        stems: how the names of weight files begin, by the folder of each module that has some.
+    """
+
+    types: tuple[str, ...]
+    configs: Mapping[str, Mapping[str, Any]]
+    stems: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Source:
     """One input model, pinned.
 
@@ -87,6 +102,7 @@ class Source:
         notes: sentences on the model for the user, a line each.
         components: how the names of weight files begin in each component of a diffusers pipeline;
             empty for a component without weights.
+        modules: the modules of a model of sentence-transformers; None for another model.
         single: whether the reference names one weight file: what lies beside it in `folder` is not
             the model's.
         number: the model's number in a plan.
@@ -107,6 +123,7 @@ class Source:
     single: bool = False
     notes: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
+    modules: SentenceModules | None = None
     number: int = 0
     streams: bool = False
 

@@ -25,7 +25,6 @@ from resumerge.sources.companions import LARGEST, companion_files, folder_compan
         "additional_chat_templates/tools.jinja",
         "modeling_own.py",
         "1_Pooling/config.json",
-        "2_Dense/model.safetensors",
         "preprocessor_config.json",
         "processor_config.json",
         "video_preprocessor_config.json",

@@ -88,6 +88,7 @@ class StageModels:
             output_config(plan),
             plan.tensors(),
             components=plan.reference_model.components,
+            modules=plan.reference_model.modules,
             single=plan.reference_model.single,
             number=self._next_number,
         )

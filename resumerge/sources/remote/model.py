@@ -146,6 +146,7 @@ class _RemoteFiles(ModelFiles):
             single=bool(self.single),
             notes=opened.notes,
             components=opened.components,
+            modules=opened.modules,
         )
 
     def _source_file(self, file: RemoteFile) -> SourceFile:

@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-import torch
 from loopback_hub import Hub
 from merging import Told, merge, working_in
 from privileges import unprivileged
-from safetensors.torch import save
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_family, write_model
 
 import resumerge
@@ -120,12 +118,6 @@ def pieces() -> bytes:
     return trained.getvalue()
 
 
-def checkpoint() -> bytes:
-    stream = io.BytesIO()
-    torch.save({"linear.weight": torch.ones(8, 8)}, stream)
-    return stream.getvalue()
-
-
 def filling(nbytes: int) -> bytes:
     return json.dumps({"model": {"vocab": {f"token{n}": n for n in range(nbytes // 16)}}}).encode()
 
@@ -137,9 +129,6 @@ WHOLE: dict[str, Callable[[], bytes]] = {
     "tokenizer.model": pieces,
     "chat_template.jinja": TEMPLATE.encode,
     "additional_chat_templates/tools.jinja": TEMPLATE.encode,
-    "modules.json": lambda: b'[{"path": "2_Dense"}]',
-    "2_Dense/model.safetensors": lambda: save({"linear.weight": torch.ones(8, 8)}),
-    "2_Dense/pytorch_model.bin": checkpoint,
     "preprocessor_config.json": lambda: b'{"size": 8}',
     "modeling_own.py": lambda: "class Own:\n    é = 1\n".encode(),
 }
@@ -160,7 +149,6 @@ INVISIBLE = {
     ("modeling_own.py", "empty"),
     ("vocab.json", "cut at the last byte"),
     ("vocab.json", "not UTF-8"),
-    ("2_Dense/pytorch_model.bin", "not UTF-8"),
 }
 """What cannot be seen from the file alone, or would take too long or too much memory."""
 

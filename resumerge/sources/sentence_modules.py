@@ -1,0 +1,78 @@
+"""sentence-transformers: ``modules.json``, and a folder for each module beside the transformer.
+
+A module with weights (``2_Dense``) is a part of the model: its folder's name and a slash stand
+before the names of its tensors. Configs are companions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from resumerge.errors import refuse
+from resumerge.foreign_files import read_foreign
+from resumerge.sources.companions import NEEDED_FOLDERS
+from resumerge.sources.formats.weight_format import Header
+from resumerge.sources.index import Weights, read_config
+from resumerge.sources.pipelines import Component, component, weights_stem
+from resumerge.sources.types import SentenceModules
+from resumerge.tensors import Stored
+
+MODULES = "modules.json"
+"""The file that makes a folder a model of sentence-transformers: its modules, in order."""
+
+_LARGEST = 1 << 20
+
+
+def module_paths(folder: Path) -> list[tuple[str, str]]:
+    """Return the type and the folder of each module; the transformer's folder is empty.
+
+    Raises:
+        InputError: modules.json is not such a list.
+    """
+    try:
+        found = json.loads(read_foreign(folder / MODULES, _LARGEST))
+        return [(str(module.get("type", "")), str(module["path"])) for module in found]
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise refuse(
+            f"{MODULES} is not readable",
+            where=str(folder / MODULES),
+            expected='a list like [{"type": "…", "path": "1_Pooling"}]',
+            found=str(error)[:100],
+            fix="download or save it again",
+        ) from None
+
+
+def read_modules(
+    folder: Path,
+    files: Collection[str],
+    fetch: Callable[[Collection[str]], None],
+    read: Callable[[Component], Weights],
+) -> tuple[SentenceModules, dict[str, Stored], dict[str, Header]]:
+    """Return the modules, the tensors of those that have weights, and their headers by file.
+
+    Args:
+        folder: the model's folder.
+        files: the names of the model's files.
+        fetch: puts small files into the folder.
+        read: reads a module's weights.
+    """
+    fetch({MODULES})
+    modules = module_paths(folder)
+    tensors: dict[str, Stored] = {}
+    headers: dict[str, Header] = {}
+    stems: dict[str, str] = {}
+    configs: dict[str, dict[str, Any]] = {}
+    for path in (path for _, path in modules if NEEDED_FOLDERS.fullmatch(path)):
+        part = component(path, "transformers")
+        fetch({part.config} & set(files))
+        configs[path] = read_config(folder, part.config)
+        if not set(part.weights).isdisjoint(files):
+            found = read(part)
+            stems[path] = weights_stem(found.file)
+            tensors |= part.named(found.tensors)
+            headers |= found.headers
+    types = tuple(kind.rpartition(".")[2] for kind, _ in modules)
+    return SentenceModules(types, configs, stems), tensors, headers
