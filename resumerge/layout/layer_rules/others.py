@@ -11,6 +11,7 @@ from resumerge.layout.layer_rules.rule import (
     FULL,
     HYBRID,
     LINEAR,
+    RULES,
     SLIDING,
     Derive,
     Entries,
@@ -45,6 +46,26 @@ declare(
         by_number(lambda n: HYBRID if _ZAMBA2[n % len(_ZAMBA2)] == "H" else LINEAR),
     ),
 )
+
+
+def _shared_blocks(own: Rule, *, counted: bool) -> Rule:
+    """Return the rule of Zamba: hybrid layers share blocks, which they take in turn.
+
+    Args:
+        own: the rule of the kinds of layers.
+        counted: whether the blocks have a part for each hybrid layer.
+    """
+
+    def read(section: Section, count: int) -> Entries:
+        hybrid = [n for n, kind in enumerate(own.read(section, count)) if kind == HYBRID]
+        total = len(hybrid) if counted else 0
+        return [(hybrid.index(n), total) if n in hybrid else None for n in range(count)]
+
+    return Rule("shared blocks", read, unwritten, ("layers_block_type",))
+
+
+declare("zamba", _shared_blocks(RULES["zamba"][0], counted=False))
+declare("zamba2", _shared_blocks(RULES["zamba2"][0], counted=True))
 _LETTERS = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
 
 

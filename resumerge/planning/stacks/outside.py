@@ -88,7 +88,7 @@ def _parts_of_layers(
 
 
 def _has_rows_of_layers(name: str, shape: tuple[int, ...], count: int) -> bool:
-    if not shape or count < 2:
+    if not shape or count < 3:
         return False
     named = _OF_LAYERS.search(name) or not _PARAMETER.search(name)
-    return bool(named) and shape[0] in (count, count + 1)
+    return bool(named) and shape[0] in (count - 1, count, count + 1)
