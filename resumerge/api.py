@@ -29,6 +29,7 @@ from resumerge.documents.status import status_json
 from resumerge.engine.checks.paths import STATE
 from resumerge.engine.lifecycle.bucket_output import read_output, settled
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
+from resumerge.engine.push import commits_of
 from resumerge.engine.push import push as upload
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reporter import Reporter
@@ -269,12 +270,23 @@ def verify(
 
 
 @_speaks_python
-def push(out: StrPath, repo: str, *, state_dir: StrPath | None = None) -> dict[str, Any]:
+def push(
+    out: StrPath,
+    repo: str,
+    *,
+    private: bool = True,
+    branch: str | None = None,
+    message: str | None = None,
+    state_dir: StrPath | None = None,
+) -> dict[str, Any]:
     """Upload a finished model to the Hub; files that the repo already has are not sent.
 
     Args:
         out: the folder of the model, or its only file.
-        repo: ``org/name``; if it does not exist, a private repo is created.
+        repo: ``org/name``; it is created if it does not exist.
+        private: whether a repo that is created is private.
+        branch: the branch to upload to, which is created if it is new; by default main.
+        message: the message of the commit; by default it names the files.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
 
     Returns:
@@ -286,7 +298,14 @@ def push(out: StrPath, repo: str, *, state_dir: StrPath | None = None) -> dict[s
     """
     folder = local_path(out, "model")
     with UploadProgress(err) as progress:
-        pushed = upload(folder, repo, _runs(state_dir), progress.begins, progress.moved)
+        pushed = upload(
+            folder,
+            repo,
+            _runs(state_dir),
+            progress.begins,
+            progress.moved,
+            commits_of(private, branch, message),
+        )
     return pushed.as_json()
 
 

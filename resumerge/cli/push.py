@@ -10,7 +10,7 @@ from click.exceptions import Exit
 
 from resumerge.cli.parsing.arguments import LocalPath, argument, json_option, options_of
 from resumerge.cli.parsing.command import Command
-from resumerge.engine.push import Pushed, push
+from resumerge.engine.push import Pushed, commits_of, push
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable
 from resumerge.ledger.run_store import RunStore
@@ -35,10 +35,25 @@ from resumerge.ui.text.commands import repeat_command
     "A model repo on the Hub: org/name. If it does not exist, a private one is created.",
 )
 @options_of("push")
+@click.option(
+    "--private/--public",
+    default=True,
+    help="Who may read a repo that is created. Default: private.",
+)
+@click.option("--branch", metavar="NAME", help="The branch to upload to; created if it is new.")
+@click.option("--message", metavar="TEXT", help="The message of the commit.")
 @json_option
-def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
+def command(
+    out: Path,
+    repo: str,
+    options: Options,
+    private: bool,
+    branch: str | None,
+    message: str | None,
+    as_json: bool,
+) -> None:
     """Upload a finished model to the Hub. Files that the repo already has are skipped."""
-    stop = StopRequest(final=True)
+    commits, stop = commits_of(private, branch, message), StopRequest(final=True)
     try:
         with stop.listening(), UploadProgress(err) as progress:
 
@@ -46,7 +61,7 @@ def command(out: Path, repo: str, options: Options, as_json: bool) -> None:
                 stop.check()
                 progress.moved(nbytes)
 
-            pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved)
+            pushed = push(out, repo, RunStore(options.state_dir), progress.begins, moved, commits)
     except (Interrupted, Resumable) as stopped:
         print_text(f"{stopped}. Files that were uploaded are not uploaded again.", err)
         again = repeat_command()

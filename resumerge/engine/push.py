@@ -15,6 +15,7 @@ from resumerge.ledger import LEDGER_FILE, read_run
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.retrying import retry
 from resumerge.mirror.stores.base import METADATA, Moved, Store
+from resumerge.mirror.stores.hub_repo import Commits
 from resumerge.mirror.stores.registry import has_scheme, open_store
 from resumerge.output_path import OutputPath
 from resumerge.sources.index import INDEX_SUFFIX, MODEL, read_index
@@ -50,11 +51,24 @@ class Pushed:
         return {"repo": self.url, "files": self.files, "bytes": self.nbytes, "sent": self.sent}
 
 
-def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> Pushed:
+def commits_of(private: bool, branch: str | None, message: str | None) -> Commits | None:
+    """Return the form of the changes that these options ask for; None for the usual one."""
+    asked = Commits(private=private, branch=branch or Commits.branch, message=message or "")
+    return None if asked == Commits() else asked
+
+
+def push(
+    out: Path,
+    repo: str,
+    runs: RunStore,
+    begins: Begins,
+    moved: Moved,
+    commits: Commits | None = None,
+) -> Pushed:
     """Upload every file of a model, in one commit at the end.
 
-    A repo that does not exist is created, private. If this machine knows the run that made the
-    model, the weights are compared with its checksums first.
+    A repo that does not exist is created, private unless `commits` says otherwise. If this machine
+    knows the run that made the model, the weights are compared with its checksums first.
 
     Args:
         out: the folder of the model, or its only file.
@@ -62,6 +76,8 @@ def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> 
         runs: the folder of all runs.
         begins: called with the name of the next file, its bytes, and the bytes of all files.
         moved: called with bytes that were sent; may raise, to stop.
+        commits: the branch of the repo, the message, and whether a new repo is private; None for
+            the usual ones, or another store.
 
     Raises:
         InputError: this is no finished model, it is damaged, or the repo is not for it; nothing was
@@ -72,7 +88,7 @@ def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> 
     folder, files = output.folder, [out.name] if output.is_file else _files(out)
     if output.is_file:
         _check_file(out)
-    store = open_store(repo if has_scheme(repo) else f"hf://{repo}")
+    store = _store(repo if has_scheme(repo) else f"hf://{repo}", commits)
     _check(out, runs)
     _check_repo(store, files)
     sizes = {name: (folder / name).stat().st_size for name in files}
@@ -88,6 +104,22 @@ def push(out: Path, repo: str, runs: RunStore, begins: Begins, moved: Moved) -> 
         retry(store, partial(store.upload, name, folder / name, count), "repo")
     retry(store, lambda: store.put({}), "repo")
     return Pushed(store.url, files, sum(sizes.values()), sent)
+
+
+def _store(url: str, commits: Commits | None) -> Store:
+    if commits is None:
+        return open_store(url)
+    from resumerge.mirror.stores.hub import HubStore
+
+    if not HubStore.recognises(url):
+        raise refuse(
+            "Only a repo of the Hub has branches, messages and readers",
+            where=url,
+            expected="org/name",
+            found="--branch, --message or --public",
+            fix="leave them out",
+        )
+    return HubStore(url, commits=commits)
 
 
 def _check_file(out: Path) -> None:

@@ -77,6 +77,24 @@ def test_all_files_come_in_one_commit_and_only_once(hub: Hub, place: Place, merg
     assert len(hub.repos[REPO].commits) == commits
 
 
+def test_branch_message_and_readers_are_those_asked_for(
+    hub: Hub, place: Place, merged: Path
+) -> None:
+    push(place, merged, "--public", "--branch", "v2", "--message", "The second")
+    repo = hub.repos[REPO]
+    assert not repo.private
+    assert {name: blob.data for name, blob in repo.files("v2").items()}.keys() >= files(
+        merged / "out"
+    ).keys()
+    assert set(repo.files("main")) == {".gitattributes"}
+    assert "The second" in hub.messages
+    commits = len(repo.commits)
+    push(place, merged, "--branch", "v2")
+    assert len(repo.commits) == commits, "it is all there"
+    with pytest.raises(InputError, match="Only a repo of the Hub has branches"):
+        resumerge.push(merged / "out", "s3://bucket/x", branch="v2", state_dir=merged / "state")
+
+
 def test_what_was_changed_since_is_sent(hub: Hub, place: Place, merged: Path) -> None:
     push(place, merged)
     (merged / "out" / "README.md").write_text("# My model\n")

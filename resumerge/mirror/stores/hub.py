@@ -21,7 +21,7 @@ from resumerge.hub.file import HubFile
 from resumerge.mirror.stores.base import SMALL, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_address import SCHEME, repo_of
 from resumerge.mirror.stores.hub_client import Conflict, hub_errors
-from resumerge.mirror.stores.hub_repo import HubRepo, checked_in_repo
+from resumerge.mirror.stores.hub_repo import Commits, HubRepo, checked_in_repo
 from resumerge.mirror.stores.hub_uploads import (
     FileHashes,
     PendingUpload,
@@ -63,6 +63,7 @@ class HubStore(Store):
     Args:
         url: the address, ``hf://org/name``.
         offline: whether the network must not be used.
+        commits: the form of the changes: branch, message, and whether a new repo is private.
 
     Raises:
         InputError: the name is malformed, or the network is off.
@@ -73,8 +74,8 @@ class HubStore(Store):
     own_files = frozenset({".gitattributes", CARD})
     heartbeat_seconds = 120.0
 
-    def __init__(self, url: str, *, offline: bool = False) -> None:
-        self._repo = HubRepo(repo_of(url))
+    def __init__(self, url: str, *, offline: bool = False, commits: Commits | None = None) -> None:
+        self._repo = HubRepo(repo_of(url), commits or Commits())
         self.url = f"{SCHEME}://{self._repo.name}"
         if offline or is_offline():
             raise refuse(
@@ -185,7 +186,7 @@ class HubStore(Store):
             return sha256
         known = self._pending.get(name)
         if known is None or known.sha256 != sha256 or known.operation is None:
-            upload.operation = store_bytes(self._repo.api(), self._repo.name, name, upload, moved)
+            upload.operation = store_bytes(*self._repo.place, name, upload, moved)
             self._pending[name] = upload
         return sha256
 
@@ -247,7 +248,7 @@ class HubStore(Store):
             if not upload.is_listed(listed.get(name)):
                 if upload.operation is None:
                     upload.operation = store_bytes(
-                        self._repo.api(), self._repo.name, name, upload, lambda nbytes: None
+                        *self._repo.place, name, upload, lambda nbytes: None
                     )
                 operations.append(upload.operation)
         operations += [

@@ -1,8 +1,9 @@
-"""Requests to one repo of the Hub, on its main branch: listing, reading and committing files."""
+"""Requests to one branch of a repo of the Hub: listing, reading and committing files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -18,6 +19,21 @@ from resumerge.mirror.stores.hub_uploads import BRANCH, ListedFile
 checked_in_repo = partial(checked, reserved=".git")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Commits:
+    """The form of the changes of a repo.
+
+    Args:
+        branch: the branch that is read and changed; it is created if it does not exist.
+        private: whether a repo that is created is private.
+        message: the message of commits; empty for one that names the files.
+    """
+
+    branch: str = BRANCH
+    private: bool = True
+    message: str = ""
+
+
 class HubRepo:
     """A repo, which the first change creates.
 
@@ -25,10 +41,11 @@ class HubRepo:
 
     Args:
         name: the repo's id, ``org/name``.
+        commits: the form of the changes.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, commits: Commits) -> None:
+        self.name, self.commits = name, commits
         self._exists = False
 
     def api(self) -> Any:
@@ -37,11 +54,18 @@ class HubRepo:
 
         return HfApi(library_name="resumerge")
 
+    @property
+    def place(self) -> tuple[Any, str, str]:
+        """The API, the repo's id and the branch, for uploads."""
+        return self.api(), self.name, self.commits.branch
+
     def create(self) -> None:
-        """Create the repo, private, if it does not exist; called before every change."""
+        """Create the repo and its branch if they do not exist; called before every change."""
         if not self._exists:
             with hub_errors(self.name):
-                self.api().create_repo(self.name, private=True, exist_ok=True)
+                self.api().create_repo(self.name, private=self.commits.private, exist_ok=True)
+                if self.commits.branch != BRANCH:
+                    self.api().create_branch(self.name, branch=self.commits.branch, exist_ok=True)
             self._exists = True
 
     def now(self) -> datetime | None:
@@ -53,17 +77,25 @@ class HubRepo:
     def model_info(self) -> Any:
         """Request the Hub's description of the newest commit and its files."""
         return self.api().model_info(
-            self.name, revision=BRANCH, files_metadata=True, timeout=LIST_TIMEOUT
+            self.name, revision=self.commits.branch, files_metadata=True, timeout=LIST_TIMEOUT
         )
 
     def listing(self) -> tuple[str, dict[str, ListedFile]]:
         """Return the newest commit and its files, in one request; empty if there never was a repo.
 
-        A repo that this account may not read is empty, until it has been used once.
+        A repo that this account may not read is empty, until it has been used once. So is a branch
+        that does not exist.
         """
+        from huggingface_hub.errors import RevisionNotFoundError
+
         try:
             with hub_errors(self.name):
-                info = self.model_info()
+                try:
+                    info = self.model_info()
+                except RevisionNotFoundError:
+                    if self.commits.branch == BRANCH:
+                        raise
+                    return "", {}
         except NoRepo:
             if self._exists:
                 raise
@@ -98,7 +130,7 @@ class HubRepo:
         try:
             with (
                 hub_errors(self.name),
-                get(hf_hub_url(self.name, name, revision=BRANCH), {}) as response,
+                get(hf_hub_url(self.name, name, revision=self.commits.branch), {}) as response,
             ):
                 for chunk in response.chunks:
                     total += len(chunk)
@@ -128,7 +160,7 @@ class HubRepo:
             self.api().create_commit(
                 self.name,
                 operations,
-                commit_message=f"resumerge: {', '.join(shown[:3])}{more}",
-                revision=BRANCH,
+                commit_message=self.commits.message or f"resumerge: {', '.join(shown[:3])}{more}",
+                revision=self.commits.branch,
                 parent_commit=parent,
             )

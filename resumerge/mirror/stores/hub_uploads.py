@@ -14,6 +14,7 @@ from resumerge.mirror.stores.hub_client import hub_errors
 from resumerge.mirror.stores.upload_reader import UploadReader
 
 BRANCH = "main"
+"""The branch of a mirror."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,15 @@ class FileHashes:
         return self._known[key]
 
 
-def store_bytes(api: Any, repo: str, name: str, upload: PendingUpload, moved: Moved) -> Any:
+def store_bytes(
+    api: Any, repo: str, branch: str, name: str, upload: PendingUpload, moved: Moved
+) -> Any:
     """Store a file's bytes.
 
     Args:
         api: a `huggingface_hub.HfApi`.
         repo: the repo's id.
+        branch: the branch that the file will be committed to.
         name: the file's name in the repo.
         upload: the local file.
         moved: gets the number of bytes that are sent; may raise to stop.
@@ -108,7 +112,7 @@ def store_bytes(api: Any, repo: str, name: str, upload: PendingUpload, moved: Mo
         operation.path_or_fileobj = stream
         try:
             with hub_errors(repo):
-                api.preupload_lfs_files(repo, [operation], revision=BRANCH)
+                api.preupload_lfs_files(repo, [operation], revision=branch)
             if operation.path_or_fileobj is stream:
                 # The Hub takes it for a small file, whose bytes are part of the commit.
                 if upload.nbytes > SMALL:

@@ -81,6 +81,8 @@ class Hub:
         self.lock = threading.Condition()
         self.stored: dict[str, bytes] = {}
         """Large contents by their SHA-256, committed or not."""
+        self.messages: list[str | None] = []
+        """Those of all commits that were asked for, in order."""
         self.parts: dict[str, dict[int, bytes]] = {}
         """What has come of uploads in parts, by upload."""
         self._turn = threading.Lock()

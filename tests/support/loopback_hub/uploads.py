@@ -37,6 +37,11 @@ class Uploads(Downloads):
             self.put(data)
         elif path == "/api/repos/create":
             self.create(json.loads(data))
+        elif match := re.fullmatch(f"/api/models/{REPO}/branch/(.+)", path):
+            if found := self.find(match[1], None, "write"):
+                with self.hub.lock:
+                    self.hub.repos[match[1]].branches.setdefault(match[2], found[0])
+                self.json({})
         elif path == "/api/validate-yaml":
             self.json({"errors": [], "warnings": []})
         elif match := re.fullmatch(f"/api/models/{REPO}/(preupload|paths-info|commit)/(.+)", path):
@@ -158,6 +163,7 @@ class Uploads(Downloads):
         with self.hub.lock:
             repo = self.hub.repos[name]
             parent = lines[0]["value"].get("parentCommit")
+            self.hub.messages.append(lines[0]["value"].get("summary"))
             if branch not in repo.branches:
                 wrong = (404, "RevisionNotFound", "Invalid rev id: " + branch)
             elif parent is not None and parent != repo.branches[branch]:
