@@ -109,6 +109,17 @@ def test_of_gathered_rows(rows: Rows, rounded: bool, data: st.DataObject) -> Non
     )
 
 
+def test_tables_have_passed_with_the_last_element() -> None:
+    """Any element before may be followed by one that reads any row."""
+    leaves = [stored(0), stored(1)]
+    none = np.array([], np.int64)
+    rows = Rows.of(np.array([0, 1]), np.array([0, 3]), 2, (np.array([0]), none, none))
+    tensor = Gathered.of("e", (2, WIDTH), tuple(leaves), rows)
+    assert told(tensor.passed(0, tensor.numel - 1)) == set()
+    everything = {(leaf.name, k) for leaf in leaves for k in range(leaf.numel)}
+    assert told(tensor.passed(tensor.numel - 1, tensor.numel)) == everything
+
+
 @given(first=st.integers(0, WIDTH * HEIGHT), data=st.data())
 def test_of_parts_and_stacks(first: int, data: st.DataObject) -> None:
     """A later element reads nothing of what has passed."""
