@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.heads import HEADS, is_language_head
@@ -29,15 +29,21 @@ def lacking(
         replaced: the model's names of these tensors.
         adapted: the model's names of the weights that the adapter adds matrices to.
     """
+    saved = settings.modules_to_save
+    places = {name: _place(name) for name in (*base, *whole)} if saved else {}
+
+    def under(names: Iterable[str], entry: str) -> list[str]:
+        return [name for name in names if _place(entry) in places[name]]
+
     heads = [entry for entry in settings.modules_to_save if entry in HEADS]
     for entry in settings.modules_to_save:
-        expected = [name for name in base if _under(name, entry) and not is_computed(base[name])]
+        expected = [name for name in under(base, entry) if not is_computed(base[name])]
         if settings.ties and any(is_head(name) or is_embedding(name) for name in expected):
             continue
         yield from (name for name in expected if name not in replaced and name not in adapted)
-        if not expected and entry not in heads and not any(_under(n, entry) for n in whole):
+        if not expected and entry not in heads and not under(whole, entry):
             yield f"{entry}.weight"
-    if heads and not any(_under(name, entry) for entry in heads for name in (*base, *whole)):
+    if heads and not any(under(names, entry) for entry in heads for names in (base, whole)):
         yield f"{heads[-1]}.weight"
     yield from (name for name in _biases(settings, base, adapted) if name not in replaced)
 
@@ -59,6 +65,6 @@ def _biases(
                 yield name
 
 
-def _under(name: str, entry: str) -> bool:
-    """Return whether a tensor is one of a module that ``modules_to_save`` names."""
-    return f".{spelled(stripped(entry))}." in f".{spelled(stripped(name))}"
+def _place(name: str) -> str:
+    """Return a name so that a module's is a part of those of its tensors."""
+    return f".{spelled(stripped(name))}."

@@ -23,6 +23,9 @@ _MATRICES: dict[str, tuple[str, ...]] = {
 }
 """The matrices of an expert in each packed tensor, in the order in which classes declare these."""
 
+_FUSED = {"weights_in": ("gate_proj", "up_proj")}
+"""Other tensors of files that transformers divides by rows: those of DINOv2's SwiGLU."""
+
 _OF_EXPERT = re.compile(r"(?P<container>.+\.experts)\.(?P<number>\d+)\.(?P<matrix>\w+)")
 _ALIASES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
@@ -103,11 +106,11 @@ class Place:
 
     def number(self, packed: Tensor) -> int:
         """Return the matrix's number among all of its height in the packed tensor."""
-        return self.expert * (packed.shape[1] // self.height) + self.place
+        return self.expert * (packed.shape[-2] // self.height) + self.place
 
     def matrix(self, packed: Tensor) -> Tensor:
         """Return the matrix as a tensor of its own."""
-        return _part(packed, self.number(packed), (self.height, packed.shape[2]))
+        return _part(packed, self.number(packed), (self.height, packed.shape[-1]))
 
 
 class Experts:
@@ -133,7 +136,7 @@ class Experts:
         return self._of[container]
 
     def place(self, module: str) -> Place | None:
-        """Return where a packed tensor has an expert's matrix.
+        """Return where a packed tensor has an expert's matrix, or files have two matrices as one.
 
         Args:
             module: the adapter's name of the matrix.
@@ -143,7 +146,7 @@ class Experts:
         """
         found = _OF_EXPERT.fullmatch(module)
         if found is None:
-            return None
+            return self._place_in_fused(module)
         matrix, number = _ALIASES.get(found["matrix"], found["matrix"]), int(found["number"])
         several = self.parameters(found["container"])
         for parameter in several:
@@ -154,6 +157,16 @@ class Experts:
                 return None
             height = parameter.shape[0] // len(matrices)
             return Place(parameter.packed, number, matrices.index(matrix), height)
+        return None
+
+    def _place_in_fused(self, module: str) -> Place | None:
+        """Return where a matrix is that files have together with another."""
+        parent, _, matrix = module.rpartition(".")
+        for fused, matrices in _FUSED.items():
+            name = self._known.find(f"{parent}.{fused}.weight")
+            if name is not None and matrix in matrices and len(self._base[name].shape) == 2:
+                height = self._base[name].shape[0] // len(matrices)
+                return Place(name, 0, matrices.index(matrix), height)
         return None
 
     def _parameters(self, container: str) -> Iterator[Parameter]:
@@ -199,12 +212,12 @@ def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Ten
     """Return a packed tensor with some of its matrices changed.
 
     Args:
-        packed: shape (experts, rows, columns).
+        packed: shape (experts, rows, columns), or (rows, columns).
         changed: the changed matrices, by their number among all of this height.
         height: the rows of a matrix.
     """
-    count = packed.shape[0] * packed.shape[1] // height
-    shape = (height, packed.shape[2])
+    shape = (height, packed.shape[-1])
+    count = packed.numel // math.prod(shape)
     parts = tuple(changed.get(n) or _part(packed, n, shape) for n in range(count))
     return Stacked.of(packed.name, packed.shape, parts)
 

@@ -29,6 +29,13 @@ _SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"^mlp_AR\.", "projector."),
     # vision models of transformers 5
     (r"\bencoder\.layer\.(?=\d)", "layers."),
+    (r"\bencoder\.patch_embeddings\.(\d+)\.", r"stages.\1.patch_embeddings."),
+    (r"\bencoder\.block\.(\d+)\.(?=\d)", r"stages.\1.blocks."),
+    (r"\bencoder\.layer_norm\.(\d+)\.", r"stages.\1.layer_norm."),
+    (r"\battention\.self\.sr\b", "attention.sequence_reduction.sequence_reduction"),
+    (r"\battention\.self\.layer_norm\b", "attention.sequence_reduction.layer_norm"),
+    (r"\blayer_norm_1\b", "layernorm_before"),
+    (r"\blayer_norm_2\b", "layernorm_after"),
     (r"\battention\.(?:attention\.|self\.)?(q|k|v)(?:uery|ey|alue)\b", r"attention.\1_proj"),
     (r"\battention\.output\.dense\b", "attention.o_proj"),
     (r"\battention\.attention\b", "attention"),

@@ -119,6 +119,9 @@ FAMILIES: dict[str, Architecture] = {
     "qwen2_audio": _speaking("Qwen2Audio", text_config=LANGUAGE["qwen2"], audio_config=EARS),
     "voxtral": _speaking("Voxtral", text_config=LANGUAGE["llama"], audio_config=VOX),
     "dinov2": _seeing("Dinov2ForImageClassification", "Dinov2Config", num_labels=3),
+    "dinov2_swiglu": _seeing(
+        "Dinov2ForImageClassification", "Dinov2Config", num_labels=3, use_swiglu_ffn=True
+    ),
     "deit": _seeing("DeiTForImageClassification", "DeiTConfig", num_labels=3),
     "beit": _seeing("BeitForImageClassification", "BeitConfig", num_labels=3),
 }

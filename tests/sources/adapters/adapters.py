@@ -9,7 +9,14 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
@@ -26,8 +33,19 @@ LLAMA = LlamaConfig(
 GPT2 = GPT2Config(
     n_embd=16, n_layer=2, n_head=2, vocab_size=48, n_positions=32, bos_token_id=0, eos_token_id=0
 )
-CLASSES = {"llama": LlamaForCausalLM, "gpt2": GPT2LMHeadModel}
-CONFIGS = {"llama": LLAMA, "gpt2": GPT2}
+MOE = Qwen3MoeConfig(
+    hidden_size=16,
+    moe_intermediate_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=8,
+    vocab_size=48,
+    num_experts=4,
+    num_experts_per_tok=2,
+)
+CLASSES = {"llama": LlamaForCausalLM, "gpt2": GPT2LMHeadModel, "moe": Qwen3MoeForCausalLM}
+CONFIGS = {"llama": LLAMA, "gpt2": GPT2, "moe": MOE}
 
 
 def write_base(folder: Path, kind: str, dtype: str = "float32", **changed: Any) -> Path:

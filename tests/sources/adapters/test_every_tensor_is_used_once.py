@@ -30,6 +30,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "tokens": ("llama", {"target_modules": ["v_proj"], "trainable_token_indices": [3, 9, 40]}),
     "conv1d": ("gpt2", {"target_modules": ["attn.c_proj", "c_fc"], "fan_in_fan_out": True}),
+    "experts": ("moe", {"target_modules": ["q_proj", "gate_proj", "up_proj", "down_proj"]}),
     "biases": ("gpt2", {"target_modules": ["c_attn", "c_proj"], "bias": "lora_only"}),
     "all_biases": ("gpt2", {"target_modules": ["c_attn"], "bias": "all"}),
 }
@@ -39,7 +40,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The bases, and an adapter of each kind."""
     folder = tmp_path_factory.mktemp("once")
-    for kind in ("llama", "gpt2"):
+    for kind in ("llama", "gpt2", "moe"):
         write_base(folder / kind, kind)
     for name, (kind, options) in KINDS.items():
         write_adapter(folder / name, folder / kind, kind, r=2, **options)
