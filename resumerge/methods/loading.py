@@ -16,13 +16,11 @@ from types import ModuleType
 from resumerge.errors import refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.methods.base import MergeMethod
+from resumerge.methods.imported_code import LARGEST, code_of_file, code_of_module
 from resumerge.methods.user_code import refused
 
 GROUP = "resumerge.methods"
 """The group of the entry points that name subclasses of `MergeMethod`."""
-
-LARGEST = 1 << 24
-"""The largest size of a file of methods, in bytes."""
 
 VARIABLE = "RESUMERGE_METHODS"
 """The environment variable with files of methods, separated as in PATH."""
@@ -53,7 +51,10 @@ def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
         package = entry.dist
         with refused("An installed merge method failed to load", f"{entry.name} = {entry.value}"):
             method = entry.load()()
-        yield method, f"{package.name} {package.version}" if package else entry.value
+            origin = f"{package.name} {package.version}" if package else entry.value
+            # Of a package that is being developed, in a folder of its own, the version says little.
+            code = code_of_module(type(method).__module__)
+        yield method, "; ".join(filter(None, [origin, code]))
 
 
 def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
@@ -63,7 +64,7 @@ def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
         InputError: the file cannot be read or run, or defines no method.
     """
     try:
-        source = read_foreign(path, LARGEST)
+        read_foreign(path, LARGEST)
     except (OSError, UnfitFile) as error:
         raise refuse(
             "A file of merge methods cannot be read",
@@ -80,7 +81,8 @@ def methods_in_file(path: Path) -> Iterator[tuple[MergeMethod, str]]:
             expected="a subclass of resumerge.methods.Method with a name",
             fix="see docs/extending.md",
         )
-    origin = f"{path.name}, sha256 {hashlib.sha256(source).hexdigest()}"
+    with refused("What a file of merge methods imports cannot be read", path, str(path)):
+        origin = code_of_file(path)
     return iter([(method, origin) for method in found])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from resumerge.errors import InputError, refuse
 from resumerge.methods.base import MergeMethod, Parameter
+from resumerge.methods.imported_code import unknown_code
 from resumerge.methods.loading import (
     VARIABLE,
     built_in_methods,
@@ -104,6 +105,16 @@ class Registry(Mapping[str, MergeMethod]):
     def identity(self, name: str) -> dict[str, Any]:
         """Return what identifies a method in a run's fingerprint: what its result depends on."""
         return {"name": name, "version": self[name].version, "origin": self._origins[name]}
+
+    def notes_on(self, name: str) -> list[str]:
+        """Return what a person should know of a method before a run."""
+        unknown = unknown_code(self._origins.get(name, ""))
+        if not unknown:
+            return []
+        return [
+            f"the run cannot be resumed, for the code of your method {name!r} may be another "
+            f"one then: {unknown}"
+        ]
 
     def _search(self) -> None:
         """Load what is installed and what the environment names, once."""

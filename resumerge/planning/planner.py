@@ -130,6 +130,7 @@ class _Planner:
 
     def plan(self, seed: int, shard_size: int, stem: str) -> Plan:
         self.method = self._find_method()
+        self.notes += METHODS.notes_on(self.method.name)
         parameters = self._check_recipe()
         self.flat = is_flat(self.recipe, self.sources)
         self.models = self._find_reference()

@@ -1,0 +1,163 @@
+"""The code that a file of merge methods imports, without what is installed: its hash pins a run.
+
+Imports are found in the source, also those inside functions, so that every machine and every
+attempt finds the same ones. What a name means is asked of Python's own finders; nothing runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from uuid import uuid4
+
+from resumerge.foreign_files import read_foreign
+from resumerge.methods.user_code import PACKAGE
+
+LARGEST = 1 << 24
+"""The largest size of a file of methods, or of a module that it imports, in bytes."""
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_BY_NAME = {"import_module", "__import__"}
+_RUNS_CODE = {"exec", "eval"}
+_LOADS_CODE = {"run_path", "run_module", "exec_module", "load_module", "spec_from_file_location"}
+
+PROCESS = uuid4().hex[:8]
+"""A word that no other process has. Code that is not known cannot be the same in two of them."""
+
+
+def code_of_file(path: Path) -> str:
+    """Return what identifies a file of methods: its name and hash, and those of what it imports.
+
+    The modules are all that are neither installed, nor of Python, nor of this package, wherever
+    they are; each with its name, so that folders may differ between machines.
+
+    Raises:
+        UnfitFile: a file is too large, or no file.
+        OSError: a file cannot be read.
+    """
+    code = _Code()
+    code.add(path.name, path, "")
+    return code.described
+
+
+def code_of_module(name: str) -> str:
+    """Return what identifies a module, as `code_of_file`; empty for an installed one."""
+    code = _Code()
+    code.add_module(name)
+    return code.described
+
+
+def unknown_code(origin: str) -> str:
+    """Return what of the code of a method cannot be known; empty if everything is known."""
+    found = [part for part in origin.split("; ") if part.endswith(PROCESS)]
+    return "; ".join(part.rpartition(" (")[0] for part in found)
+
+
+def _is_installed(path: Path) -> bool:
+    """Return whether a file is of an installed package, of Python, or of this package."""
+    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    return (
+        not _INSTALLED.isdisjoint(path.parts)
+        or path.is_relative_to(PACKAGE)
+        or any(path.is_relative_to(place) for place in places)
+    )
+
+
+class _Code:
+    """The files that were found, and the places where it is not known what is run."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, str] = {}
+        self._unknown: list[str] = []
+        self._folders: list[str] = []
+        """The folders of files that were found: an import may be of a path that is set later."""
+
+    @property
+    def described(self) -> str:
+        names = [*list(self._hashes)[:1], *sorted(list(self._hashes)[1:])]
+        parts = [f"{name}, sha256 {self._hashes[name]}" for name in names]
+        return "; ".join([*parts, *(f"{place} (process {PROCESS}" for place in self._unknown)])
+
+    def add(self, name: str, path: Path, package: str) -> None:
+        """Add a file and what it imports.
+
+        Args:
+            name: the module's name, or the file's for the first.
+            path: the file.
+            package: the package that relative imports begin from.
+        """
+        if name in self._hashes:
+            return
+        source = read_foreign(path, LARGEST)
+        self._hashes[name] = hashlib.sha256(source).hexdigest()
+        if path.suffix != ".py":
+            return  # a compiled module
+        folder = str(path.parent)
+        if folder not in self._folders:
+            self._folders.append(folder)
+        for wanted, line in _imports(ast.parse(source), package):
+            if wanted:
+                self.add_module(wanted)
+            else:
+                self._unknown.append(f"line {line} of {path.name} may run any code")
+
+    def add_module(self, name: str) -> None:
+        """Add a module with the packages around it, as far as they are not installed."""
+        parts, places = name.split("."), None
+        if not all(parts):
+            return  # beyond the outermost package: an error when it runs
+        for count in range(1, len(parts) + 1):
+            inner = ".".join(parts[:count])
+            spec = self._spec(inner, places)
+            if spec is None or spec.origin in ("built-in", "frozen"):
+                return
+            places = spec.submodule_search_locations
+            if spec.has_location and spec.origin:
+                path = Path(spec.origin).resolve()
+                if _is_installed(path):
+                    return
+                self.add(inner, path, inner if places is not None else inner.rpartition(".")[0])
+            if places is None:
+                return
+
+    def _spec(self, name: str, places: object) -> ModuleSpec | None:
+        """Return where a module is, by Python's finders; in the found folders as a last resort."""
+        for tried in (places, self._folders) if places is None else (places,):
+            for finder in sys.meta_path:
+                spec = finder.find_spec(name, tried)  # type: ignore[arg-type]
+                if spec is not None:
+                    return spec
+        return None
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
+    """Yield the name of each module that code may import, and the line; no name if not known."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
+            for alias in node.names:
+                yield (f"{base}.{alias.name}" if alias.name != "*" else base), node.lineno
+                if alias.asname and alias.name in _BY_NAME | _LOADS_CODE:
+                    yield "", node.lineno
+        elif isinstance(node, ast.Call):
+            yield from _called(node)
+
+
+def _called(node: ast.Call) -> Iterator[tuple[str, int]]:
+    """Yield what a call imports, as `_imports` does."""
+    of_module = isinstance(node.func, ast.Attribute)
+    name = getattr(node.func, "attr" if of_module else "id", "")
+    wanted = node.args[0] if node.args else None
+    literal = isinstance(wanted, ast.Constant) and isinstance(wanted.value, str)
+    if name in _BY_NAME and literal and len(node.args) == 1:
+        yield str(wanted.value), node.lineno  # type: ignore[union-attr]
+    elif name in _BY_NAME | _LOADS_CODE or (name in _RUNS_CODE and not of_module):
+        yield "", node.lineno
