@@ -13,16 +13,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed, server_name
+from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed, server_name, stated
 from resumerge.buckets.errors import (
+    REDIRECTS,
     Advice,
     Changed,
     Refused,
     denied,
     misplaced,
     no_credentials,
+    not_understood,
+    note_answer,
     of_network,
     refusal,
+    understood,
     unreachable,
 )
 from resumerge.buckets.ranges import RANGE, Hash, RangedBucket
@@ -79,16 +83,17 @@ class AzureBucket(RangedBucket):
             for blob in self.api().list_blobs(name_starts_with=prefix, include=["metadata"]):
                 is_folder = (blob.metadata or {}).get("hdi_isfolder") == "true"
                 if not is_folder and not blob.name.endswith("/"):
-                    listed = Listed(blob.size, blob.etag.strip('"'))
+                    listed = stated(self.name, blob.size, blob.etag)
                     found[blob.name.removeprefix(prefix)] = listed
         return found
 
     def head(self, key: str) -> tuple[Listed, Hash | None]:
         with azure_errors(self.name, key):
             found = self.api().get_blob_client(key).get_blob_properties()
-        md5 = found.content_settings.content_md5
+            listed = stated(self.name, found.size, found.etag)
+            md5 = found.content_settings.content_md5
         expected = ((lambda: hashlib.md5(usedforsecurity=False)), bytes(md5)) if md5 else None
-        return Listed(found.size, found.etag.strip('"')), expected
+        return listed, expected
 
     def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
         with azure_errors(self.name, key):
@@ -112,6 +117,8 @@ class AzureBucket(RangedBucket):
             max_single_get_size=RANGE,
             max_chunk_get_size=RANGE,
             max_single_put_size=BLOCK_LIST_BYTES,
+            permit_redirects=False,
+            raw_response_hook=_note,
         )
         self._host(api)  # refuses what the library would try in vain
         return api
@@ -179,7 +186,8 @@ def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
     from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
     try:
-        yield
+        with understood(bucket):
+            yield
     except HttpResponseError as error:
         if error.status_code is None and isinstance(error, ClientAuthenticationError):
             raise no_credentials(ADVICE, bucket, error) from None  # no request can be signed
@@ -192,11 +200,19 @@ def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
         raise of_network(bucket, error) from None
 
 
+def _note(response: Any) -> None:
+    """Note an answer, for a message that it is none of Azure's."""
+    note_answer(response.http_response.status_code, response.http_response.headers)
+
+
 def _refusal(bucket: str, name: str, error: Any) -> Exception:
     word = getattr(error, "error_code", None) or ""
     code = str(getattr(word, "value", word))
     headers = getattr(error.response, "headers", {})
     status, after = error.status_code, str(headers.get("Retry-After", ""))
+    if status in REDIRECTS or status < 300:
+        note_answer(status, headers)
+        return not_understood(bucket)
     shown = f"HTTP {status}, {code}"
     if fix := _FOR_GOOD.get(code):
         message = f"The container {bucket} refused a request{name and f' for {name}'}: {shown}"

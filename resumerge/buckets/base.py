@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 from resumerge.buckets.content import Begin
+from resumerge.buckets.errors import not_understood
 
 PIECE = 1 << 20
 """The number of bytes that are read at once."""
@@ -126,6 +127,22 @@ class Bucket(ABC):
     @abstractmethod
     def _open(self) -> Any:
         """Return a new client."""
+
+
+def stated(bucket: str, nbytes: Any, etag: Any) -> Listed:
+    """Return an object as a server states it.
+
+    Args:
+        bucket: the bucket's name.
+        nbytes: the size in bytes.
+        etag: the ETag, with quotes or without.
+
+    Raises:
+        StoreError: one of the two is missing.
+    """
+    if nbytes is None or not etag:
+        raise not_understood(bucket, "an object without " + ("ETag" if not etag else "size"))
+    return Listed(int(nbytes), str(etag).strip('"'))
 
 
 def server_name(url: str) -> str:

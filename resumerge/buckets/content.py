@@ -20,6 +20,7 @@ from typing import Any
 
 import xxhash
 
+from resumerge.buckets.errors import Changed
 from resumerge.digests import Digest, ExpectedContent
 from resumerge.foreign_files import UnfitFile, read_foreign
 
@@ -63,17 +64,23 @@ class HashCheck(Check):
     def fits(self) -> bool:
         return self._digest.hexdigest() == self._expected
 
+    def contradicts(self, md5: str) -> bool:
+        """Return whether bytes with an MD5, in hexadecimal digits, do not have the hash."""
+        return getattr(self._digest, "name", "") == "md5" and self._expected != md5
+
 
 class PartsCheck(Check):
     """A comparison with the MD5 of the MD5s of parts.
 
     Args:
-        part: the number of bytes of each part but the last.
+        part: the number of bytes of the first part, and probably of all but the last.
         expected: the MD5 in hexadecimal digits.
+        are_equal: returns whether all parts but the last have that length, by a request for each:
+            asked only if the hash is another one, since nothing is known of unequal parts.
     """
 
-    def __init__(self, part: int, expected: str) -> None:
-        self._part, self._expected = part, expected
+    def __init__(self, part: int, expected: str, are_equal: Callable[[], bool]) -> None:
+        self._part, self._expected, self._are_equal = part, expected, are_equal
         self._left, self._md5 = part, hashlib.md5(usedforsecurity=False)
         self._joined = hashlib.md5(usedforsecurity=False)
 
@@ -92,7 +99,7 @@ class PartsCheck(Check):
     def fits(self) -> bool:
         joined = self._joined.copy()
         joined.update(self._md5.digest())
-        return joined.hexdigest() == self._expected
+        return joined.hexdigest() == self._expected or not self._are_equal()
 
 
 class _Crc32:
@@ -158,9 +165,16 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
     length = part(1)
     last = size - (count - 1) * length
     # Parts may have any sizes: of those that do not have the same one nothing is known.
-    if last > length or (count > 1 and part(count) != last):
+    if not length or last > length or (count > 1 and part(count) != last):
         return None
-    return lambda: PartsCheck(max(1, length), expected)
+
+    def are_equal() -> bool:
+        try:
+            return all(part(number) == length for number in range(2, count))
+        except (OSError, Changed):
+            return True  # as far as is known: the bytes are requested, and compared, again
+
+    return lambda: PartsCheck(length, expected, are_equal)
 
 
 class BucketContent(ExpectedContent):

@@ -5,9 +5,23 @@ Nothing of a request's headers or address is shown.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from resumerge.errors import StoreError
+
+PROXY_FIX = (
+    "a proxy or the login page of a network may answer in its place: open the network, or check "
+    "the endpoint"
+)
+
+REDIRECTS = (301, 302, 303, 307)
+
+_latest = threading.local()
+"""What the latest answer to this thread was, in words."""
 
 
 class Changed(Exception):
@@ -122,3 +136,48 @@ def unreachable(bucket: str, error: Exception) -> StoreError:
     return StoreError(
         f"The server of the bucket {bucket} cannot be reached: {type(cause).__name__}"
     )
+
+
+def note_answer(status: int, headers: Mapping[str, Any]) -> None:
+    """Note an answer, for a message that it is not one of the protocol.
+
+    Args:
+        status: the status of HTTP.
+        headers: the answer's headers, looked up without regard to case.
+    """
+    kind = str(headers.get("Content-Type") or "").partition(";")[0].strip()
+    host = urlsplit(str(headers.get("Location") or "")).hostname
+    text = f"HTTP {status}" + (f" to {host}" if host else "") + (f", {kind}" if kind else "")
+    _latest.text = text
+
+
+def not_understood(bucket: str, why: str = "") -> StoreError:
+    """Return the error for an answer that is not one of the protocol, with the one noted last.
+
+    Args:
+        bucket: the bucket's name.
+        why: what is wrong, if the noted answer does not say it.
+    """
+    said = "; ".join(filter(None, [why, getattr(_latest, "text", "")]))
+    return StoreError(
+        f"What answers for the server of the bucket {bucket} does not speak its protocol: {said}",
+        fix=PROXY_FIX,
+    )
+
+
+def is_page(headers: Mapping[str, Any]) -> bool:
+    """Return whether an answer is a web page. Objects may be pages, too."""
+    return str(headers.get("Content-Type") or "").lower().startswith("text/html")
+
+
+@contextmanager
+def understood(bucket: str) -> Iterator[None]:
+    """Translate what a library makes of an answer that is not one of its protocol.
+
+    Raises:
+        StoreError: the library or its caller failed at what the answer lacks.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise not_understood(bucket, type(error).__name__) from None

@@ -15,14 +15,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed, server_name
+from resumerge.buckets.base import CONNECT_TIMEOUT, IDLE_TIMEOUT, Listed, server_name, stated
 from resumerge.buckets.errors import (
+    REDIRECTS,
     Advice,
     Changed,
+    is_page,
     misplaced,
     no_credentials,
+    not_understood,
+    note_answer,
     of_network,
     refusal,
+    understood,
     unreachable,
 )
 from resumerge.buckets.ranges import Hash, RangedBucket
@@ -74,7 +79,7 @@ class GoogleBucket(RangedBucket):
         fields = "items(name,size,generation),nextPageToken"
         with google_errors(self.name):
             return {
-                blob.name.removeprefix(prefix): Listed(blob.size, str(blob.generation))
+                blob.name.removeprefix(prefix): stated(self.name, blob.size, blob.generation)
                 for blob in self.api().list_blobs(prefix=prefix, fields=fields, **patience())
                 if not blob.name.endswith("/")  # a console's mark of a folder
             }
@@ -83,7 +88,7 @@ class GoogleBucket(RangedBucket):
         with google_errors(self.name, key):
             blob = self.api().blob(key)
             blob.reload(**patience())
-        return Listed(blob.size, str(blob.generation)), hash_of(blob)
+            return stated(self.name, blob.size, blob.generation), hash_of(blob)
 
     def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
         try:
@@ -104,7 +109,7 @@ class GoogleBucket(RangedBucket):
 
         _ = self.server  # refuses what the library would try in vain
         try:
-            with google_errors(self.name):
+            with _library_errors(self.name, ""):
                 client = storage.Client(project=None)
         except StoreError:
             raise
@@ -112,9 +117,19 @@ class GoogleBucket(RangedBucket):
             # What the library makes of a file of credentials that is not readable, or malformed.
             raise no_credentials(ADVICE, self.name, error) from None
         try:
+            with _library_errors(self.name, ""):
+                client._http.hooks["response"].append(self._check_answer)
             return client.bucket(self.name)
         except ValueError:
             raise misplaced(ADVICE, self.name, "no bucket can have this name") from None
+
+    def _check_answer(self, response: Any, *_: Any, **__: Any) -> None:
+        """Refuse an answer that is none of Google's: a redirect, or a page in place of JSON."""
+        note_answer(response.status_code, response.headers)
+        is_json = "alt=media" not in response.url
+        is_page_of_others = is_json and response.status_code < 400 and is_page(response.headers)
+        if response.status_code in REDIRECTS or is_page_of_others:
+            raise not_understood(self.name)
 
 
 def hash_of(blob: Any) -> Hash | None:
@@ -156,10 +171,16 @@ def google_errors(bucket: str, name: str = "") -> Iterator[None]:
         StoreError: the server cannot be reached, fails or refuses.
         Changed: the request's condition is not met.
     """
+    with understood(bucket), _library_errors(bucket, name):
+        yield
+
+
+@contextmanager
+def _library_errors(bucket: str, name: str) -> Iterator[None]:
     from google.api_core.exceptions import GoogleAPICallError, RetryError
     from google.auth.exceptions import GoogleAuthError, TransportError
     from google.resumable_media.common import DataCorruption, InvalidResponse
-    from requests.exceptions import RequestException
+    from requests.exceptions import JSONDecodeError, RequestException
     from urllib3.exceptions import HTTPError
 
     try:
@@ -180,6 +201,8 @@ def google_errors(bucket: str, name: str = "") -> Iterator[None]:
         raise no_credentials(ADVICE, bucket, error) from None
     except (DataCorruption, HTTPError, http.client.HTTPException) as error:
         raise unreachable(bucket, error) from None
+    except JSONDecodeError as error:
+        raise not_understood(bucket, type(error).__name__) from None
     except (RequestException, OSError) as error:
         raise of_network(bucket, error) from None
 

@@ -24,9 +24,18 @@ from resumerge.buckets.base import (
     Bucket,
     Listed,
     server_name,
+    stated,
 )
 from resumerge.buckets.content import Begin, check_of
-from resumerge.buckets.errors import Refused, Unsupported, misplaced
+from resumerge.buckets.errors import (
+    REDIRECTS,
+    Refused,
+    Unsupported,
+    is_page,
+    misplaced,
+    not_understood,
+    note_answer,
+)
 from resumerge.buckets.s3_errors import ADVICE, s3_errors
 
 DEFAULT_REGION = "us-east-1"
@@ -70,7 +79,7 @@ class S3Bucket(Bucket):
                 for item in page.get("Contents", ()):
                     name = item["Key"].removeprefix(prefix)
                     if not item["Key"].endswith("/"):  # a console's mark of a folder
-                        found[name] = Listed(item["Size"], item["ETag"].strip('"'))
+                        found[name] = stated(self.name, item.get("Size"), item.get("ETag"))
         return found
 
     @contextmanager
@@ -89,6 +98,7 @@ class S3Bucket(Bucket):
         with s3_errors(self.name, key):
             answer = self.api().get_object(Bucket=self.name, Key=key, **conditions)
         stream = answer["Body"]
+        etag = f'"{stated(self.name, answer.get("ContentLength"), answer.get("ETag")).etag}"'
 
         def pieces() -> Iterator[bytes]:
             with s3_errors(self.name, key):
@@ -97,7 +107,7 @@ class S3Bucket(Bucket):
         whole = str(answer.get("ContentRange", "")).rpartition("/")[2]
         nbytes = int(whole) if whole.isdecimal() else answer["ContentLength"]
         headers = {
-            "ETag": answer["ETag"],
+            "ETag": etag,
             "Content-Range": answer.get("ContentRange"),
             "Content-Length": str(answer["ContentLength"]),
         }
@@ -108,15 +118,17 @@ class S3Bucket(Bucket):
                 stream._raw_stream._fp.fp.raw._sock.shutdown(socket.SHUT_RDWR)
 
         try:
-            yield Body(nbytes, answer["ETag"], pieces(), status, headers, abort)
+            yield Body(nbytes, etag, pieces(), status, headers, abort)
         finally:
             stream.close()
 
     def nbytes(self, key: str, etag: str) -> int:
-        return int(self._head(key, etag)["ContentLength"])
+        head = self._head(key, etag)
+        return stated(self.name, head.get("ContentLength"), head.get("ETag")).nbytes
 
     def check(self, key: str, known: Listed) -> Begin | None:
         head = self._head(key, known.etag)
+        stated(self.name, head.get("ContentLength"), head.get("ETag"))
         part_bytes = functools.partial(self._part_bytes, key)
         return check_of(self.name, head, known.etag, known.nbytes, part_bytes)
 
@@ -136,7 +148,7 @@ class S3Bucket(Bucket):
                 found = self.api().head_object(Bucket=self.name, Key=key, PartNumber=number)
         except (Unsupported, Refused):
             return 0
-        return int(found["ContentLength"]) if "PartsCount" in found else 0
+        return int(found.get("ContentLength", 0)) if "PartsCount" in found else 0
 
     def _open(self) -> Any:
         import boto3
@@ -166,8 +178,23 @@ class S3Bucket(Bucket):
                     "its endpoint is not https://HOST or http://HOST:PORT, or its region is none"
                 )
                 raise misplaced(ADVICE, self.name, found) from None
+        api.meta.events.register("before-parse.s3", self._check_answer)
         api.meta.events.register("after-call.s3", self._note_time)
         return api
+
+    def _check_answer(self, operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
+        """Refuse an answer that is none of S3's, which boto3 would misread or ask for again."""
+        status, headers = response_dict["status_code"], response_dict["headers"]
+        note_answer(status, headers)
+        body = response_dict["body"] if isinstance(response_dict["body"], bytes) else b""
+        of_aws = "x-amz-bucket-region" in headers or b"<Code>" in body
+        if status in REDIRECTS and not of_aws:
+            raise not_understood(self.name)
+        is_listing = operation_model.name.startswith("List")
+        if is_listing and is_page(headers):  # boto3 makes HTTP 500 of what is no XML
+            raise not_understood(self.name, "a web page")
+        if is_listing and status < 300 and f"<{operation_model.name[:4]}".encode() not in body:
+            raise not_understood(self.name, "no listing")
 
     def _note_time(self, parsed: dict[str, Any], **_: Any) -> None:
         date = parsed["ResponseMetadata"]["HTTPHeaders"].get("date")

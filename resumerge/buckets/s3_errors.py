@@ -11,8 +11,10 @@ from resumerge.buckets.errors import (
     denied,
     misplaced,
     no_credentials,
+    not_understood,
     of_network,
     refusal,
+    understood,
     unreachable,
 )
 from resumerge.errors import StoreError
@@ -69,10 +71,14 @@ def s3_errors(bucket: str, name: str = "") -> Iterator[None]:
     import http.client
 
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
 
     try:
-        yield
+        with understood(bucket):
+            yield
+    except ResponseParserError as error:
+        raise not_understood(bucket, type(error).__name__) from None
     except ClientError as error:
         raise _refusal(error.response, bucket, name) from None
     except BotoCoreError as error:

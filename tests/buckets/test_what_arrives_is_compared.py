@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.buckets.content import BucketContent, check_of
+from resumerge.errors import StoreError
 
 DATA = bytes(range(256)) * 9
 MD5 = hashlib.md5(DATA).hexdigest()
@@ -122,10 +123,16 @@ def test_objects_of_parts_are_compared_part_by_part(
 
 
 @pytest.mark.parametrize(
-    "lengths", [[10, 90, 2204], [1000, 800, 504], [100, 100, 2104], [2000, 300, 4], [1000, 1304]]
+    "lengths",
+    [
+        *([10, 90, 2204], [1000, 800, 504], [100, 100, 2104], [2000, 300, 4], [1000, 1304]),
+        *([500, 300, 700, 500, 304], [1000, 1, 999, 304], [600, 500, 700, 504]),
+    ],
 )
 def test_parts_of_different_lengths_are_not_guessed(lengths: list[int]) -> None:
-    """What the first part's length leaves for the last is too much, too little, or less than 0."""
+    """What the first part's length leaves for the last is too much, too little, or less than 0; or
+    what the last has, because parts in between differ and add up.
+    """
     edges = np.cumsum([0, *lengths]).tolist()
     parts = [DATA[start:stop] for start, stop in pairwise(edges)]
     assert b"".join(parts) == DATA
@@ -136,3 +143,21 @@ def test_parts_of_different_lengths_are_not_guessed(lengths: list[int]) -> None:
 def test_a_sha_256_goes_before_the_etag() -> None:
     head = {"ChecksumSHA256": encoded(hashlib.sha256(DATA).digest())}
     assert feed(content(head, "0" * 32), DATA, [])
+
+
+def test_an_empty_object_of_parts_whose_lengths_are_not_said() -> None:
+    begin = check_of("bucket", {}, "0" * 32 + "-1", 0, lambda number: 0)
+    assert begin is None
+
+
+def test_lengths_that_cannot_be_asked_for_refuse_other_bytes() -> None:
+    """The bytes are requested again: the network may have damaged them."""
+    parts = [DATA[start : start + 1000] for start in range(0, len(DATA), 1000)]
+
+    def length(number: int) -> int:
+        if number == 2:
+            raise StoreError("the network failed")
+        return len(parts[number - 1])
+
+    assert feed(content({}, etag_of(parts), DATA, length), DATA, [])
+    assert not feed(content({}, etag_of(parts), DATA, length), damaged(DATA), [])

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from resumerge.buckets.base import Body, Bucket, Listed
+from resumerge.buckets.content import HashCheck
+from resumerge.buckets.errors import Changed
 from resumerge.buckets.ranges import RangedBucket
 from resumerge.digests import CHUNK
-from resumerge.mirror.stores.base import Moved
+from resumerge.mirror.stores.base import Moved, StoreError
 
 
 class BucketClient(ABC):
@@ -52,6 +54,37 @@ class BucketClient(ABC):
     def read(self, name: str, start: int = 0) -> AbstractContextManager[Body]:
         """Return an object's bytes from `start` on."""
         return self._objects.read(self._prefix + name, start)
+
+    def compare(self, name: str, nbytes: int, md5: str, version: str) -> None:
+        """Compare what was read of a whole object with what the server says of it.
+
+        Args:
+            name: the object's name.
+            nbytes: the number of bytes that were read.
+            md5: their MD5 in hexadecimal digits.
+            version: the object's ETag. If it is that MD5, no request is made.
+
+        Raises:
+            StoreError: bytes are missing or others, or the object was replaced.
+        """
+        etag = version.strip('"')
+        if etag == md5:
+            return
+        listed = self.listed(name)
+        if listed is None:
+            raise FileNotFoundError(f"{self.bucket} has no {name}")
+        if listed.nbytes != nbytes:
+            raise StoreError(f"{nbytes} of {listed.nbytes} bytes of {name} in {self.bucket} came")
+        if listed.etag == etag:
+            try:
+                begin = self._objects.check(self._prefix + name, listed)
+            except Changed:
+                raise StoreError(
+                    f"{name} in {self.bucket} was replaced while it was read"
+                ) from None
+            check = begin() if begin else None
+            if isinstance(check, HashCheck) and check.contradicts(md5):
+                raise StoreError(f"What came of {name} in {self.bucket} does not have its hash")
 
     @abstractmethod
     def put(self, name: str, data: bytes, *, absent: bool = False, version: str = "") -> None:

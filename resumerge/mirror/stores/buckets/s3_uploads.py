@@ -88,7 +88,7 @@ class Upload:
                 found = self._api.head_object(**self._place)
         except FileNotFoundError:
             return ""
-        return str(found["ETag"]) if found["ContentLength"] == self._nbytes else ""
+        return str(found.get("ETag", "")) if found.get("ContentLength") == self._nbytes else ""
 
     def _pieces(self) -> Iterator[bytes]:
         """Yield the parts of the local file, which are hashed on the way."""
@@ -112,7 +112,7 @@ class Upload:
             answer = self._api.put_object(
                 **self._place, **self._conditions, Body=data, ContentMD5=self._digest()
             )
-        return str(answer["ETag"])
+        return str(answer.get("ETag", ""))
 
     def _send_parts(self) -> str:
         upload_id, there = self._started()
@@ -129,7 +129,7 @@ class Upload:
                         Body=data,
                         ContentMD5=self._digest(),
                     )
-                etag = answer["ETag"]
+                etag = answer.get("ETag", etag)
             parts.append({"PartNumber": number, "ETag": etag})
         upload = {"Key": self._key, "UploadId": upload_id}
         try:
@@ -143,7 +143,7 @@ class Upload:
         except Changed:
             _abort(self._api, self._bucket, upload)
             raise
-        return str(answer["ETag"])
+        return str(answer.get("ETag", ""))
 
     def _digest(self) -> str:
         """Return the MD5 of the newest part, as a header has it."""
@@ -176,7 +176,9 @@ class Upload:
             pages = self._api.get_paginator("list_parts")
             found = pages.paginate(**self._place, UploadId=upload_id)
             return {
-                part["PartNumber"]: part["ETag"] for page in found for part in page.get("Parts", ())
+                part["PartNumber"]: part.get("ETag", "")
+                for page in found
+                for part in page.get("Parts", ())
             }
 
     def _read_back(self) -> None:

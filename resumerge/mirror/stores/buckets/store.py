@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -129,9 +130,9 @@ class BucketStore(Store):
         return written
 
     def _replace(self, name: str, data: bytes, before: bytes) -> bool:
+        found = bytearray()
         try:
-            with self._client.read(name) as body:
-                found = b"".join(body.pieces) if body.nbytes <= SMALL else None
+            version = self._read(name, found.extend, (data, before))
         except FileNotFoundError:
             return False
         if found == data:
@@ -139,17 +140,54 @@ class BucketStore(Store):
         if found != before:
             return False
         try:
-            self._client.put(name, data, version="" if self.lease_obstacle() else body.version)
+            self._client.put(name, data, version="" if self.lease_obstacle() else version)
         except Changed:
             return self._holds(name, data)
         return True
 
     def _holds(self, name: str, data: bytes) -> bool:
         """Return whether an object has this content: then it is ours, and an answer was lost."""
+        found = bytearray()
         try:
-            return self.get(name) == data
+            self._read(name, found.extend, (data,))
         except FileNotFoundError:
             return False
+        return found == data
+
+    def _read(
+        self,
+        name: str,
+        take: Callable[[bytes], object],
+        expected: Sequence[bytes] = (),
+        most: float = SMALL,
+    ) -> str:
+        """Read a whole object, and compare it with what the server says of it.
+
+        Args:
+            name: the object's name.
+            take: gets its bytes, in their order; nothing of an object that is larger than `most`.
+            expected: contents that are not compared, for they are what they should be.
+            most: the largest size in bytes.
+
+        Returns:
+            The object's version.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            StoreError: bytes are missing, or are others than the server has.
+        """
+        md5, nbytes = hashlib.md5(usedforsecurity=False), 0
+        with self._client.read(checked(name)) as body:
+            if body.nbytes > most:
+                return body.version
+            for piece in body.pieces:
+                md5.update(piece)
+                nbytes += len(piece)
+                take(piece)
+        known = {hashlib.md5(data, usedforsecurity=False).digest() for data in expected}
+        if md5.digest() not in known:
+            self._client.compare(name, nbytes, md5.hexdigest(), body.version)
+        return body.version
 
     # The files
 
@@ -164,14 +202,15 @@ class BucketStore(Store):
         return self._client.listed(checked(name))
 
     def get(self, name: str, most: int = SMALL) -> bytes:
-        with self._client.read(checked(name)) as body:
-            return b"".join(body.pieces) if body.nbytes <= most else b""
+        found = bytearray()
+        self._read(name, found.extend, most=most)
+        return bytes(found)
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name, data in files.items():
             self._client.put(checked(name), data)
         for name, data in files.items():
-            if self.get(name, len(data)) != data:
+            if not self._holds(name, data):
                 raise StoreError(f"{name} in {self.url} differs from what was sent")
         for name in remove:
             self._client.remove(checked(name))
@@ -207,11 +246,13 @@ class BucketStore(Store):
 
     def sha256(self, name: str, moved: Moved) -> str | None:
         digest = hashlib.sha256()
+
+        def take(piece: bytes) -> None:
+            digest.update(piece)
+            moved(len(piece))
+
         try:
-            with self._client.read(checked(name)) as body:
-                for piece in body.pieces:
-                    digest.update(piece)
-                    moved(len(piece))
+            self._read(name, take, most=math.inf)
         except FileNotFoundError:
             return None
         return digest.hexdigest()
