@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.documents.methods import methods_json
-from resumerge.documents.new_recipe import new_recipe, write_recipe
+from resumerge.documents.new_recipe import Kind, new_recipe_of, write_recipe
 from resumerge.documents.plan_report import describe_plan
 from resumerge.documents.recipe_file import RecipeFile, recipe_in_python, recipe_of_command
 from resumerge.documents.status import status_json
@@ -85,25 +85,30 @@ def _speaks_python(function: Callable[Parameters, Returned]) -> Callable[Paramet
 def init(
     file: StrPath,
     *,
-    method: str,
     models: Sequence[str],
+    method: str | None = None,
     base: str | None = None,
     dtype: str = "bfloat16",
+    kind: str = "merge",
 ) -> None:
     """Write a recipe with comments, which `run` takes.
 
     Args:
         file: a new YAML file.
-        method: the merge method.
-        models: folders or Hub repos, without the base model.
+        models: folders or Hub repos, without the base model; for the kind ``lora`` the adapters.
+        method: the merge method; by default ``linear``, or ``passthrough`` for one adapter.
         base: the base model, if the method uses one.
         dtype: data type of the output, like ``float16``.
+        kind: ``merge``, ``lora``, ``mixture`` or ``stages``.
 
     Raises:
         InputError: there is no such method, it does not take these models, or the file cannot be
             written.
     """
-    write_recipe(local_path(file, RECIPE), new_recipe(method, models, base, dtype))
+    if kind not in list(Kind):
+        raise refuse("Unknown kind of recipe", expected=", ".join(Kind), found=repr(kind))
+    text = new_recipe_of(Kind(kind), method, models, base, dtype)
+    write_recipe(local_path(file, RECIPE), text)
 
 
 @with_options("run")

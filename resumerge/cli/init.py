@@ -9,7 +9,7 @@ import click
 
 from resumerge.cli.parsing.arguments import LocalPath, argument
 from resumerge.cli.parsing.command import Command
-from resumerge.documents.new_recipe import check_is_new, new_recipe, write_recipe
+from resumerge.documents.new_recipe import Kind, check_is_new, new_recipe_of, write_recipe
 from resumerge.errors import refuse
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import find_method
@@ -28,6 +28,13 @@ NEW_RECIPE = "merge.yaml"
     default=NEW_RECIPE,
     type=LocalPath("recipe"),
 )
+@click.option(
+    "--kind",
+    type=click.Choice(Kind, case_sensitive=False),
+    default=Kind.MERGE,
+    help="A merge; a model with LoRA adapters (--models names them); a mixture of experts; or a "
+    "merge in stages.  [default: merge]",
+)
 @click.option("--method", metavar="METHOD", help="The merge method: see `resumerge methods`.")
 @click.option(
     "--models", metavar="MODEL,...", multiple=True, help="Folders or Hub repos: org/name."
@@ -40,14 +47,19 @@ NEW_RECIPE = "merge.yaml"
     help="Data type of the output. Default: bfloat16.",
 )
 def command(
-    file: Path, method: str | None, models: tuple[str, ...], base: str | None, dtype: str
+    file: Path,
+    kind: Kind,
+    method: str | None,
+    models: tuple[str, ...],
+    base: str | None,
+    dtype: str,
 ) -> None:
     """Write a recipe with comments, from three questions or from options."""
     check_is_new(file)
     named = [name for words in models for name in words.split(",") if name]
-    if not (method and named):
-        method, named, base = _ask(method, named, base)
-    write_recipe(file, new_recipe(method, named, base, dtype))
+    if not named or (kind is Kind.MERGE and not method):
+        method, named, base = _ask(kind, method, named, base)
+    write_recipe(file, new_recipe_of(kind, method, named, base, dtype))
     name = str(file)
     print_text(f"Wrote {printable(name)}. To check it, and to merge:", err)
     name = f"./{name}" if name.startswith("-") else name
@@ -56,8 +68,8 @@ def command(
 
 
 def _ask(
-    method: str | None, models: list[str], base: str | None
-) -> tuple[str, list[str], str | None]:
+    kind: Kind, method: str | None, models: list[str], base: str | None
+) -> tuple[str | None, list[str], str | None]:
     """Return the method, the models and the base model, as the user answers."""
     if not sys.stdin.isatty():
         raise refuse(
@@ -66,6 +78,11 @@ def _ask(
             found="no terminal",
             fix="name them: resumerge init --method ties --models org/a,org/b --base org/base",
         )
+    if kind in (Kind.LORA, Kind.MIXTURE):
+        base = base or click.prompt("Base model", err=True)
+        what = "Adapters" if kind is Kind.LORA else "Models for the experts"
+        answer = click.prompt(f"{what}, separated by spaces", err=True)
+        return method, answer.replace(",", " ").split(), base
     if method is None:
         say(err, f"{', '.join(METHODS)}. `resumerge methods` says what each does.", "Methods:")
         method = click.prompt("Method", default="linear", err=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 
 from resumerge.errors import InputError, refuse
@@ -51,7 +53,94 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
         ),
         _commented("# tokenizer_source: union", "if the models' vocabularies differ"),
     ]
-    text = "\n".join(lines) + "\n"
+    return _checked("\n".join(lines) + "\n")
+
+
+class Kind(StrEnum):
+    """The kinds of recipes that `resumerge init` writes."""
+
+    MERGE = "merge"
+    LORA = "lora"
+    MIXTURE = "mixture"
+    STAGES = "stages"
+
+
+def new_recipe_of(
+    kind: Kind, method: str | None, models: Sequence[str], base: str | None, dtype: str
+) -> str:
+    """Return a recipe of a kind, with comments, which `resumerge run` takes as it is.
+
+    Args:
+        kind: a merge of `models`; a model with LoRA adapters, which are the `models`; a mixture of
+            experts, which are the `models`; or a merge in two stages.
+        method: the merge method's name; None for the usual one of the kind.
+        models: the models, without the base model.
+        base: the base model; None for none.
+        dtype: the output's dtype.
+
+    Raises:
+        InputError: there is no such method, or these are not the models that the kind takes.
+    """
+    if kind is Kind.MERGE:
+        return new_recipe(method or "linear", models, base, dtype)
+    if kind is Kind.STAGES:
+        return _in_stages(method or "linear", models, base, dtype)
+    if base is None:
+        raise refuse(
+            f"A recipe of the kind {kind.value} needs a base model",
+            expected="--base MODEL",
+            found="no base model",
+            fix="name the model that the adapters are of"
+            if kind is Kind.LORA
+            else "name the model that gives attention, embeddings and tokenizer",
+        )
+    if kind is Kind.MIXTURE:
+        return _checked(_mixture(models, base, dtype))
+    adapted = [f"{base}+{adapter}" for adapter in models]
+    if method is None:
+        method = "passthrough" if len(adapted) == 1 else "linear"
+    takes_base = find_method(method).base == "required"
+    return new_recipe(method, adapted, base if takes_base else None, dtype)
+
+
+def _in_stages(method: str, models: Sequence[str], base: str | None, dtype: str) -> str:
+    if len(models) < 3:
+        raise refuse(
+            "A merge in stages needs more models",
+            expected="three or more: all but the last are merged first",
+            found=f"{len(models)}",
+            fix="name more models, or leave --kind out",
+        )
+    first = new_recipe(method, models[:-1], base, dtype)
+    last = new_recipe(method, ["first", models[-1]], base, dtype)
+    name = _commented("name: first", "the next document names the result by it")
+    return _checked(f"{name}\n{first}---\n{last}")
+
+
+def _mixture(models: Sequence[str], base: str, dtype: str) -> str:
+    lines = [
+        _commented(as_yaml({"base_model": base}).strip(), "gives all but the experts"),
+        _commented("gate_mode: hidden", "of the prompts; or cheap_embed (quicker), random"),
+        _commented("experts_per_token: 2", "that each token uses"),
+        "experts:",
+    ]
+    for model in models:
+        prompt = f"Write here what {model} is asked for"
+        lines += [
+            f"  - {as_yaml({'source_model': model}).strip()}",
+            _commented("    positive_prompts:", "texts of the kind that this expert is for"),
+            f"      - {json.dumps(prompt, ensure_ascii=False)}",
+        ]
+    lines.append(_commented(as_yaml({"dtype": dtype}).strip(), "of the output"))
+    return "\n".join(lines) + "\n"
+
+
+def _checked(text: str) -> str:
+    """Return the text of a recipe, if nothing is wrong with it.
+
+    Raises:
+        InputError: with its problems.
+    """
     if problems := check_recipe(parse_recipe(text, "the new recipe")):
         raise InputError(problems)
     return text

@@ -17,7 +17,7 @@ from small_disks import fill, mounted
 from terminals import ended, in_a_terminal
 
 import resumerge as package
-from resumerge.documents.new_recipe import new_recipe
+from resumerge.documents.new_recipe import Kind, new_recipe, new_recipe_of
 from resumerge.errors import InputError
 from resumerge.methods import METHODS
 from resumerge.planning.check_recipe import check_recipe
@@ -84,6 +84,48 @@ def test_what_it_writes_is_merged(place: Path, tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == "resumerge run new.yaml merged"
     merged = resumerge("run", "new.yaml", "merged", cwd=tmp_path)
     assert merged.returncode == 0, merged.stderr
+
+
+@pytest.mark.parametrize("adapters", [["org/x"], ["org/x", "org/y"]])
+def test_a_model_with_adapters(adapters: list[str]) -> None:
+    recipe = parse_recipe(new_recipe_of(Kind.LORA, None, adapters, "org/base", "bfloat16"))
+    assert [str(m) for m in recipe.merged_models] == [f"org/base+{a}" for a in adapters]
+    assert recipe.merge_method == ("passthrough" if len(adapters) == 1 else "linear")
+
+
+def test_a_mixture_of_experts_has_a_prompt_for_each_to_write() -> None:
+    text = new_recipe_of(Kind.MIXTURE, None, ["org/x", "org/y"], "org/base", "bfloat16")
+    recipe = parse_recipe(text)
+    assert recipe.mixture is not None
+    assert [str(e.model) for e in recipe.mixture.experts] == ["org/x", "org/y"]
+    assert text.count("Write here what") == 2
+
+
+def test_a_merge_in_stages_is_run(place: Path, tmp_path: Path) -> None:
+    models = ",".join(str(place / name) for name in ("math", "code", "base"))
+    done = resumerge("init", "--kind", "stages", "--models", models, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "merge.yaml").read_text()
+    assert [stage.name for stage in parse_recipe(text).stages] == ["first"]
+    planned = resumerge("plan", "merge.yaml", cwd=tmp_path)
+    assert planned.returncode == 0, planned.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "models", "problem"),
+    [
+        ("stages", ["a", "b"], "needs more models"),
+        ("lora", ["a"], "needs a base model"),
+        ("mixture", ["a"], "needs a base model"),
+        ("banana", ["a"], "Unknown kind of recipe"),
+    ],
+)
+def test_a_kind_that_lacks_models_is_not_written(
+    kind: str, models: list[str], problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        package.init(tmp_path / "merge.yaml", models=models, kind=kind)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_it_writes_for_weight_files_is_merged(tmp_path: Path) -> None:
