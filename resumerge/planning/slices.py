@@ -154,22 +154,47 @@ def _check_counts(
             count = models.layers[input_.model].counts[theirs] if theirs else ours[stack]
             if count == ours[stack]:
                 continue
+            what = f"{input_.model} and {models.reference} have different numbers of layers"
+            expected = f"{ours[stack]} layers {stack}.*, as in {models.reference}: layer i of each "
+            expected += "is merged"
+            found = f"{count} in {input_.model}"
+            if unlike := _unlike_layers(models, input_.model, stack, theirs):
+                yield recipe.problem(
+                    what,
+                    input_.path or module.path,
+                    expected=expected,
+                    found=f"{found}; and {unlike}",
+                    fix="Merge models whose layers have the same shapes: these cannot be sliced "
+                    "or stacked together",
+                )
+                continue
             fewest = min(count, ours[stack])
             ranges = ((models.reference, ours[stack]), (input_.model, count))
             equal = spelled_slices([[(str(m), (0, fewest)) for m, _ in ranges]])
             stacked = spelled_slices([[(str(m), (0, n))] for m, n in ranges])
             yield recipe.problem(
-                f"{input_.model} and {models.reference} have different numbers of layers",
+                what,
                 input_.path or module.path,
-                expected=f"{ours[stack]} layers {stack}.*, as in {models.reference}: layer i of "
-                "each is merged",
-                found=f"{count} in {input_.model}",
+                expected=expected,
+                found=found,
                 fix=f"To merge the first {fewest} layers of each, write the first lines below in "
                 "place of `models:`; to stack one model's layers on the other's, use the last "
                 "lines as the recipe",
                 paste=f"# the first {fewest} layers of each, merged:\nslices:\n{equal}"
                 f"# stacked:\nmerge_method: passthrough\nslices:\n{stacked}",
             )
+
+
+def _unlike_layers(models: ModelViews, ref: ModelRef, stack: str, theirs: str | None) -> str:
+    """Return how the first layer of a stack differs in shape from the reference's; or nothing."""
+    our, their = models.sources[models.reference].tensors, models.sources[ref].tensors
+    for name, tensor in our.items():
+        inner = name.removeprefix(f"{stack}.0.")
+        other = their.get(f"{theirs}.0.{inner}")
+        if inner != name and other is not None and other.shape != tensor.shape:
+            shapes = f"{list(tensor.shape)} in {models.reference} and {list(other.shape)} in {ref}"
+            return f"{inner} of a layer is {shapes}"
+    return ""
 
 
 def _no_stack(recipe: Recipe, input_: Input, layers: Layers) -> Problem:

@@ -44,5 +44,16 @@ def test_both_suggestions_are_merged(recipe: str, tmp_path: Path) -> None:
     assert layers(tmp_path / "stacked") == 10
 
 
+def test_layers_of_other_shapes_are_not_suggested_to_be_sliced(tmp_path: Path) -> None:
+    wide = {**DEEP, "intermediate_size": 2 * LLAMA["intermediate_size"]}
+    models = write_family(tmp_path / "models")
+    write_model(models / ODD, random_tensors(llama_shapes(wide), seed=3), wide)
+    with pytest.raises(InputError) as refused:
+        merge(models, REST + MODELS, tmp_path / "out")
+    problem = next(p for p in refused.value.problems if "numbers of layers" in p.what)
+    assert not problem.paste and "cannot be sliced" in problem.fix
+    assert "mlp." in problem.found and "in math" in problem.found
+
+
 def layers(out: Path) -> int:
     return len({name.split(".")[2] for name in tensors_of(out) if ".layers." in name})
