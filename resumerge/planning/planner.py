@@ -31,7 +31,7 @@ from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.stacks.implied import check_implied
 from resumerge.planning.stacks.kinds import check_kinds, compare_layers
-from resumerge.planning.stacks.outside import check_outside
+from resumerge.planning.stacks.outside import check_outside, check_shared_counts
 from resumerge.planning.stacks.settings import check_settings, rules_by_number
 from resumerge.planning.tensor_specs import (
     TensorSpec,
@@ -279,6 +279,7 @@ class _Planner:
                 problems += check_outside(self.recipe, self.models, module, part, found)
                 self.problems += problems
                 self.notes += rules_by_number(self.models, found)
+        self.problems += check_shared_counts(self.recipe, self.models, maps)
         return maps
 
     def _tensor_specs(

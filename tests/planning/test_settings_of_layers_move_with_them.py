@@ -274,6 +274,35 @@ def test_a_planned_output_is_compared_with_its_config(monkeypatch: pytest.Monkey
         assert expected in str(problem.expected)
 
 
+def test_a_layer_of_an_encoder_whose_output_is_read_keeps_its_number() -> None:
+    def llava(layer: Any) -> Source:
+        vision = [tensor(f"vision_tower.layers.{n}.w.weight", (4, 4)) for n in range(3)]
+        config = {"vision_config": {"num_hidden_layers": 3}, "vision_feature_layer": layer}
+        return llama("a", 4, others=vision, config=config)
+
+    part = "merge_method: passthrough\nmodules:\n  vision_tower:\n    slices:\n"
+    moved = part + "      - sources: [{model: a, layer_range: [1, 3]}]\n"
+    kept = part + "      - sources: [{model: a, layer_range: [0, 2]}]\n"
+    plan(moved, llava(-2))
+    plan(kept, llava(1))
+    with pytest.raises(InputError) as told:
+        plan(moved, llava([-1, 1]))
+    [problem] = told.value.problems
+    assert "vision_feature_layer: [-1, 1]" in str(problem.found)
+    plan(recipe(*STACK), llava(1))
+
+
+def test_numbers_that_a_class_of_somebody_else_may_read_are_told() -> None:
+    def notes(**config: Any) -> list[str]:
+        found = plan(recipe(*STACK), model(model_type="of_somebody", **config))
+        return [note for note in found.notes if "by their number" in note]
+
+    [note] = notes(max_window_layers=2, use_sliding_window=True)
+    assert note.startswith("config.json's max_window_layers: 2")
+    assert len(notes(first_k_dense_replace=2, dense_attention_every_n_layers=2)) == 2
+    assert notes(max_window_layers=2, use_sliding_window=False) == []
+
+
 # Tensors outside the layers
 
 
@@ -298,4 +327,6 @@ def test_tensors_with_a_part_for_each_layer_are_refused() -> None:
 def test_other_layers_that_the_same_key_counts_are_refused() -> None:
     both = [tensor(f"model.side.layers.{n}.w.weight", (4, 4)) for n in range(4)]
     source = llama("a", 4, others=both)
-    assert "num_hidden_layers counts as well" in str(refused(source, *STACK).found)
+    problem = refused(source, *STACK)
+    assert problem.what == "num_hidden_layers in config.json counts two lists of layers"
+    assert problem.expected == "7 layers model.side.layers.*, as many as model.layers.*"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from resumerge.errors import Problem
 from resumerge.layout import ModulePart, is_bridge, listed, section_of, split
@@ -25,7 +25,8 @@ def check_outside(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
 ) -> Iterator[Problem]:
     """Check that no tensor outside the layers has a part for each of them."""
-    if layers.keeps_numbers and len(layers.origins) == models.layers[models.reference].count:
+    count = models.layers[models.reference].counts[layers.stack]
+    if layers.keeps_numbers and len(layers.origins) == count:
         return
     where = f"{module.slices[0].inputs[0].path}.layer_range"
     for names, why in _parts_of_layers(models, part, layers):
@@ -80,11 +81,26 @@ def _parts_of_layers(
         if (gapless and len(found) in lengths) or sparse:
             names = [name for name in outside if name.startswith(f"{stack}.")]
             yield names, f"which belong to layers ({lengths.get(len(found), 'by their numbers')})"
-    shared = set(layers.keys)
-    for stack, keys in inferred.keys.items():
-        if stack != layers.stack and shared & set(keys) and len(layers.origins) != count:
-            names = [n for n in reference.tensors if n.startswith(f"{stack}.")]
-            yield names, f"which {' and '.join(sorted(shared & set(keys)))} counts as well"
+
+
+def check_shared_counts(
+    recipe: Recipe, models: ModelViews, maps: Sequence[LayerMap]
+) -> Iterator[Problem]:
+    """Check that stacks which one key of config.json counts are of one length in the output."""
+    inferred = models.layers[models.reference]
+    lengths = {**inferred.counts, **{layers.stack: len(layers.origins) for layers in maps}}
+    for layers in maps:
+        for stack, keys in inferred.keys.items():
+            shared = sorted(set(keys) & set(layers.keys))
+            if shared and lengths[stack] != lengths[layers.stack]:
+                yield recipe.problem(
+                    f"{shared[0]} in config.json counts two lists of layers",
+                    "modules" if recipe.modules[0].name else "slices",
+                    expected=f"{lengths[layers.stack]} layers {stack}.*, as many as "
+                    f"{layers.stack}.*",
+                    found=f"{lengths[stack]}",
+                    fix="Take as many layers of both with `modules:`, or merge whole models",
+                )
 
 
 def _has_rows_of_layers(name: str, shape: tuple[int, ...], count: int) -> bool:

@@ -8,12 +8,16 @@ from typing import Any
 
 from resumerge.errors import Problem
 from resumerge.layout import SourceLayer, Unsaid, layer_entries, move_settings, section_of
-from resumerge.layout.layer_rules import rules_of
+from resumerge.layout.layer_rules import RULES, rules_of
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
 from resumerge.recipe import Module, Recipe, Slice
 
 _BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
+_FEATURES = re.compile(r"(feature|select)_layers?$")
+_ENCODERS = re.compile(r"vision|audio|image|speech")
+_OF_NUMBERS = {key for rules in RULES.values() for rule in rules for key in rule.says}
+"""Keys that rules of classes read."""
 _PATTERNS = {"layer_types", "block_types", "layers_block_type", "attn_layer_period"}
 """Settings that say what a layer is; numbers are not read beside them."""
 
@@ -34,6 +38,7 @@ def check_settings(
             fix="Add it to the model's config.json, if its class reads one; or keep the number of "
             "layers",
         )
+    yield from _check_features(recipe, models, module, layers)
     rests = {
         rest for names in models.layer_tensors(reference, layers.stack).values() for rest in names
     }
@@ -44,6 +49,31 @@ def check_settings(
     ]
     if unsaid:
         yield _unsaid_problem(recipe, models, module, layers, unsaid)
+
+
+def _check_features(
+    recipe: Recipe, models: ModelViews, module: Module, layers: LayerMap
+) -> Iterator[Problem]:
+    """Check that no key names a layer of an encoder, counted from the first, whose output is read.
+
+    One that is counted from the last (``vision_feature_layer: -2``) means the same in the output.
+    """
+    config = models.sources[models.reference].config
+    parts = {part for key in layers.keys for part in _ENCODERS.findall(key)}
+    for key, value in config.items():
+        stated = value if isinstance(value, list) else [value]
+        numbers = [n for n in stated if type(n) is int and n >= 0]
+        named = _FEATURES.search(key) and any(part in key for part in parts)
+        cut = not layers.keeps_numbers or max(numbers, default=0) > len(layers.origins)
+        if named and numbers and cut:
+            yield recipe.problem(
+                f"{key} in config.json names layers {layers.stack}.* by their number",
+                f"{module.slices[0].inputs[0].path}.layer_range",
+                expected=f"layers that keep their numbers, or numbers from the end in {key}",
+                found=f"{key}: {value}, and other layers at these places",
+                fix="Slice the language model alone, or take the layers in their order from the "
+                "first on",
+            )
 
 
 def moved_config(
@@ -118,9 +148,13 @@ def rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
         if layer_entries(config, path, count).keys() & _PATTERNS:
             return
         section = section_of(config, path)
-        known = {name for rule in rules_of(section, config, path) for name in rule.says}
+        rules = rules_of(section, config, path)
+        known = {name for rule in rules for name in rule.says}
+        if not section.get("use_sliding_window", True):
+            known.add("max_window_layers")
         for name, value in section.items():
-            if name not in known and _BY_NUMBER.search(name) and type(value) is int and value > 1:
+            tells = _BY_NUMBER.search(name) or (not rules and name in _OF_NUMBERS)
+            if tells and name not in known and type(value) is int and value > 1:
                 yield (
                     f"config.json's {name}: {value} selects layers by their number: it applies "
                     "to the new layer numbers of the output"
