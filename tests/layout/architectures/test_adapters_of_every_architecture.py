@@ -50,10 +50,13 @@ HEADS: dict[str, list[str]] = {
     "llava_onevision": ["embed_tokens"],
 }
 """Heads and embeddings that have matrices."""
+EXPERTS = ["granitemoe", "gpt_oss", "olmoe", "deepseek_v2", "jamba", "glm4_moe", "qwen3_vl_moe"]
+"""Mixtures whose packed experts have matrices."""
 PAIRS = [
     *((name, "linear") for name in EVERY),
     *((name, "saved") for name in SAVED),
     *((name, "head") for name in HEADS),
+    *((name, "experts") for name in EXPERTS),
 ]
 
 
@@ -63,6 +66,9 @@ def options(name: str, kind: str) -> dict[str, Any]:
             "target_modules": r".*\.(q_proj|query|qkv|query_key_value)",
             "modules_to_save": SAVED[name],
         }
+    if kind == "experts":
+        names = ["experts.gate_up_proj", "experts.down_proj"]
+        return {"target_modules": [], "target_parameters": names}
     if kind == "head":
         return {"target_modules": HEADS[name]}
     return {"target_modules": OTHERWISE[name]} if name in OTHERWISE else LINEAR
