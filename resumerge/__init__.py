@@ -26,6 +26,7 @@ __all__ = [
     "resume",
     "run",
     "status",
+    "try_model",
     "verify",
 ]
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         resume,
         run,
         status,
+        try_model,
         verify,
     )
     from resumerge.errors import InputError, Interrupted, Resumable

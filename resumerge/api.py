@@ -26,6 +26,8 @@ from resumerge.documents.new_recipe import Kind, new_recipe_of, write_recipe
 from resumerge.documents.plan_report import describe_plan
 from resumerge.documents.recipe_file import RecipeFile, recipe_in_python, recipe_of_command
 from resumerge.documents.status import status_json
+from resumerge.documents.trial import TOKENS
+from resumerge.documents.trial import try_model as load_and_try
 from resumerge.engine.checks.paths import STATE
 from resumerge.engine.lifecycle.bucket_output import read_output, settled
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
@@ -272,6 +274,40 @@ def verify(
     if name is not None and is_mirror_url(name):
         return DisplayedVerification.of(verify_mirror(name, runs, Storage()))
     return DisplayedVerification.of(verify_run(runs.find(name), Storage()))
+
+
+@_speaks_python
+def try_model(
+    out: StrPath,
+    prompt: str,
+    *,
+    text: StrPath | None = None,
+    tokens: int = TOKENS,
+    state_dir: StrPath | None = None,
+) -> dict[str, Any]:
+    """Load a finished model on the CPU by transformers, and have it continue a prompt.
+
+    Nothing is written, and nothing is downloaded.
+
+    Args:
+        out: the folder of the model.
+        prompt: a text that the model is to continue; the most likely token is taken each time.
+        text: a file; the result says how well the model and its sources predict its beginning.
+        tokens: the most tokens to generate.
+        state_dir: the folder of the ledgers, one of which has the sources; by default ./state, or
+            RESUMERGE_STATE_DIR.
+
+    Returns:
+        the document of ``try --json``: ``sound``, ``finite``, ``missing``, ``text``, ``fits`` …
+
+    Raises:
+        InputError: transformers is not installed, it cannot load or compute the model, the model is
+            not finished, or the text cannot be read.
+        Resumable: the memory is too small now.
+    """
+    file = None if text is None else local_path(text, "text")
+    model = local_path(out, "model")
+    return load_and_try(model, prompt, _runs(state_dir), file, tokens).as_json()
 
 
 @_speaks_python

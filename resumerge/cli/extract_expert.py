@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from resumerge.cli.merge_command import merge
+from resumerge.cli.merging.merge_command import merge
 from resumerge.cli.parsing.arguments import (
     OutputPlace,
     argument,

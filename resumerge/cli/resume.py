@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from resumerge.cli.merge_command import merge
+from resumerge.cli.merging.merge_command import merge
 from resumerge.cli.parsing.arguments import (
     json_option,
     options_of,

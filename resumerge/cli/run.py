@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from resumerge.cli.merge_command import merge
+from resumerge.cli.merging.merge_command import merge
 from resumerge.cli.parsing.arguments import (
     OutputPlace,
     argument,

@@ -42,7 +42,7 @@ _RECIPES = ("run", "plan")
 _NEW = (*_RECIPES, "extract-expert")
 _MERGES = ("run", "resume", "plan")
 _ALL = (*_MERGES, "extract-expert")
-_READERS = ("status", "verify", "clean", "push", "cache check", "cache repair")
+_READERS = ("status", "verify", "clean", "push", "try", "cache check", "cache repair")
 
 MACHINE = "Memory, processors and disk"
 OUTPUT_GROUP = "The output"

@@ -29,6 +29,8 @@ COMMANDS = {
     "the folder of the stages": ["run", "recipe.yaml", "out", "--intermediate-dir", ADDRESS],
     "the output that a mirror's run gets": ["resume", "--output", "S3://bucket/x"],
     "the model to push": ["push", ADDRESS, "org/x"],
+    "the model to try": ["try", ADDRESS, "hello"],
+    "the text to predict": ["try", "out", "hello", "--text", ADDRESS],
     "the page": ["status", "--html", ADDRESS],
     "the working folder": ["run", "recipe.yaml", "out", "--chdir", ADDRESS],
 }

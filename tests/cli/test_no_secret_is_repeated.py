@@ -20,6 +20,7 @@ RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {m
 OF_MODEL = "merge_method: passthrough\nmodels: [{model: '%s'}]\n"
 
 COMMANDS = [
+    *("try %s hello", "try out hello --text %s"),
     *("run recipe.yaml out --mirror %s", "plan recipe.yaml out --mirror %s", "run recipe.yaml %s"),
     *("run %s out", "plan %s", "run of-model.yaml out", "plan of-model.yaml --json"),
     *("resume %s", "resume --mirror %s", "resume --output %s", "status %s", "status %s --json"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resumerge.cli.merge_command import MergeCommand
+from resumerge.cli.merging.merge_command import MergeCommand
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import Resumable
 from resumerge.options import Options

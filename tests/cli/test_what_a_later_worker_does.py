@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from resumerge.cli.merge_command import MergeCommand
+from resumerge.cli.merging.merge_command import MergeCommand
 from resumerge.engine.lifecycle.session import Session
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.options import Options

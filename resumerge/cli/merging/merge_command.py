@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from click.exceptions import Exit
 
-from resumerge.cli.detach import detach
+from resumerge.cli.merging.detach import detach
 from resumerge.cli.parsing.arguments import json_style
 from resumerge.engine.resources.allocation_errors import (
     check_address_space,
