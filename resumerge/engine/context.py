@@ -101,8 +101,8 @@ class RunContext:
         Raises:
             InputError: the address cannot be a mirror.
         """
-        self.reporter.doing("reading the mirror")
         session = MirrorSession(url, self.options, self.reporter, self.stop)
+        self.reporter.doing(f"looking at {session.url}")
         check_state_apart(self.runs.folder, session.store)
         if self.mirror is None or self.mirror.url != session.url:
             if self.mirror is not None:

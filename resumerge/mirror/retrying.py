@@ -23,13 +23,13 @@ _FIXES = {
 T = TypeVar("T")
 
 
-def retry(store: Store, call: Callable[[], T], noun: str = "mirror") -> T:
+def retry(store: Store, call: Callable[[], T], noun: str = "") -> T:
     """Do something with a store, again if it fails for a moment.
 
     Args:
         store: the store.
         call: does it; it must be safe to repeat.
-        noun: the user's word for the store.
+        noun: the user's word for the store, if it is not the store's own.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -37,6 +37,7 @@ def retry(store: Store, call: Callable[[], T], noun: str = "mirror") -> T:
         Resumable: the store fails for longer than its `patience`.
     """
     backoff = Backoff(first=0.1, longest=2.0, seconds=store.patience)
+    noun = noun or store.noun
     return retry_explained(call, lambda error: _explain(error, store, noun), backoff, clock=clock)
 
 

@@ -59,11 +59,14 @@ def test_the_model_is_made_there_and_nothing_stays_here(
     assert json.loads(out)["problems"] == [] and not bucket.contents()
     _, said = machine.call("run", "recipe.yaml", f"{url}/", *SMALL)
     assert url in said and IN_BUCKETS not in said
+    assert "mirror" not in said, "it is the output"
     assert model(bucket) == reference
     assert check_mirror(open_store(url)).consistent and bucket.begun_uploads() == []
     assert left_of_it(machine) == []
     [run] = json.loads(machine.call("status", url, "--json")[0])["runs"]
     assert (run["output"], run["state"], run["mirror"]["here"]) == (url, "done", True)
+    shown, _ = machine.call("status", url)
+    assert "bucket " in shown and "mirror " not in shown
     assert json.loads(machine.call("verify", url, "--json")[0])["intact"]
     assert json.loads(machine.call("verify", run["id"], "--json")[0])["output"] == url
     for again in (("run", "recipe.yaml", url), ("resume", url)):

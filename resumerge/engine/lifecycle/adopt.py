@@ -104,6 +104,9 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
                 _note_mirror_that_stays(context, known)
             else:
                 _inherit_options(context, record, known)
+            mirror = context.open_mirror(url) if url else None
+            if mirror is not None:
+                mirror.serves(Path(record["output"]))
             recipe = check_recipe_drift(context, record, given, replaced=replaced)
             yield AdoptedRun(
                 ledger,
@@ -111,7 +114,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
                 recipe,
                 found.config or Path(record["config_path"]),
                 reopen_local=found.recipe is not None,
-                mirror=context.open_mirror(url) if url else None,
+                mirror=mirror,
                 mirror_named=mirror_named,
                 restored=restored,
                 replaced=replaced,

@@ -268,7 +268,7 @@ class Attempt:
     def _publish(self) -> None:
         """Wait until the mirror has everything, and complete the model there."""
         if self.replicator is not None:
-            self.context.reporter.doing("waiting for the mirror")
+            self.context.reporter.doing(f"waiting for the {self.replicator.store.noun}")
             with self.context.stop.deferred():
                 self.replicator.finish(
                     lambda: model_files(self.context, self.plan, self.ledger, self.out.model),

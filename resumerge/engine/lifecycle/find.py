@@ -95,6 +95,7 @@ def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
     if context.options.mirror is None:
         return NewRun(recipe, config, out)
     mirror = context.open_mirror(context.options.mirror)
+    mirror.serves(out.path)
     _check_usable(mirror, out)
     found = find_in_mirror(context, mirror, recipe, out)
     if isinstance(found, Path):

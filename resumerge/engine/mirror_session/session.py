@@ -8,6 +8,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import is_output_in
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.retrying import retry
@@ -42,6 +43,11 @@ class MirrorSession:
     def url(self) -> str:
         """The normalised address, as the ledger records it."""
         return self.store.url
+
+    def serves(self, output: Path) -> None:
+        """Take note of what the place is for a run with this output: its mirror, or its output."""
+        if is_output_in(output, self.url):
+            self.store.noun = "output"
 
     def check_mounted(self) -> None:
         """Verify that the parent of a mirror's folder exists.
@@ -108,6 +114,7 @@ class MirrorSession:
             InputError: another machine has the lease, or the mirror is read-only.
             Resumable: the mirror cannot be reached.
         """
+        self.serves(out)
         lease, reporter = self.acquire_lease((ledger.run() or {})["id"]), self._reporter
         wait = options.mirror_wait
         replication = ReplicationOptions(

@@ -65,6 +65,7 @@ class Store(ABC):
             files of the user.
         heartbeat_seconds: the time between two heartbeats of a lease in this store.
         patience: the seconds for which an operation that fails is repeated by its callers.
+        noun: the word for the store in messages: what it is for the user.
         settle_seconds: the time after which concurrent writers see each other's file, where
             `put_if_absent` is not exclusive; 0 where it is.
     """
@@ -76,6 +77,7 @@ class Store(ABC):
     url: str
     heartbeat_seconds: float
     patience: float = 20.0
+    noun: str = "mirror"
     settle_seconds: float = 0.0
 
     # The address

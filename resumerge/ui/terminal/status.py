@@ -56,7 +56,8 @@ def show_run(run: Run) -> RenderableType:
         parts += ["", Text("cluster", "bold"), *map(_item, lines)]
     parts.append("")
     if mirror := format_mirror(run):
-        parts.append(Prose(printable(mirror), "mirror  ", "dim"))
+        label = "bucket  " if run["output"] == run["mirror"]["url"] else "mirror  "
+        parts.append(Prose(printable(mirror), label, "dim"))
     if run["ledger"] and (run["mirror"] is None or run["mirror"]["here"]):
         parts.append(Prose(printable(run["ledger"]), "ledger  ", "dim"))
     if run["state"] == "interrupted":
