@@ -113,7 +113,7 @@ def _store(url: str, commits: Commits | None) -> Store:
 
     if not HubStore.recognises(url):
         raise refuse(
-            "Only a repo of the Hub has branches, messages and readers",
+            "Only a repo of the Hub has branches and commit messages, and is private or public",
             where=url,
             expected="org/name",
             found="--branch, --message or --public",

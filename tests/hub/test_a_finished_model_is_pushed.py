@@ -91,7 +91,7 @@ def test_branch_message_and_readers_are_those_asked_for(
     commits = len(repo.commits)
     push(place, merged, "--branch", "v2")
     assert len(repo.commits) == commits, "it is all there"
-    with pytest.raises(InputError, match="Only a repo of the Hub has branches"):
+    with pytest.raises(InputError, match="Only a repo of the Hub has branches and commit"):
         resumerge.push(merged / "out", "s3://bucket/x", branch="v2", state_dir=merged / "state")
 
 
