@@ -6,6 +6,7 @@ derives something of its layers which no rule here knows fails the test with its
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
@@ -178,7 +179,54 @@ def test_lists_of_layers_with_a_default_of_their_own_have_a_rule() -> None:
                 continue
             if read_layer_list(name, value, values[key]) and value:
                 unknown.add((cls.model_type, name))
-    assert unknown - {("dots3_note_vision_encoder", "mlp_layer_types")} == set()
+    left = unknown - {("dots3_note_vision_encoder", "mlp_layer_types")}  # of pyramid_num_routed
+    assert not left, f"no rule in layout/layer_rules for a config without them: {left}"
+
+
+IN_MODELS = {
+    "lists that a config states, cut by their form": {
+        *("window_block_indexes", "window_block_indices", "attention_window", "num_experts"),
+        *("moe_topk", "swiglu_limits", "swiglu_limits_shared"),
+    },
+    "properties of what rules move": {"kv_sharing_modes", "layers_num_experts"},
+    "counted anew": {"num_hidden_layers"},
+    "of convolutions and stages": {
+        *("conv_dim", "conv_kernel", "conv_stride", "tdnn_dilation", "tdnn_dim", "tdnn_kernel"),
+        *("decoder_dim", "depths", "embed_dim", "hidden_sizes", "mlp_ratios", "num_heads"),
+        *("num_attention_heads", "patch_sizes", "sr_ratios", "strides", "upsample_rates"),
+        *("upsample_initial_channel", "speech_decoder_postnet_layers", "resblock_stride_sizes"),
+        *("resblock_dilation_sizes", "resblock_kernel_sizes"),
+    },
+}
+"""What models read of their configs with a layer's number, and need no rule of its own."""
+_NUMBER = {"layer_idx", "layer_id", "layer_index", "layer_number", "layer_num", "decoder_layer_idx"}
+
+
+def read_with_a_layers_number() -> Iterator[tuple[str, str]]:
+    """Yield (module, key) of what models index, compare or divide by with a layer's number."""
+    folder = Path(str(transformers.models.__file__)).parent
+    for file in sorted(folder.glob("*/modeling_*.py")):
+        text = file.read_text("utf-8")
+        if not any(name in text for name in _NUMBER):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Compare | ast.BinOp | ast.Subscript):
+                inside = list(ast.walk(node))
+                names = {n.id for n in inside if isinstance(n, ast.Name)}
+                attributes = [n for n in inside if isinstance(n, ast.Attribute)]
+                if not _NUMBER & (names | {n.attr for n in attributes}):
+                    continue
+                for found in attributes:
+                    if ast.unparse(found.value) in ("config", "self.config"):
+                        yield file.parent.name, found.attr
+
+
+def test_models_read_nothing_else_with_a_layers_number() -> None:
+    known = set().union(*IN_MODELS.values())
+    for rules in RULES.values():
+        known |= {key for rule in rules for key in (rule.key, *rule.says)}
+    unknown = {found for found in read_with_a_layers_number() if found[1] not in known}
+    assert not unknown, f"no rule in layout/layer_rules: {sorted(unknown)}"
 
 
 @pytest.mark.parametrize("letters", ["M-M*", "EM*-"])
