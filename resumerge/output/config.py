@@ -11,7 +11,7 @@ from resumerge.layout import SourceLayer, move_settings, own_head
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import Plan
 from resumerge.sources.formats.quantised import unquantised_config
-from resumerge.sources.tied_names import untied_config
+from resumerge.sources.tied_names import tied_names, untied_config
 from resumerge.tensors.dtypes import FLOATS
 
 
@@ -46,7 +46,11 @@ def output_config(plan: Plan) -> dict[str, Any]:
 
 
 def _has_own_head(plan: Plan) -> bool:
-    """Return whether the output's head is made from one that is not tied to an embedding."""
+    """Return whether the output has a tensor that the reference ties, or a head of its own."""
+    reference = plan.reference_model
+    absent = tied_names(reference.config, reference.tensors)
+    if absent and not absent.keys().isdisjoint(plan.tensors()):
+        return True
     models = (*plan.sources, *plan.stage_models)
     heads = {model.tensors[name] for model in models if (name := own_head(model))}
     return any(node in heads for node in plan.nodes())

@@ -39,12 +39,15 @@ from resumerge.planning.tensor_specs import (
     copied,
     layer_map,
     stacked,
+    tied_again,
     unused_tensors,
 )
 from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Mixture
+from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
+from resumerge.tensors.target import Target
 from resumerge.tokenizers.chat_template import choose_template
 from resumerge.tokenizers.required import Tokenizers
 from resumerge.tokenizers.row_alignment import RowAlignment
@@ -157,7 +160,7 @@ class _Planner:
             self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
         )
         targets = [target for spec in specs if (target := expressions.target(spec))]
-        planned = targets
+        targets = planned = tied_again(self.models, targets)
         targets, several = as_reference(self.recipe, targets, self.mixtures)
         self._collect(parameters.problems, mismatches.problems(), expressions.problems, several)
         if alignment:
@@ -170,7 +173,7 @@ class _Planner:
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
         self.notes += notes_on_differences(self.recipe, self.models, specs, flat=self.flat)
-        self._add_notes(modules, unnamed, layer_maps, unused)
+        self._add_notes(modules, unnamed, layer_maps, planned, unused)
         reference = self.models.reference
         self.notes += note_on_packed_files(targets, self.mixtures, reference)
         single = self.sources[reference].single
@@ -311,6 +314,7 @@ class _Planner:
         modules: list[ModuleMatch],
         unnamed: list[ModulePart],
         maps: list[LayerMap],
+        targets: list[Target],
         unused: Mapping[ModelRef, list[str]],
     ) -> None:
         """Note which tensors were matched by another name, copied, or left out."""
@@ -320,6 +324,12 @@ class _Planner:
         for part in unnamed:
             self.notes.append(
                 f"{part.name} is not among the modules: it is copied from {reference}"
+            )
+        tied = tied_names(models.sources[reference].config, models.sources[reference].tensors)
+        if untied := [target.name for target in targets if target.name in tied]:
+            self.notes.append(
+                f"the output does not tie its head to its embedding, as {reference} does: a model "
+                f"has a head of its own, or they come from different slices ({listed(untied)})"
             )
         for found in maps:
             others = [s for s in models.layers[reference].counts if s != found.stack]

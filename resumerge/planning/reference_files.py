@@ -9,6 +9,7 @@ from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.formats.quantised import stated_quantisations
 from resumerge.sources.index import read_config
+from resumerge.sources.tied_names import SCALING, scales_outputs
 from resumerge.sources.types import Source
 from resumerge.tokenizers.required import Tokenizers
 
@@ -37,7 +38,28 @@ def compare_configs(
         return [], by_name
     if reference in without:
         return reference_without_config(recipe, models.sources), []
+    if problem := _other_scale(recipe, models):
+        return [problem], []
     return [], [f"{ref} has no config.json: the one of {reference} is assumed" for ref in without]
+
+
+def _other_scale(recipe: Recipe, models: ModelViews) -> Problem | None:
+    """Return the problem of models whose decoders' outputs are scaled, and not scaled."""
+    configs = {ref: models.sources[ref].config for ref in (models.reference, *recipe.merged_models)}
+    scaling = {r: scales_outputs(c) for r, c in configs.items() if c.get("model_type") in SCALING}
+    if len(set(scaling.values())) < 2:
+        return None
+    ours = scaling.get(models.reference)
+    other = next(ref for ref, scales in scaling.items() if scales != ours)
+    says = "{}: the decoder's output is {}scaled before the head".format
+    return recipe.problem(
+        f"The heads of {other} and {models.reference} do not mean the same",
+        "models",
+        expected="models that transformers treats alike; it derives the scale from "
+        "tie_word_embeddings in config.json",
+        found="; ".join(says(ref, "" if scales else "not ") for ref, scales in scaling.items()),
+        fix="Merge models of the same version of this architecture",
+    )
 
 
 def notes_on_quantisation(reference: Source) -> list[str]:

@@ -21,6 +21,9 @@ from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch
 from resumerge.planning.plan import LayerMap, LayerOrigin
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
+from resumerge.sources.tied_names import is_embedding, tied_names
+from resumerge.sources.tied_weights import is_head
+from resumerge.tensors.target import Target
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def aligned(models: ModelViews, module: Module, part: ModulePart) -> Iterator[Te
     layers = models.layers[models.reference]
     for name in part.tensors:
         yield _spec(models, module, slice_, name, layers.position(name))
-    yield from _untied_head(models, module, slice_, part)
+    yield from _untied(models, module, slice_, slice_, part)
 
 
 def stacked(
@@ -87,7 +90,7 @@ def stacked(
                 )
             output_layer += 1
     yield from _outside(models, module, last, part, before=False)
-    yield from _untied_head(models, module, last, part)
+    yield from _untied(models, module, first, last, part)
 
 
 def copied(models: ModelViews, part: ModulePart) -> Iterator[TensorSpec]:
@@ -137,24 +140,63 @@ def _outside(
             yield _spec(models, module, slice_, name, 0.0)
 
 
-def _untied_head(
-    models: ModelViews, module: Module, slice_: Slice, part: ModulePart
+def _untied(
+    models: ModelViews, module: Module, first: Slice, last: Slice, part: ModulePart
 ) -> Iterator[TensorSpec]:
-    """Yield the output head, if the reference ties it to its embedding and an input does not.
+    """Yield what the reference ties to its embedding, if the output cannot tie it.
 
-    The output gets one (as in mergekit 0.1.5, observed). The operand of a tied model is its
-    embedding.
+    That is so if an input has a head of its own (as in mergekit 0.1.5, observed), or if the head
+    comes from another slice than the embedding. The operand of a tied model is its embedding. All
+    that the reference ties is yielded, because its config.json ties all or nothing.
     """
-    heads = {i.model: own_head(models.sources[i.model]) for i in slice_.inputs}
     reference = models.sources[models.reference]
-    for ref, head in heads.items():
-        name = models.name_like_ours(ref, head) if head else ""
+    absent = tied_names(reference.config, reference.tensors)
+    absent = {name: stored for name, stored in absent.items() if stored in part.tensors}
+    heads = {i.model: own_head(models.sources[i.model]) for i in last.inputs}
+    found = None
+    for ref, own in heads.items():
+        name = models.name_like_ours(ref, own) if own else ""
         embedding = find_tensor(reference, name)
         if name in reference.tensors or embedding is None or embedding.name not in part.tensors:
             continue
-        names = tuple(heads[i.model] or name for i in slice_.inputs)
-        yield TensorSpec(name, slice_, names, 0.0, module, embedding.name)
+        names = tuple(heads[i.model] or name for i in last.inputs)
+        found = TensorSpec(name, last, names, 0.0, module, embedding.name)
+        break
+    if found is None and _same_inputs(first, last):
         return
+    for name, stored in absent.items():
+        if found is None or not is_head(name):
+            slice_ = first if is_embedding(name) else last
+            names = tuple(heads.get(i.model) or name for i in slice_.inputs)
+            names = names if is_head(name) else (name,) * len(slice_.inputs)
+            yield TensorSpec(name, slice_, names, 0.0, module, stored)
+    if found is not None:
+        yield found
+
+
+def _same_inputs(first: Slice, last: Slice) -> bool:
+    """Return whether two slices compute a tensor outside the layers from the same."""
+    one, other = (
+        (s.base_model, s.parameters, [(i.model, i.parameters) for i in s.inputs])
+        for s in (first, last)
+    )
+    return one == other
+
+
+def tied_again(models: ModelViews, targets: list[Target]) -> list[Target]:
+    """Return the targets without those that the reference ties and the output may tie, too.
+
+    Args:
+        models: the models.
+        targets: the tensors of the output, and for each that it may have to untie a tensor.
+    """
+    reference = models.sources[models.reference]
+    absent = tied_names(reference.config, reference.tensors)
+    made = {target.name: target for target in targets}
+    pairs = [(made[n], made[s]) for n, s in absent.items() if n in made and s in made]
+    if any(one.expression.as_json() != other.expression.as_json() for one, other in pairs):
+        return targets
+    return [target for target in targets if target.name not in absent]
 
 
 def _spec(models: ModelViews, module: Module, slice_: Slice, name: str, t: float) -> TensorSpec:

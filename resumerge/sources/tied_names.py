@@ -149,7 +149,13 @@ def says_untied(config: Mapping[str, Any]) -> bool:
 
 
 def scales_outputs(config: Mapping[str, Any]) -> bool:
-    """Return whether a model scales its decoder's output because config.json says it is tied."""
+    """Return whether a model scales its decoder's output because config.json says it is tied.
+
+    transformers 5 writes what it derived into config.json, too.
+    """
+    written = config.get("scale_decoder_outputs")
+    if isinstance(written, bool):
+        return written
     return config.get("model_type") in SCALING and config.get("tie_word_embeddings") is not False
 
 

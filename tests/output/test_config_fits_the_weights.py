@@ -105,10 +105,18 @@ def test_whole_models_keep_their_list(qwens: Path, tmp_path: Path) -> None:
 
 def test_a_head_tied_to_the_embedding_is_not_written(qwens: Path, tmp_path: Path) -> None:
     assert "lm_head.weight" not in tensors_of(qwens / "base")
-    out = merge(qwens, STACKED, tmp_path / "out")
+    out = merge(qwens, STACKED.replace("model: code", "model: base"), tmp_path / "out")
     assert "lm_head.weight" not in tensors_of(out)
     model = loads(out)
     assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_but_is_where_it_comes_from_another_model(qwens: Path, tmp_path: Path) -> None:
+    model = loads(merge(qwens, STACKED, tmp_path / "out"))
+    of_base, of_code = tensors_of(qwens / "base"), tensors_of(qwens / "code")
+    embedding = "model.embed_tokens.weight"
+    assert torch.equal(model.model.embed_tokens.weight, of_base[embedding])
+    assert torch.equal(model.lm_head.weight, of_code[embedding])
 
 
 def test_a_tied_model_gives_its_embedding_to_the_head_of_one_that_is_not(tmp_path: Path) -> None:

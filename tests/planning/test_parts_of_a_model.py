@@ -88,7 +88,7 @@ def test_the_last_slice_brings_its_head_where_the_reference_has_none() -> None:
     assert HEAD not in sources(both, tied)
     first = STACK.replace("model: b", "model: x").replace("model: a", "model: b")
     first = first.replace("model: x", "model: a") + "base_model: b\n"
-    assert HEAD not in sources(first, llama("a"), tied), "what comes last has none"
+    assert sources(first, llama("a"), tied)[HEAD] == ["b"], "its embedding"
 
 
 def test_a_head_belongs_to_the_part_that_has_the_embedding() -> None:
