@@ -82,5 +82,6 @@ def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndar
         return
     widest = max(range(out.ndim), key=lambda k: strides[k] if out.shape[k] > 1 else -1)
     others = strides[:widest] + strides[widest + 1 :]
+    step, parts = strides[widest] * width, np.moveaxis(out, widest, 0)
     for k in range(out.shape[widest]):
-        _gather(read, offset + k * strides[widest] * width, others, np.moveaxis(out, widest, 0)[k])
+        _gather(read, offset + k * step, others, parts[k, ...])  # an array, also of one element
