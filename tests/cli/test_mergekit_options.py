@@ -82,6 +82,14 @@ def test_words(before: str, after: str) -> None:
     assert without_mergekit_options(before.split())[0] == after.split()
 
 
+@pytest.mark.parametrize("words", ["--lora-merge-dtype float32", "--lora-merge-dtype=float32"])
+def test_it_is_told_in_what_type_adapters_are_merged(words: str) -> None:
+    taken, notes = without_mergekit_options(["run", "c", "o", *words.split()])
+    assert taken == ["run", "c", "o"]
+    [note] = notes
+    assert note.startswith("--lora-merge-dtype float32: adapters are applied in float32")
+
+
 @pytest.mark.parametrize(
     ("letter", "name"), [("-u", "tensor_union"), ("-i", "tensor_intersection")]
 )
