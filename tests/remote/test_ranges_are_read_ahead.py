@@ -149,3 +149,18 @@ def test_an_error_is_told_to_all_who_read(
             with pytest.raises(Resumable, match="another object"):
                 told.result(timeout=5)
         late.set()
+
+
+def test_what_is_forgotten_is_not_requested_any_more(
+    reader: RangeReader, files: list[ServedFile]
+) -> None:
+    first = reader.expect([[(files[0], 0, SIZE)]])  # type: ignore[arg-type]
+    read(reader, files[0], 0, PIECE)
+    until = time.monotonic() + 60
+    while sent(files) < AHEAD + PIECE:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    reader.forget(first)
+    reader.expect([[(files[1], 0, 3 * AHEAD)]])  # type: ignore[arg-type]
+    read(reader, files[1], 0, 3 * AHEAD)
+    assert sent(files) == 4 * AHEAD + PIECE
