@@ -51,13 +51,13 @@ def refused(models: Path, tmp_path: Path) -> Callable[..., str]:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"ray": "local", "evict": True}, "--ray and --evict cannot be combined"),
-        ({"ray_resources": "num_gpus=1"}, "--ray-resources needs --ray"),
+        ({"ray": "local", "evict": True}, "ray and evict=True cannot be combined"),
+        ({"ray_resources": "num_gpus=1"}, "ray_resources needs ray"),
         ({"ray": "recipe.yaml"}, "HOST:PORT, auto or local"),
         ({"ray": "ray://10.0.0.1:10001"}, "HOST:PORT, auto or local"),
         ({"ray": "local", "ray_resources": "gpu"}, "NAME=N"),
-        ({"ray": "local", "ray_resources": "num_cpus=2"}, "processors of a task are --threads"),
-        ({"ray": "local", "ray_resources": "memory=1e9"}, "memory of a task is --memory"),
+        ({"ray": "local", "ray_resources": "num_cpus=2"}, "processors of a task are threads"),
+        ({"ray": "local", "ray_resources": "memory=1e9"}, "memory of a task is memory"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -83,7 +83,7 @@ def test_a_mirror_that_tasks_cannot_put_shards_into(
     monkeypatch.setattr(HubStore, "open", lambda address, **how: FolderStore(tmp_path / "x"))
     given = {"mirror": mirror.format(tmp_path), "mirror_then_delete": True}
     told = refused(ray="local", **given)
-    assert "--ray and --mirror-then-delete need a mirror in a bucket" in told and said in told
+    assert "ray and mirror_then_delete=True need a mirror in a bucket" in told and said in told
 
 
 def test_the_driver_of_tasks_in_a_bucket_needs_no_space_for_a_shard(
@@ -116,9 +116,9 @@ def test_a_disk_that_is_too_small(
 ) -> None:
     """What is advised is possible with --ray."""
     monkeypatch.setattr(disk, "free_bytes", lambda path: 0)
-    assert "--mirror-then-delete" in refused()
+    assert "mirror_then_delete=True" in refused()
     said = refused(ray="local")
-    assert "too small for the output" in said and "--mirror-then-delete" not in said
+    assert "too small for the output" in said and "mirror_then_delete" not in said
 
 
 def test_a_recipe_that_stands_where_the_address_would(tmp_path: Path) -> None:
