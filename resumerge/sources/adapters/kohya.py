@@ -9,6 +9,12 @@ from functools import cached_property
 from resumerge.sources.adapters.config import LoraConfig
 
 _FLAT = re.compile(r"(?:lora|lycoris)_(?P<part>unet|te[123]?|transformer)_(?P<rest>.+)", re.DOTALL)
+_BLOCKS = re.compile(
+    r"(^|[./])(diffusion_model|layers|(down|up|mid|input|middle|output|double|single|joint)_blocks?"
+    r"|(single_)?(transformer_)?blocks)\."
+)
+"""How layers of a diffusion model are called, in pipelines and checkpoints."""
+
 _PAIR = re.compile(r"\.lora_(down|up)\.weight$")
 _ENCODERS = {
     "te": ("text_encoder", "text_model", "conditioner", "cond_stage_model"),
@@ -38,6 +44,18 @@ class FlatNames:
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
 
+    def expected(self, module: str) -> str | None:
+        """Return what the model should have for a module; None if its name is none of kohya's."""
+        if _FLAT.fullmatch(module) is None:
+            return None
+        if not self._has_blocks:
+            return "a diffusion model: the adapter's names are those of kohya's scripts"
+        return "one layer whose name with underscores ends as the module's does"
+
+    @cached_property
+    def _has_blocks(self) -> bool:
+        return any(map(_BLOCKS.search, self._names))
+
     @cached_property
     def _by_last_word(self) -> dict[str, list[str]]:
         known: dict[str, list[str]] = {}
@@ -49,7 +67,7 @@ class FlatNames:
     def find(self, module: str) -> str | None:
         """Return the weight of a module; None if none or several may be meant."""
         named = _FLAT.fullmatch(module)
-        if named is None:
+        if named is None or not self._has_blocks:
             return None
         rest = named["rest"]
         near = self._by_last_word.get(rest.rpartition("_")[2], [])

@@ -131,7 +131,7 @@ class Pairing:
         elif self._experts.parameters(_unwrapped(module)):
             self._of_experts[_unwrapped(module)].append(module)
         else:
-            self._refusals.no_module(module)
+            self._refusals.no_module(module, self._flat.expected(module))
 
     def _tied_rows(self, name: str) -> list[str]:
         """Return the names that are tied to an embedding, and have no rows of single tokens."""

@@ -49,12 +49,17 @@ class Refusals:
             fix=self._another_model,
         )
 
-    def no_module(self, module: str) -> None:
-        """Collect that the model has no such module."""
+    def no_module(self, module: str, expected: str | None) -> None:
+        """Collect that the model has no such module.
+
+        Args:
+            module: its name in the adapter.
+            expected: what the model should have; None for a tensor of the module's name.
+        """
         self.problem(
             "The adapter changes a module that the model lacks",
             module,
-            expected=f"a tensor {module}.weight in {self._base.ref}",
+            expected=expected or f"a tensor {module}.weight in {self._base.ref}",
             fix=self._another_model,
         )
 

@@ -67,6 +67,17 @@ def test_each_pair_is_applied_with_its_alpha(alphas: bool, folder: Path) -> None
         torch.testing.assert_close(tensor, theirs[name], rtol=1e-6, atol=1e-6)
 
 
+def test_a_model_that_is_no_diffusion_model_is_refused(folder: Path) -> None:
+    """Though a tensor of it has a name that would do."""
+    save_file({"to_q.weight": torch.ones(8, 8)}, folder / "unet.safetensors")
+    pairs = load_file(folder / "style.safetensors")
+    of_q = {name: pair for name, pair in pairs.items() if "mid_block" in name}
+    renamed = {name.replace("mid_block_attentions_0_", ""): pair for name, pair in of_q.items()}
+    save_file(renamed, folder / "style.safetensors")
+    with working_in(folder), pytest.raises(InputError, match="expected: a diffusion model"):
+        open_source(read_reference("unet.safetensors+style.safetensors"))
+
+
 @pytest.mark.parametrize("change", ["alpha is gone", "name of none", "name of two", "two alphas"])
 def test_what_is_not_told_is_refused_by_name(change: str, folder: Path) -> None:
     pairs = load_file(folder / "style.safetensors")
