@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from resumerge.sources.config_json import class_names, model_type
+
 Renames = Iterator[tuple[str, str]]
 """Patterns (anywhere in a name), and what replaces them."""
 
@@ -84,17 +86,17 @@ def _parts(names: Collection[str]) -> Renames:
 def _words(names: Collection[str], config: Mapping[str, Any]) -> Renames:
     yield r"LayerNorm\.gamma$", "LayerNorm.weight"
     yield r"LayerNorm\.beta$", "LayerNorm.bias"
-    if str(config.get("model_type")).startswith("granitemoe"):
+    if model_type(config).startswith("granitemoe"):
         yield r"\.block_sparse_moe\.input_linear\.weight$", ".block_sparse_moe.experts.gate_up_proj"
         yield r"\.block_sparse_moe\.output_linear\.weight$", ".block_sparse_moe.experts.down_proj"
         yield r"\.router\.layer\.weight$", ".router.weight"
     else:
         yield r"\.block_sparse_moe\.", ".mlp."
-    if config.get("model_type") == "phimoe":
+    if model_type(config) == "phimoe":
         yield r"\.mlp\.gate\.weight$", ".mlp.router.weight"
-    if config.get("model_type") == "gpt_neox":
+    if model_type(config) == "gpt_neox":
         yield r"^embed_out\.", "lm_head."
-    if config.get("model_type") == "vit":
+    if model_type(config) == "vit":
         yield (
             r"\bencoder\.layer\.(\d+)\.attention\.attention\.(q|k|v)(uery|ey|alue)\.",
             (r"layers.\1.attention.\2_proj."),
@@ -118,8 +120,8 @@ def _experts(names: Collection[str]) -> Renames:
 
 def _prefix(names: Collection[str], config: Mapping[str, Any]) -> Renames:
     """Yield the rename of a file without the prefix that a model with a head has."""
-    kind, classes = config.get("model_type"), config.get("architectures")
-    has_head = isinstance(classes, list) and any(_is_head(str(name)) for name in classes)
+    kind = model_type(config)
+    has_head = any(map(_is_head, class_names(config)))
     prefix = next((p for p, kinds in _PREFIXES.items() if kind in kinds), None)
     if prefix is None and any(_MODEL.match(name) for name in names):
         prefix = "model"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resumerge.layout.names import split
+from resumerge.sources.config_json import model_type
 from resumerge.sources.types import Source
 
 _NUMBER = re.compile(r"(^|\.)experts\.(\d+)\.")
@@ -101,7 +102,7 @@ def published(rest: str, config: Any) -> str:
         rest: the `rest` of a `Template`.
         config: the model's config.json.
     """
-    return _rewritten(rest, _PUBLISHED.get(str(config.get("model_type")), ()))
+    return _rewritten(rest, _PUBLISHED.get(model_type(config), ()))
 
 
 def other_names(name: str, source: Source, aliases: Aliases) -> tuple[str, ...]:

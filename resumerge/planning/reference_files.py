@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from resumerge.errors import Problem
 from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
+from resumerge.sources.config_json import model_type
 from resumerge.sources.formats.quantised import stated_quantisations
 from resumerge.sources.index import read_config
 from resumerge.sources.tied_names import SCALING, scales_outputs
@@ -46,7 +47,7 @@ def compare_configs(
 def _other_scale(recipe: Recipe, models: ModelViews) -> Problem | None:
     """Return the problem of models whose decoders' outputs are scaled, and not scaled."""
     configs = {ref: models.sources[ref].config for ref in (models.reference, *recipe.merged_models)}
-    scaling = {r: scales_outputs(c) for r, c in configs.items() if c.get("model_type") in SCALING}
+    scaling = {r: scales_outputs(c) for r, c in configs.items() if model_type(c) in SCALING}
     if len(set(scaling.values())) < 2:
         return None
     ours = scaling.get(models.reference)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from resumerge.sources.config_json import class_names, model_type
+
 _SHARED = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
 """The names of the one embedding of an encoder and a decoder; the first is the source."""
 
@@ -95,7 +97,7 @@ def tied_groups(config: Mapping[str, Any], names: Collection[str]) -> list[tuple
         Groups of two names or more, of which the files have at least one. The names begin as
         those in the files do.
     """
-    kind = config.get("model_type")
+    kind = model_type(config)
     if says_untied(config) and kind not in ALWAYS_TIED:
         return []
     copies = bool(says_tied(config)) and kind not in ALWAYS_TIED
@@ -156,7 +158,7 @@ def scales_outputs(config: Mapping[str, Any]) -> bool:
     written = config.get("scale_decoder_outputs")
     if isinstance(written, bool):
         return written
-    return config.get("model_type") in SCALING and config.get("tie_word_embeddings") is not False
+    return model_type(config) in SCALING and config.get("tie_word_embeddings") is not False
 
 
 def untied_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,18 +167,18 @@ def untied_config(config: Mapping[str, Any]) -> dict[str, Any]:
     Where transformers derives more from ``tie_word_embeddings`` than what is tied, it stays as it
     is: tensors that a file has apart, and that differ, are not tied by transformers 5.
     """
-    if config.get("model_type") in SCALING | ALWAYS_TIED:
+    if model_type(config) in SCALING | ALWAYS_TIED:
         return dict(config)
     found = _without_ties(config)
     for key in _SECTIONS:
         nested = found.get(key)
-        if isinstance(nested, Mapping) and nested.get("model_type") not in SCALING | ALWAYS_TIED:
+        if isinstance(nested, Mapping) and model_type(nested) not in SCALING | ALWAYS_TIED:
             found[key] = {**nested, "tie_word_embeddings": False}
     return {**found, "tie_word_embeddings": False}
 
 
 def _without_ties(config: Mapping[str, Any]) -> dict[str, Any]:
-    if config.get("model_type") in SCALING | ALWAYS_TIED:
+    if model_type(config) in SCALING | ALWAYS_TIED:
         return dict(config)
     ties = ("tie_word_embeddings", "tie_embedding")
     return {
@@ -196,7 +198,7 @@ def _nested(config: Mapping[str, Any]) -> Iterator[Any]:
 
 def _embedding(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
     """Return the names of the embedding and of the head that is tied to it, if there is one."""
-    if config.get("model_type") in _UNKNOWN:
+    if model_type(config) in _UNKNOWN:
         return ()
     members = _shared(config, names) or _decoders([n for n in names if is_embedding(n)])
     head = _head(config, names, members[0]) if members else None
@@ -205,10 +207,10 @@ def _embedding(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, 
 
 def _shared(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
     """Return the names of the embedding that an encoder and a decoder share; none without one."""
-    source, *others = _SHARED_OF.get(str(config.get("model_type")), _SHARED)
+    source, *others = _SHARED_OF.get(model_type(config), _SHARED)
     ends = f"{source}.weight"
     found = [name for name in names if f".{name}".endswith(f".{ends}")]
-    if len(found) != 1 or (source != "shared" and str(config.get("model_type")) not in _SHARED_OF):
+    if len(found) != 1 or (source != "shared" and model_type(config) not in _SHARED_OF):
         return ()
     start = found[0].removesuffix(ends)
     sides = tuple(
@@ -229,8 +231,8 @@ def _decoders(embeddings: list[str]) -> tuple[str, ...]:
 def _head(config: Mapping[str, Any], names: Collection[str], embedding: str) -> str | None:
     """Return the name of the module that is the head over the vocabulary; None without one."""
     outer = _WHOLE_INSIDE.match(embedding)
-    start = outer.group() if outer and config.get("model_type") != "florence2" else ""
-    known = _HEAD_OF.get(str((_section(config) if outer else config).get("model_type")))
+    start = outer.group() if outer and model_type(config) != "florence2" else ""
+    known = _HEAD_OF.get(model_type(_section(config) if outer else config))
     for beside, head in () if known else _BESIDE:
         for name in names:
             if f".{name}".endswith(f".{beside}"):
@@ -240,17 +242,16 @@ def _head(config: Mapping[str, Any], names: Collection[str], embedding: str) -> 
 
 def _has_head(config: Mapping[str, Any], embedding: str) -> bool:
     """Return whether a model's class has a head over the vocabulary."""
-    classes = config.get("architectures")
-    if not isinstance(classes, list) or not classes:
+    classes = class_names(config)
+    if not classes:
         return "." in embedding.removesuffix(".weight")  # the names of a model without one are bare
-    name, kind = str(classes[0]), config.get("model_type")
+    name, kind = classes[0], model_type(config)
     return bool(_HEADED.search(name)) or (name.endswith("ForMaskedLM") and kind in _HEAD_OF)
 
 
 def _is_strange(config: Mapping[str, Any], names: Collection[str]) -> bool:
-    classes = config.get("architectures")
-    name = str(classes[0]) if isinstance(classes, list) and classes else ""
-    if config.get("model_type") in _UNKNOWN:
+    name = next(iter(class_names(config)), "")
+    if model_type(config) in _UNKNOWN:
         return True
     return name.endswith("ForMaskedLM") and len(_embedding(config, names)) < 2
 
@@ -264,7 +265,7 @@ def _biases(config: Mapping[str, Any], names: Collection[str]) -> Iterator[tuple
     embedding = _embedding(config, names)
     head = embedding[-1].removesuffix(".weight") if len(embedding) > 1 else ""
     around, _, last = head.rpartition(".")
-    if last == "decoder" and around and config.get("model_type") not in _OWN_BIAS:
+    if last == "decoder" and around and model_type(config) not in _OWN_BIAS:
         yield f"{around}.bias", f"{head}.bias"
 
 

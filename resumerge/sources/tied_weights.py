@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from resumerge.sources.config_json import model_type
 from resumerge.sources.tied_names import (
     ALWAYS_TIED,
     is_embedding,
@@ -64,13 +65,13 @@ def is_head(name: str) -> bool:
 
 def is_tied_copy(source: Source, name: str) -> bool:
     """Return whether a tensor is a head that its model ties to the embedding and may leave out."""
-    kind = source.config.get("model_type")
+    kind = model_type(source.config)
     return is_head(name) and ties_embeddings(source.config) and kind not in ALWAYS_TIED
 
 
 def own_head(source: Source) -> str | None:
     """Return the head over the vocabulary of a model that does not tie it to its embedding."""
-    if not says_untied(source.config) and source.config.get("model_type") not in ALWAYS_TIED:
+    if not says_untied(source.config) and model_type(source.config) not in ALWAYS_TIED:
         return None
     found = [n for n, t in source.tensors.items() if is_head(n) and len(t.shape) == 2]
     embeddings = [t.shape[0] for n, t in source.tensors.items() if is_embedding(n)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.config_json import class_names
 from resumerge.tensors import Tensor
 
 HEADS = ("classifier", "pre_classifier", "classification_head", "qa_outputs", "score")
@@ -49,10 +50,8 @@ def classifier(
         added: the tensors of its new head.
     """
     end = _CLASSES[settings.task or ""]
-    known = config.get("architectures")
-    classes = [str(name) for name in known] if isinstance(known, list) else []
     found = dict(config)
-    found["architectures"] = [_CLASS_ENDS.sub("", name) + end for name in classes]
+    found["architectures"] = [_CLASS_ENDS.sub("", name) + end for name in class_names(config)]
     labels = _labels(added)
     if settings.task != "QUESTION_ANS" and labels:
         old = config.get("id2label")

@@ -16,6 +16,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import normalise
 from resumerge.options import Options, declared
 from resumerge.printable import shell_line
+from resumerge.sources.config_json import class_names
 
 TO_RESUME = "To resume:"
 """The line before a command to type, which is the last one."""
@@ -76,8 +77,9 @@ def loading_call(model: Path) -> str | None:
         return None
     if (model / "modules.json").exists():
         return f"SentenceTransformer({str(model)!r})"
-    names = json.loads((model / "config.json").read_bytes()).get("architectures") or [""]
-    kind = "AutoModelForCausalLM" if names[0].endswith("ForCausalLM") else "AutoModel"
+    classes = class_names(json.loads((model / "config.json").read_bytes()))
+    is_causal = any(name.endswith("ForCausalLM") for name in classes[:1])
+    kind = "AutoModelForCausalLM" if is_causal else "AutoModel"
     return f"{kind}.from_pretrained({str(model)!r})"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge.experts.upcycling.architectures.output_architecture import Config
+from resumerge.sources.config_json import model_type
 
 _ALL: dict[str, Any] = {
     "hidden_act": "silu",
@@ -34,7 +35,7 @@ _THETA = 10000.0
 
 def complete(config: Config) -> dict[str, Any]:
     """Return a dense model's config.json with the defaults of its model type."""
-    defaults = {**_ALL, **_BY_TYPE.get(str(config.get("model_type")), {})}
+    defaults = {**_ALL, **_BY_TYPE.get(model_type(config), {})}
     heads = config.get("num_attention_heads")
     defaults.setdefault("num_key_value_heads", heads)
     if "rope_parameters" not in config:
