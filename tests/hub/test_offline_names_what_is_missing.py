@@ -48,7 +48,7 @@ def test_missing_shards_are_named(hub: Hub) -> None:
 def test_missing_weights_are_named(hub: Hub) -> None:
     hub.commit("org/model", single())
     open_hub(ref("org/model"))
-    with pytest.raises(InputError, match=r"missing: model\.safetensors or"):
+    with pytest.raises(InputError, match=r"missing: model\.safetensors, or"):
         open_hub(ref("org/model"), offline=True)
 
 

@@ -76,7 +76,7 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
     ],
     "empty_and_without_config": [
         (3, "models[0]", "bare has no config.json … none"),
-        (5, "models[1].model", "model.safetensors or … found:    nothing"),
+        (5, "models[1].model", "model.safetensors, or … found:    nothing"),
     ],
     "base_without_its_layers": [
         (5, "slices[0]", "which layers of the base model this slice uses … `- model: base`")

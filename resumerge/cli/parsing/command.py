@@ -97,7 +97,8 @@ class Command(click.Command):
         if self._exit_codes:
             with formatter.section("Exit codes"):
                 formatter.write_dl(EXIT_CODES)
-            formatter.write("\nMore: docs/commands.md, and docs/mirrors.md of mirrors.\n")
+            formatter.write_paragraph()
+            formatter.write_text("More: docs/commands.md; of mirrors: docs/mirrors.md")
 
 
 def _described(argument: Argument) -> str:
