@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from resumerge.sources.config_json import class_names, model_type
+from resumerge.config_json import class_names, model_type
 
 Renames = Iterator[tuple[str, str]]
 """Patterns (anywhere in a name), and what replaces them."""

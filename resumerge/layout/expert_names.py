@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from resumerge.config_json import model_type
 from resumerge.layout.names import split
-from resumerge.sources.config_json import model_type
 from resumerge.sources.types import Source
 
 _NUMBER = re.compile(r"(^|\.)experts\.(\d+)\.")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from resumerge.config_json import model_type
 from resumerge.errors import Problem
 from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.sources.config_json import model_type
 from resumerge.sources.formats.quantised import stated_quantisations
 from resumerge.sources.index import read_config
 from resumerge.sources.tied_names import SCALING, scales_outputs

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from resumerge.sources.config_json import class_names, model_type
+from resumerge.config_json import class_names, model_type
 
 _SHARED = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
 """The names of the one embedding of an encoder and a decoder; the first is the source."""

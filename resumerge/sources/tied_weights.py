@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.sources.config_json import model_type
+from resumerge.config_json import model_type
 from resumerge.sources.tied_names import (
     ALWAYS_TIED,
     is_embedding,

@@ -44,7 +44,8 @@ def shrink() -> None:
 def work(job: dict[str, Any]) -> int:
     """Run or resume in this process; the exit code of the command line."""
     shrink()
-    os.environ["RESUMERGE_LEASE_SECONDS"] = job["lease"]
+    if "lease" in job:
+        os.environ["RESUMERGE_LEASE_SECONDS"] = job["lease"]
     os.environ.update(job.get("env", {}))  # before anything reads it
     far: FarBucket | FarHub | FarStorage
     if job.get("env", {}).keys() & BUCKETS:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resumerge.config_json import class_names, model_type
 from resumerge.layout.canonical_names import CanonicalNames
-from resumerge.sources.config_json import class_names, model_type
 from resumerge.sources.tied_names import scales_outputs, tied_names, untied_config
 
 NAMES = ["model.embed_tokens.weight", "lm_head.weight", "model.layers.0.mlp.gate.weight"]

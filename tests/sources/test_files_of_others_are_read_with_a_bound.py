@@ -48,6 +48,7 @@ from resumerge.storage import Storage
 from resumerge.tokenizers.vocabulary import read_vocabulary
 
 HUGE = 3 << 30
+SHARD = "model-00001-of-00001.safetensors"
 SECONDS = 20
 MOST_MEMORY = 300 << 20
 """Bytes: several times what the largest file that is read can take, and a tenth of `HUGE`."""
@@ -98,16 +99,17 @@ def many_values(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model in one file with an index, and a tokenizer."""
+    """A model in one shard with an index, and a tokenizer."""
     place = tmp_path_factory.mktemp("models") / "m"
     write_model(place, random_tensors(llama_shapes(LLAMA), seed=0))
-    weight_map = dict.fromkeys(llama_shapes(LLAMA), "model.safetensors")
+    weight_map = dict.fromkeys(llama_shapes(LLAMA), SHARD)
     (place / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     facts = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "added_tokens": []}
     (place / "tokenizer.json").write_text(json.dumps(facts))
     (place / "tokenizer_config.json").write_text("{}")
     (place / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    (place / "adapter_model.safetensors").write_bytes((place / "model.safetensors").read_bytes())
+    (place / "model.safetensors").rename(place / SHARD)
+    (place / "adapter_model.safetensors").write_bytes((place / SHARD).read_bytes())
     return place
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from resumerge.config_json import class_names
 from resumerge.ledger import LEDGER_FILE, read_run
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import normalise
 from resumerge.options import Options, declared
 from resumerge.printable import shell_line
-from resumerge.sources.config_json import class_names
 
 TO_RESUME = "To resume:"
 """The line before a command to type, which is the last one."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from resumerge.config_json import model_type
 from resumerge.experts.upcycling.architectures.output_architecture import Config
-from resumerge.sources.config_json import model_type
 
 _ALL: dict[str, Any] = {
     "hidden_act": "silu",

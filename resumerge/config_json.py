@@ -1,4 +1,4 @@
-"""What config.json says a model is. Anybody may have written it, so that any value may be there."""
+"""What config.json says a model is. Anybody may have written it: any value may be there."""
 
 from __future__ import annotations
 
