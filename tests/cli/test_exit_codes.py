@@ -134,6 +134,6 @@ def test_another_recipe_in_the_folder_of_a_run_is_refused_and_restart_starts_ove
     recipe.write_text(LINEAR.replace("weight: 1", "weight: 2", 1))
     refused = resumerge("run", recipe, out, *words, cwd=place)
     assert refused.returncode == 2
-    assert "slices[0].inputs[0].parameters.weight: 1 -> 2" in refused.stderr
+    assert "models[0].parameters.weight: 1 -> 2" in refused.stderr
     assert resumerge("run", recipe, out, *words, "--restart", cwd=place).returncode == 0
     assert shards_of(out) != shards_of(place / "done")
