@@ -184,7 +184,8 @@ def test_a_server_that_is_away_stops_the_run_for_now(
     proxy.choose = lambda method, path: None
     place.call("resume", "out")
     [streamed] = place.events("streamed")
-    assert 0 < streamed["bytes"] <= fetched, "of an attempt that was stopped"
+    # Of the attempt that was stopped; nothing may have come before its error.
+    assert streamed["bytes"] <= fetched
     assert stored(place) == []
     assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
 
