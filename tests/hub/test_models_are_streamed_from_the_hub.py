@@ -4,6 +4,7 @@ asked now and then where each file is, not each time."""
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -111,8 +112,8 @@ def test_the_hub_is_asked_again_where_a_file_is_when_the_address_expires(
             hub.fail("/cdn/", method="GET", status=403)
         hub.forget_requests()
         assert read(file, 1000, 2000) == data[1000:2000]
-        places = [request.path.split("/")[1] for request in hub.requests]
-        assert places == (["cdn", "org", "cdn"] if expired else ["cdn"])
+        places = Counter(request.path.split("/")[1] for request in hub.requests)
+        assert places == ({"cdn": 2, "org": 1} if expired else {"cdn": 1})
 
 
 def test_whole_files_in_place_of_ranges_are_told(hub: Hub, quick: None) -> None:
