@@ -89,14 +89,19 @@ def lying(folder: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"shape":[48,16]', b'"shape":[49,16]', 1))
 
 
-def index_outside(folder: Path) -> None:
-    index = {"weight_map": {"lm_head.weight": "../math/model.safetensors"}}
+def with_index_alone(folder: Path, file: str) -> None:
+    """An index that names a file; beside a single file it would not be read."""
+    (folder / "code/model.safetensors").unlink()
+    index = {"weight_map": {"lm_head.weight": file}}
     (folder / "code" / INDEX_FILE).write_text(json.dumps(index))
+
+
+def index_outside(folder: Path) -> None:
+    with_index_alone(folder, "../math/model.safetensors")
 
 
 def index_to_missing(folder: Path) -> None:
-    index = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
-    (folder / "code" / INDEX_FILE).write_text(json.dumps(index))
+    with_index_alone(folder, "model-00002-of-00002.safetensors")
 
 
 def emptied(folder: Path) -> None:
