@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from resumerge.sources.adapters.meaning import KnownNames
+from resumerge.sources.adapters.meaning import KnownNames, spelled
 from resumerge.tensors import Adapted, Sliced, Stacked, Stored, Tensor
 from resumerge.tensors.dtypes import nbytes
 
@@ -26,8 +26,7 @@ _MATRICES: dict[str, tuple[str, ...]] = {
 _FUSED = {"weights_in": ("gate_proj", "up_proj")}
 """Other tensors of files that transformers divides by rows: those of DINOv2's SwiGLU."""
 
-_OF_EXPERT = re.compile(r"(?P<container>.+\.experts)\.(?P<number>\d+)\.(?P<matrix>\w+)")
-_ALIASES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+_OF_EXPERT = re.compile(r"(?P<container>.+\.experts)\.(?P<number>\d+)\.\w+")
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class Experts:
         found = _OF_EXPERT.fullmatch(module)
         if found is None:
             return self._place_in_fused(module)
-        matrix, number = _ALIASES.get(found["matrix"], found["matrix"]), int(found["number"])
+        matrix, number = spelled(module).rpartition(".")[2], int(found["number"])
         several = self.parameters(found["container"])
         for parameter in several:
             matrices = _MATRICES[parameter.name.rpartition(".")[2]]
