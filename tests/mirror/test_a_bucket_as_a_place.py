@@ -76,6 +76,15 @@ def parts_sent(proxy: Proxy) -> list[str]:
     return [path.partition("partNumber=")[2].partition("&")[0] for path in found]
 
 
+def upload_two_parts(place: Store, proxy: Proxy, large: Path) -> None:
+    """Upload a large file, of which the server does not take the third part."""
+    proxy.choose = lambda method, path: "503" if "partNumber=3" in path else None
+    with pytest.raises(StoreError, match="HTTP 503"):
+        place.upload(NAME, large, ignore)
+    proxy.choose = lambda method, path: None
+    proxy.requests.clear()
+
+
 # Uploads
 
 
@@ -102,11 +111,7 @@ def test_a_process_that_is_killed_leaves_parts_that_the_next_one_does_not_send_a
 def test_parts_of_another_file_are_replaced(
     place: Store, proxy: Proxy, bucket: Bucket, large: Path
 ) -> None:
-    proxy.choose = lambda method, path: "503" if "partNumber=3" in path else None
-    with pytest.raises(StoreError, match="HTTP 503"):
-        place.upload(NAME, large, ignore)
-    proxy.choose = lambda method, path: None
-    proxy.requests.clear()
+    upload_two_parts(place, proxy, large)
     data = bytearray(large.read_bytes())
     data[0] ^= 1
     large.write_bytes(data)
@@ -122,11 +127,7 @@ def test_whoever_may_stop_an_upload_is_asked_at_each_part_that_is_there(
     place: Store, proxy: Proxy, large: Path
 ) -> None:
     """They are read and hashed, which takes its time, and none of their bytes moves."""
-    proxy.choose = lambda method, path: "503" if "partNumber=3" in path else None
-    with pytest.raises(StoreError, match="HTTP 503"):
-        place.upload(NAME, large, ignore)
-    proxy.choose = lambda method, path: None
-    proxy.requests.clear()
+    upload_two_parts(place, proxy, large)
     asked: list[list[str]] = []
     place.upload(NAME, large, lambda nbytes: asked.append(parts_sent(proxy)))
     assert asked.count([]) >= 3 and parts_sent(proxy) == ["3"]
