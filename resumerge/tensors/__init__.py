@@ -2,8 +2,9 @@
 
 One small file for each kind of tensor: its shape and dtype, its memory, its JSON, and how a range
 of it is computed (`read`). Any tensor can be an operand of another. `adapters/` has the tensors
-that an adapter changes, `generated/` those that are filled or drawn, and `evaluation.py` what they
-are computed with. Imports methods, kernels and native, and nothing that knows of models.
+that an adapter changes, `generated/` those that are filled or drawn, `stored/` those that lie in
+files, and `evaluation.py` what they are computed with. Imports methods, kernels and native, and
+nothing that knows of models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.tensors import strided
-from resumerge.tensors.strided import read_strided
+from resumerge.tensors.stored import strided
+from resumerge.tensors.stored.strided import read_strided
 
 OFFSET = 6
 

@@ -11,7 +11,7 @@ import numpy as np
 from resumerge.tensors.adapters.low_rank import Change, folded_sum
 from resumerge.tensors.dtypes import BITS, FLOATS
 from resumerge.tensors.evaluation import Evaluation
-from resumerge.tensors.strided import boxes
+from resumerge.tensors.stored.strided import boxes
 from resumerge.tensors.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from resumerge.native import read_ranges
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation
-from resumerge.tensors.strided import read_strided
+from resumerge.tensors.stored.strided import read_strided
 from resumerge.tensors.tensor import Tensor
 
 

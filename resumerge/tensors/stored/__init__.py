@@ -1,0 +1,5 @@
+"""Tensors that lie in files, and reading those whose elements are not contiguous there."""
+
+from resumerge.tensors.stored.stored import Stored, stored_in, with_stored
+
+__all__ = ["Stored", "stored_in", "with_stored"]
