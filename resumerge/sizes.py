@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+SHOWN = 8
+"""The most names that a message tells of many."""
+
 
 def show_size(nbytes: float) -> str:
     """Return a size in decimal units, three digits: ``1.71 GB``."""
@@ -64,6 +69,12 @@ def show_age(seconds: float) -> str:
 def show_tick(seconds: float) -> str:
     """Return a tick of a time axis, to three digits: ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
     return f"{seconds:.3g} s" if seconds < 60 else show_seconds(seconds)
+
+
+def some(names: Sequence[str], separator: str = ", ", most: int = SHOWN) -> str:
+    """Return the first names of several for a message, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
 def counted(count: int, noun: str) -> str:

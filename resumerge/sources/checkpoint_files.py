@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import InputError, refuse
+from resumerge.sizes import SHOWN, some
 from resumerge.sources.formats.registry import FORMATS, is_readable
 from resumerge.sources.formats.weight_format import Header
 from resumerge.tensors import Stored
 
 MODULE = "module."
 """The prefix that torch's DataParallel adds to the name of every tensor."""
-
-SHOWN = 8
-"""The number of a checkpoint's entries, or files, that a note names."""
 
 _SHARD = re.compile(r"(.+)-(\d{1,6})-of-(\d{1,6})(\.[\w.]+)")
 
@@ -90,12 +88,6 @@ def check_shards(names: Iterable[str], where: str) -> None:
             found=f"no {some(absent)}",
             fix="copy or download the missing files",
         )
-
-
-def some(names: Sequence[str], separator: str = ", ") -> str:
-    """Return names for a message: at most `SHOWN`."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return separator.join(names[:SHOWN]) + more
 
 
 def checkpoint_tensors(

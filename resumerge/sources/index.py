@@ -9,7 +9,8 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
-from resumerge.sources.checkpoint_files import is_shard, missing_shards, some
+from resumerge.sizes import some
+from resumerge.sources.checkpoint_files import is_shard, missing_shards
 from resumerge.sources.formats.registry import FORMATS, format_of, is_readable
 from resumerge.sources.formats.safetensors import Safetensors
 from resumerge.sources.formats.weight_format import Header, WeightFormat

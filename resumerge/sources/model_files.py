@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import refuse
+from resumerge.sizes import some
 from resumerge.sources.checkpoint_files import (
     check_shards,
     checkpoint_files,
     checkpoint_tensors,
-    some,
     weights_in,
 )
 from resumerge.sources.formats.weight_format import Header

@@ -15,6 +15,7 @@ from resumerge.mirror.stores.base import METADATA, StoreError, checked
 from resumerge.mirror.stores.hub_address import SCHEME
 from resumerge.mirror.stores.hub_client import NoFile, NoRepo, hub_errors
 from resumerge.mirror.stores.hub_uploads import BRANCH, ListedFile
+from resumerge.sizes import some
 
 checked_in_repo = partial(checked, reserved=".git")
 
@@ -155,12 +156,11 @@ class HubRepo:
         """
         names = [operation.path_in_repo for operation in operations]
         shown = [name for name in names if not name.startswith(METADATA)] or ["metadata"]
-        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
         with hub_errors(self.name):
             self.api().create_commit(
                 self.name,
                 operations,
-                commit_message=self.commits.message or f"resumerge: {', '.join(shown[:3])}{more}",
+                commit_message=self.commits.message or f"resumerge: {some(shown, most=3)}",
                 revision=self.commits.branch,
                 parent_commit=parent,
             )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from resumerge.errors import Problem
+from resumerge.sizes import some
 from resumerge.sources.adapters.completeness import lacking
 from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.experts import (
@@ -372,15 +373,16 @@ class Pairing:
         if self._names.ignored:
             self.notes.append(
                 f"{adapter}: originals and copies beside the tensors that peft loads are not "
-                f"used: {_listed(self._names.ignored)}"
+                f"used: {some(self._names.ignored, most=SHOWN)}"
             )
         if self.new_head:
             heads = [name for name in found if is_language_head(name) and name in self._of_base]
             for name in heads:
                 del found[name]
+            added = some(list(self.new_head), most=SHOWN)
             self.notes.append(
-                f"{adapter} makes the model a classifier: the output has {_listed(self.new_head)}"
-                + (f", and not {_listed(heads)}" if heads else "")
+                f"{adapter} makes the model a classifier: the output has {added}"
+                + (f", and not {some(heads, most=SHOWN)}" if heads else "")
             )
 
 
@@ -393,11 +395,6 @@ def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
     if transposed:
         return len(a.shape) == len(weight.shape) == 2 and weight.shape == (a.shape[1], b.shape[0])
     return weight.shape == (b.shape[0], *a.shape[1:])
-
-
-def _listed(names: Mapping[str, Tensor] | list[str]) -> str:
-    shown = ", ".join(list(names)[:SHOWN])
-    return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _unwrapped(module: str) -> str:
