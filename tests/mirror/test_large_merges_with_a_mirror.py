@@ -90,7 +90,7 @@ def end(process: subprocess.Popen[str], code: int = 0) -> str:
 
 
 def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + 300
     while not condition():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
@@ -207,7 +207,10 @@ def small_disks(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
 def test_an_output_three_times_as_large_as_the_disk(
     large_llamas: Path, store: Place, small_disks: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """The mirror has room for three shards, then for six, so that the merge waits for the kill."""
+    """The mirror has room for three shards, then for six, so that the merge waits for the kill.
+
+    The last shard has one small tensor: it may be merged and mirrored while others wait for space.
+    """
     calm = Place(tmp_path / "calm", large_llamas, DEEPER)
     end(calm.begin())
     (store.folder / "recipe.yaml").write_text(DEEPER)
@@ -224,11 +227,11 @@ def test_an_output_three_times_as_large_as_the_disk(
     away = "SELECT * FROM mirrored"
     resize(mirror, room_for(3))
     process = store.begin(*words, "--mirror-then-delete", out=out)
-    wait_until(lambda: len(store.rows(away)) == 3, process)
+    wait_until(lambda: len(store.rows(away)) >= 3, process)
     (worker,) = psutil.Process(process.pid).children()
     worker.kill()  # as the kernel does; its supervisor goes on
     resize(mirror, room_for(6))
-    wait_until(lambda: len(store.rows(away)) == 6, process)
+    wait_until(lambda: len(store.rows(away)) >= 6, process)
     process.kill()
     process.wait()
     resize(mirror, 1 << 30)
