@@ -31,6 +31,7 @@ from resumerge.documents.trial import try_model as load_and_try
 from resumerge.engine.checks.paths import STATE
 from resumerge.engine.lifecycle.bucket_output import read_output, settled
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
+from resumerge.engine.lifecycle.recomputation import verify_sources
 from resumerge.engine.push import commits_of
 from resumerge.engine.push import push as upload
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
@@ -40,7 +41,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.local_path import is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Options
-from resumerge.options.hints import ExtractOptions, ResumeOptions, RunOptions
+from resumerge.options.hints import ExtractOptions, ResumeOptions, RunOptions, VerifyOptions
 from resumerge.options.in_python import error_in_python, problem_in_python
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath, parse_age, read_address
@@ -256,21 +257,32 @@ def plan(
         return DisplayedPlan(document)
 
 
+@with_options("verify")
 @_speaks_python
 def verify(
-    run: StrPath | None = None, *, state_dir: StrPath | None = None
+    run: StrPath | None = None,
+    *,
+    sources: bool = False,
+    all: bool = False,
+    **options: Unpack[VerifyOptions],
 ) -> DisplayedVerification:
     """Compare an output, or the files in a mirror, with the checksums in the ledger.
 
     Args:
         run: the run's id, output or mirror; by default the newest run.
-        state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+    OPTIONS
+        sources: whether a sample of blocks is computed again from the models, and compared.
+        all: whether `sources` compares every block.
 
     Raises:
-        InputError: there is no such run.
-        Resumable: the mirror, or the output, cannot be read now.
+        InputError: there is no such run; with `sources`: its models, its recipe or the program are
+            not what they were.
+        Resumable: the mirror, the output or a model cannot be read now.
     """
-    name, runs = _address(run), _runs(state_dir)
+    name, chosen = _address(run), Options.read("verify", options)
+    runs = _runs(chosen.state_dir)
+    if sources:
+        return DisplayedVerification.of(verify_sources(name, chosen, Reporter(), every=all))
     if name is not None and is_mirror_url(name):
         return DisplayedVerification.of(verify_mirror(name, runs, Storage()))
     return DisplayedVerification.of(verify_run(runs.find(name), Storage()))

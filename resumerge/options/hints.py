@@ -54,3 +54,12 @@ class ResumeOptions(_MergeOptions, total=False):
     device: str
     materialize: str | None
     output: StrPath | None
+
+
+class VerifyOptions(TypedDict, total=False):
+    """Options that `resumerge.verify` takes."""
+
+    state_dir: StrPath | None
+    threads: int | Literal["auto"] | None
+    device: str
+    offline: bool

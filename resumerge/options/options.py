@@ -72,14 +72,14 @@ class Options:
         group=MACHINE,
     )  # fmt: skip
     threads: int | None = declare(
-        Count(), "Number of worker threads.", *_ALL,
+        Count(), "Number of worker threads.", *_ALL, "verify",
         default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
         group=MACHINE,
     )  # fmt: skip
     device: str = declare(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
         "Device for dense computation such as SVD: cpu, cuda, cuda:1 or auto.", *_MERGES,
-        default="cpu", kept=Kept.REPEATED,
+        "verify", default="cpu", kept=Kept.REPEATED,
         group=MACHINE,
     )  # fmt: skip
     shard_size: int | None = declare(
@@ -121,7 +121,7 @@ class Options:
     )  # fmt: skip
     offline: bool = declare(
         Flag(), "Do not use the network: every source must be local or cached.",
-        *_ALL, "cache check", default=False, kept=Kept.REPEATED,
+        *_ALL, "verify", "cache check", default=False, kept=Kept.REPEATED,
         group=SOURCES,
     )  # fmt: skip
     trust_sources: bool = declare(

@@ -102,6 +102,20 @@ def test_a_range_goes_on_after_the_bytes_that_arrived(hub: Hub, quick: None) -> 
     assert served(hub) < 389_000 + 2 * 65_536
 
 
+def test_an_output_is_proven_from_the_hub_and_nothing_is_stored(
+    hub: Hub, models: list[dict[str, bytes]], tmp_path: Path
+) -> None:
+    """Though a branch has moved since: the commit is that of the run."""
+    place = Place(hub, tmp_path / "place")
+    place.call("run", "merge.yaml", "out", "--stream")
+    hub.commit("org/code", layered(3, shards=1, numel=3_000_000, tensors=3))
+    hub.forget_requests()
+    found = place.document("verify", "out", "--sources", "--all")["sources"]
+    assert not found["differing"] and found["blocks"]["compared"] == found["blocks"]["committed"]
+    assert served(hub) >= 2 * 18_000_000
+    assert not any(path.stat().st_size > 10_000 for path in place.folder.glob("hf/**/blobs/*"))
+
+
 def test_the_hub_is_asked_again_where_a_file_is_when_the_address_expires(
     hub: Hub, quick: None
 ) -> None:

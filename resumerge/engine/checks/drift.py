@@ -78,13 +78,37 @@ def check_source_drift(
     Raises:
         InputError: with what differs, and what to do.
     """
+    mended = is_mended(record, plan, ledger)
+    check_same_plan(context, record, plan, ledger, but_methods=mended)
+    check_contents(context, record, plan, estimate, ledger)
+
+
+def check_same_plan(
+    context: RunContext,
+    record: Mapping[str, Any],
+    plan: Plan,
+    ledger: Ledger,
+    *,
+    but_methods: bool = False,
+) -> None:
+    """Refuse to compute blocks of a run if its plan, or the program, is not what it was.
+
+    Args:
+        context: the run's context.
+        record: the run's row in its ledger.
+        plan: the plan as it is now.
+        ledger: the run's ledger.
+        but_methods: whether the code of users' methods may differ.
+
+    Raises:
+        InputError: with what differs, and what to do.
+    """
     before, after = json.loads(record["fingerprint_parts"]), fingerprint_parts(plan)
     before.pop(RECIPE_TEXT)  # another text that means the same is the same recipe
-    if is_mended(record, plan, ledger):
+    if but_methods:
         before |= methods_in(after)
     _refuse_drift(context, record, before, after, record["config_path"])
     _check_fits(plan, ledger)
-    check_contents(context, record, plan, estimate, ledger)
 
 
 def check_contents(

@@ -36,6 +36,37 @@ from resumerge.tensors import Stored
 
 
 @dataclass(frozen=True)
+class Recomputation:
+    """The result of computing blocks of a run again.
+
+    Args:
+        blocks: the number of blocks that were computed and compared.
+        committed: the number of blocks that the run has committed.
+        nbytes: bytes of the output that were compared.
+        seed: the seed of the sample; None if every committed block was compared.
+        differing: for each tensor with a block that differs, the number of the first one.
+        changed: paths of source files that the filesystem says changed since the run read them.
+    """
+
+    blocks: int
+    committed: int
+    nbytes: int
+    seed: int | None
+    differing: dict[str, int]
+    changed: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the part ``sources`` of the document of ``verify --json``."""
+        return {
+            "blocks": {"compared": self.blocks, "committed": self.committed},
+            "bytes": self.nbytes,
+            "seed": self.seed,
+            "differing": [{"name": n, "block": block} for n, block in self.differing.items()],
+            "changed": list(self.changed),
+        }
+
+
+@dataclass(frozen=True)
 class Verification:
     """The result of a verification.
 
@@ -50,6 +81,7 @@ class Verification:
         files: files of a mirror that were compared.
         remake: whether the mirror holds a finished run that this machine does not know, so that
             only a new run can mend what is damaged.
+        recomputed: what computing blocks again from the models found, if that was asked for.
     """
 
     run: str
@@ -62,9 +94,11 @@ class Verification:
     mirror: str | None = None
     files: int = 0
     remake: bool = False
+    recomputed: Recomputation | None = None
 
     @property
     def intact(self) -> bool:
+        """Whether the output has the bytes that the ledger says."""
         return not self.damaged
 
     @property
@@ -90,6 +124,7 @@ class Verification:
             **({"files": self.files} if self.mirror is not None else {}),
             "damaged": [{"name": n, "found": found} for n, found in self.damaged.items()],
             "marked": self.marked,
+            **({"sources": self.recomputed.as_json()} if self.recomputed is not None else {}),
         }
 
 

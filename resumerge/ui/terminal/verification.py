@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Group, RenderableType
 
-from resumerge.engine.recovery.verify import Verification
+from resumerge.engine.recovery.verify import Recomputation, Verification
 from resumerge.printable import printable
 from resumerge.sizes import counted
 from resumerge.ui.terminal.prose import Prose
 from resumerge.ui.text.commands import mirror_command, remake_command, resume_command
+
+SHOWN = 10
+"""The most tensors, or files, that are listed."""
 
 
 def show_verification(
@@ -34,7 +38,32 @@ def show_verification(
     rows = found.damaged.items() if damaged is None else damaged
     lines = (Prose(printable("  " + ": ".join(filter(None, row)))) for row in rows)
     said = f"{printable(found.where)}: {verdict}, {rest}"
-    return Group(Prose(said, style=style), *lines)
+    recomputed = show_recomputation(found.recomputed) if found.recomputed is not None else ()
+    return Group(Prose(said, style=style), *lines, *recomputed)
+
+
+def show_recomputation(found: Recomputation) -> Iterator[RenderableType]:
+    """Yield what computing blocks again found: a verdict, the tensors that differ, and a reason."""
+    blocks = counted(found.blocks, "block")
+    sample = "" if found.blocks == found.committed else f" of {found.committed}"
+    if not found.differing:
+        yield Prose(f"{blocks}{sample} computed again from the models: the same", style="green")
+        return
+    tensors = counted(len(found.differing), "tensor")
+    yield Prose(f"{blocks}{sample} computed again from the models: {tensors} differ", style="red")
+    for name, block in islice(found.differing.items(), SHOWN):
+        yield Prose(printable(f"  {name}: block {block}"))
+    if (more := len(found.differing) - SHOWN) > 0:
+        yield Prose(f"  and {more} more")
+    for path in found.changed[:SHOWN]:
+        yield Prose(
+            printable(f"  {path} may have changed: its time or size is not what the run noted")
+        )
+    if not found.changed:
+        yield Prose(
+            "  The files of the models are as the run noted: a library or the processor computes"
+            " otherwise than where this was merged, or the ledger was changed."
+        )
 
 
 def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str], str]:

@@ -1,0 +1,208 @@
+"""Recomputation: blocks of a run, computed again from its pinned sources and compared.
+
+`verify` shows that an output has the bytes that were computed; this shows that they are what the
+recipe makes of its models.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from resumerge.engine.checks.contents import touched_files
+from resumerge.engine.checks.drift import check_same_plan
+from resumerge.engine.context import RunContext
+from resumerge.engine.evaluation.evaluator import Evaluator
+from resumerge.engine.execute.budget import resource_budget
+from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of
+from resumerge.engine.recovery.open_ledger import read_ledger
+from resumerge.engine.recovery.verify import Recomputation, Verification, verify_run
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import InputError, refuse
+from resumerge.kernels.hashes import HASH_BYTES, hash_blocks
+from resumerge.ledger import Ledger
+from resumerge.ledger.run_store import RunStore
+from resumerge.mirror.stores.registry import is_mirror_url
+from resumerge.options import Options
+from resumerge.output_path import OutputPath
+from resumerge.planning import Estimate, Plan
+from resumerge.planning.plan import Unit
+from resumerge.recipe import parse_recipe
+from resumerge.storage import Storage
+from resumerge.tensors.tensor import RUN_BYTES
+
+SAMPLED = 50
+"""The number of blocks in a sample, each of another tensor if there are so many."""
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Blocks of a unit that are computed again, with the hashes that the ledger has of them."""
+
+    unit: Unit
+    indices: range
+    hashes: bytes
+
+
+def verify_sources(
+    run: str | None, options: Options, reporter: Reporter, *, every: bool
+) -> Verification:
+    """Read a run's output as `verify_run` does, and compute blocks of it again from its models.
+
+    Args:
+        run: the run's id or output; by default the newest run.
+        options: the command's options.
+        reporter: is told what is done.
+        every: whether every committed block is computed again, and not a sample.
+
+    Raises:
+        InputError: there is no such run on this machine, or models, recipe or program are not those
+            of the run.
+        Interrupted: a signal asked to stop.
+        Resumable: the output, or a model, cannot be read now.
+    """
+    runs = RunStore(options.state_dir)
+    if run is not None and is_mirror_url(run):
+        raise refuse(
+            "Only a run of this machine can be compared with its models",
+            where=run,
+            expected="the id or the output of a run",
+            fix="name the run, or leave --sources out",
+        )
+    context = RunContext(options, reporter, Storage(), StopRequest(), runs)
+    with context.working():
+        found = verify_run(folder := runs.find(run), context.storage)
+        return replace(found, recomputed=recompute(context, folder, every=every))
+
+
+def recompute(
+    context: RunContext, folder: Path, *, every: bool, seed: int | None = None
+) -> Recomputation:
+    """Compute committed blocks again from the pinned sources, and compare them with the ledger.
+
+    The ledger is only read, so that the run may be in work meanwhile. Models that are not on this
+    disk are read by ranges, where that is possible, and not stored.
+
+    Args:
+        context: the command's context; its options are completed by the run's.
+        folder: the folder of the run's ledger.
+        every: whether all committed blocks are compared, and not a sample.
+        seed: the seed of the sample; by default another one each time.
+
+    Raises:
+        InputError: the sources, the recipe's meaning or the program are not those of the run.
+        Interrupted: a signal asked to stop.
+        Resumable: a source cannot be read now.
+    """
+    with closing(read_ledger(folder)) as ledger:
+        context.run_id = folder.name
+        plan, estimate = _planned(context, ledger)
+        chosen = list(_committed(plan, ledger))
+        committed = sum(len(blocks.indices) for blocks in chosen)
+        seed = None if every else random.randrange(1 << 32) if seed is None else seed
+        if seed is not None:
+            chosen = _sample(chosen, random.Random(seed))
+        budget = resource_budget(context, plan, estimate)
+        with closing(context.reader(plan.sources)) as reader:
+            evaluator = Evaluator(plan, estimate, reader, budget.device, hashes=False)
+            differing = _compare(context, evaluator, chosen, budget.threads)
+        return Recomputation(
+            sum(len(blocks.indices) for blocks in chosen),
+            committed,
+            sum(blocks.unit.span(blocks.indices)[1] for blocks in chosen),
+            seed,
+            differing,
+            tuple(sorted(str(plan.sources[n].path(f)) for n, f in touched_files(plan, ledger))),
+        )
+
+
+def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
+    """Return the plan of a run with its sources as pinned, streamed if they are not here."""
+    record = ledger.run() or {}
+    began = json.loads(record["options"])
+    context.options = context.options.inherit(began, None)
+    recipe = parse_recipe(record["config_text"], record["config_path"])
+    out, pins = OutputPath(Path(record["output"])), pins_of(ledger, reopen_local=False)
+    plan, estimate = pinned_plan(context, recipe, out, pins, began)
+    if estimate.missing and not context.options.offline:
+        context.options = replace(context.options, stream=True, evict=None)
+        try:
+            plan, estimate = pinned_plan(context, recipe, out, pins, began)
+        except InputError as error:
+            needed = (
+                replace(p, fix="download the model into the cache first") for p in error.problems
+            )
+            raise InputError([*needed]) from error
+    check_same_plan(context, record, plan, ledger)
+    return plan, estimate
+
+
+def _committed(plan: Plan, ledger: Ledger) -> Iterator[_Chosen]:
+    """Yield the committed blocks of each unit, in the plan's order."""
+    for shard in plan.shards:
+        for row in ledger.units.all(shard.index):
+            if row["committed_blocks"]:
+                indices = range(row["committed_blocks"])
+                yield _Chosen(plan.units[row["number"]], indices, row["block_hashes"])
+
+
+def _sample(committed: list[_Chosen], draw: random.Random) -> list[_Chosen]:
+    """Return one block of each of `SAMPLED` units, which are drawn by their size."""
+    drawn = sorted(committed, key=lambda blocks: draw.random() ** (1 / max(1, blocks.unit.nbytes)))
+    return [_single(blocks, draw.choice(blocks.indices)) for blocks in drawn[-SAMPLED:]]
+
+
+def _single(blocks: _Chosen, index: int) -> _Chosen:
+    found = blocks.hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]
+    return _Chosen(blocks.unit, range(index, index + 1), found)
+
+
+def _compare(
+    context: RunContext, evaluator: Evaluator, chosen: list[_Chosen], threads: int
+) -> dict[str, int]:
+    """Return the first block that differs of each unit, by the unit's name."""
+    total = sum(blocks.unit.span(blocks.indices)[1] for blocks in chosen)
+    done, lock = 0, threading.Lock()
+
+    def moved(nbytes: int) -> None:
+        nonlocal done
+        with lock:
+            done += nbytes
+            context.reporter.reading(done, total)
+        context.stop.check()
+
+    context.reporter.doing("computing again from the models")
+    with ThreadPoolExecutor(threads, "block", evaluator.start_thread) as pool:
+        try:
+            found = pool.map(lambda blocks: _first_difference(evaluator, blocks, moved), chosen)
+            pairs = zip(chosen, found)
+            return {blocks.unit.name: index for blocks, index in pairs if index is not None}
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _first_difference(
+    evaluator: Evaluator, blocks: _Chosen, moved: Callable[[int], None]
+) -> int | None:
+    """Compute blocks of a unit, run by run; return the number of the first that differs."""
+    unit, first = blocks.unit, blocks.indices.start
+    statistics = evaluator.statistics(unit)
+    for start in range(first, blocks.indices.stop, size := unit.run_blocks(RUN_BYTES)):
+        indices = range(start, min(start + size, blocks.indices.stop))
+        data, _ = evaluator.compute(unit, indices, statistics)
+        found = hash_blocks(data, unit.block_bytes(start)[1])
+        expected = blocks.hashes[(start - first) * HASH_BYTES :][: len(found)]
+        moved(unit.span(indices)[1])
+        if found != expected:
+            pairs = range(0, len(found), HASH_BYTES)
+            at = next(n for n in pairs if found[n:][:HASH_BYTES] != expected[n:][:HASH_BYTES])
+            return start + at // HASH_BYTES
+    return None
