@@ -71,10 +71,19 @@ def show_tick(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 60 else show_seconds(seconds)
 
 
-def some(names: Sequence[str], separator: str = ", ", most: int = SHOWN) -> str:
-    """Return the first names of several for a message, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return separator.join(names[:most]) + more
+def some(
+    names: Sequence[str], separator: str = ", ", most: int = SHOWN, count: int | None = None
+) -> str:
+    """Return the first names of several for a message, and how many more there are.
+
+    Args:
+        names: the names, or the first of them.
+        separator: what stands between two names.
+        most: the most names that are told.
+        count: the number of all names, if `names` has only the first.
+    """
+    left = max(len(names), count or 0) - most
+    return separator.join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 def counted(count: int, noun: str) -> str:

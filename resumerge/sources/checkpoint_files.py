@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from resumerge.errors import InputError, refuse
@@ -55,22 +56,26 @@ def is_shard(name: str) -> bool:
     return _SHARD.fullmatch(name) is not None
 
 
-def missing_shards(names: Iterable[str]) -> list[str]:
-    """Return the names that are not among files, of which their numbers say that they exist."""
+def missing_shards(names: Iterable[str]) -> tuple[list[str], int]:
+    """Return the files that are missing by the numbers in the names of those that are there.
+
+    Returns:
+        the first names of missing files; their number.
+    """
     groups = defaultdict(set)
     for name in names:
         if found := _SHARD.fullmatch(name):
             stem, number, count, rest = found.groups()
             groups[stem, len(number), count, rest].add(int(number))
-    absent = []
+    absent, count_absent = list[str](), 0
     for (stem, width, count, rest), numbers in groups.items():
         first = min(1, *numbers)
-        for number in range(first, first + int(count)):
-            if number not in numbers:
-                absent.append(f"{stem}-{number:0{width}}-of-{count}{rest}")
-            if len(absent) > SHOWN:
-                break
-    return absent
+        every = range(first, first + int(count))
+        count_absent += len(every) - sum(number in every for number in numbers)
+        gaps = (number for number in every if number not in numbers)
+        for number in islice(gaps, SHOWN - len(absent)):
+            absent.append(f"{stem}-{number:0{width}}-of-{count}{rest}")
+    return absent, count_absent
 
 
 def check_shards(names: Iterable[str], where: str) -> None:
@@ -80,12 +85,13 @@ def check_shards(names: Iterable[str], where: str) -> None:
         InputError: files are missing.
     """
     names = list(names)
-    if absent := missing_shards(names):
+    absent, count = missing_shards(names)
+    if absent:
         raise refuse(
             "Weight files are missing",
             where=where,
             expected=f"all files that are numbered like {next(filter(is_shard, names))}",
-            found=f"no {some(absent)}",
+            found=f"no {some(absent, count=count)}",
             fix="copy or download the missing files",
         )
 

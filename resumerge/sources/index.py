@@ -75,10 +75,12 @@ class Contents:
             where: the folder or repo.
             others: the files that are there instead.
         """
-        fix = self.fix
+        fix, below = self.fix, f"/{self.config}"
         if self is MODEL and ADAPTER.config in others:
             fix = "this is an adapter: write it after the model that it was trained on, like "
             fix += "model+adapter"
+        elif inside := [n.removesuffix(below) for n in others if n.endswith(below)]:
+            fix = f"name the folder of one instead (of a repo, download it first): {some(inside)}"
         elif shards := [name for name in others if is_shard(name) and is_readable(name)]:
             return self._without_index(where, shards)
         elif len(alone := [name for name in others if is_readable(name)]) == 1:
@@ -95,13 +97,13 @@ class Contents:
     def _without_index(self, where: str, shards: list[str]) -> InputError:
         """Return the error for weights in several files that no index describes."""
         index = PurePosixPath(self.single(format_of(shards[0])) + INDEX_SUFFIX).name
-        absent = missing_shards(shards)
+        absent, count = missing_shards(shards)
         fix = f"download or upload {index} too, or save the model again: it is written with them"
         return refuse(
             f"The weights of {self.kind} have no index",
             where=where,
             expected=f"{index}, without which transformers does not load these files either",
-            found=some(shards) + (f"; and no {some(absent)}" if absent else ""),
+            found=some(shards) + (f"; and no {some(absent, count=count)}" if absent else ""),
             fix=fix + (", with the missing files" if absent else ""),
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from resumerge.errors import refuse
 from resumerge.recipe.types import ModelRef
+from resumerge.sizes import some
 from resumerge.sources.checkpoint_files import check_readable, no_such_file
 from resumerge.sources.formats.registry import is_readable, read_header
 from resumerge.sources.formats.weight_format import Header
@@ -83,14 +84,27 @@ class _LocalFiles(ModelFiles):
     def check(self, contents: Contents, weights: list[str], index: str) -> None:
         absent = [name for name in weights if not os.path.isfile(self.folder / name)]  # noqa: PTH113
         if not weights or (absent and not index):
-            present = sorted(path.name for path in (self.folder / contents.prefix).iterdir())
-            raise contents.missing(self.where, present)
+            folder = self.folder / contents.prefix
+            present = sorted(path.name for path in folder.iterdir())
+            if dangling := [name for name in present if not (folder / name).exists()]:
+                raise refuse(
+                    f"The weights of {contents.kind} may be behind links that lead nowhere",
+                    where=self.where,
+                    expected=contents.expected,
+                    found=f"links to files that do not exist: {some(dangling)}",
+                    fix="download the model again, or copy it with the files that its links name "
+                    "(cp -rL)",
+                )
+            inside = sorted(
+                f"{path.parent.name}/{path.name}" for path in folder.glob(f"*/{contents.config}")
+            )
+            raise contents.missing(self.where, [*present, *inside])
         if absent:
             raise refuse(
                 "The index names files that do not exist",
                 where=f"{self.folder}/{index}",
                 expected=f"{len(weights)} files",
-                found=f"missing: {', '.join(absent)}",
+                found=f"missing: {some(absent)}",
                 fix="copy or download the missing files",
             )
 

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Problem
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
-from resumerge.sources.index import ADAPTER, INDEX_FILE
+from resumerge.sources.index import ADAPTER, INDEX_FILE, MODEL, Contents
 
 SHARDS = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
 BIN_INDEX = "pytorch_model.bin.index.json"
@@ -283,3 +283,55 @@ def test_half_precision_alone_is_told(tmp_path: Path) -> None:
         f"{tmp_path}/pipeline: read from part/model.fp16.safetensors, for there are no weights in "
         "full precision",
     )
+
+
+# What is no set of weights
+
+
+def refused(folder: Path, contents: Contents = MODEL) -> Problem:
+    with pytest.raises(InputError) as told:
+        open_source(read_reference(str(folder)), contents=contents)
+    [problem] = told.value.problems
+    return problem
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "Git LFS pointer"),
+        ("<!DOCTYPE html><html><title>Sign in</title></html>", "page for a browser"),
+        ("\n<html><body>403 Forbidden</body></html>", "page for a browser"),
+    ],
+)
+def test_what_lies_in_place_of_weights_is_named(
+    text: str, found: str, name: str, tmp_path: Path
+) -> None:
+    written(tmp_path, {})
+    (tmp_path / name).write_text(text)
+    problem = refused(tmp_path)
+    assert problem.what.startswith("This is no ") and found in str(problem.found)
+
+
+def test_links_that_lead_nowhere_are_named(tmp_path: Path) -> None:
+    written(tmp_path, {})
+    (tmp_path / "model.safetensors").symlink_to("../../blobs/0123")
+    problem = refused(tmp_path)
+    assert problem.found == "links to files that do not exist: model.safetensors"
+
+
+def test_folders_of_several_adapters_or_checkpoints_are_named(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        written(tmp_path / "models" / name, {"model.safetensors": ONE})
+        (tmp_path / "adapters" / name).mkdir(parents=True)
+        (tmp_path / "adapters" / name / "adapter_config.json").write_text("{}")
+    assert str(refused(tmp_path / "models").fix).endswith(": one, two")
+    assert str(refused(tmp_path / "adapters", ADAPTER).fix).endswith(": one, two")
+
+
+def test_missing_shards_are_counted(tmp_path: Path) -> None:
+    """The first of them are named."""
+    save_file(ONE, tmp_path / "model-00002-of-00163.safetensors")
+    found = str(refused(tmp_path).found)
+    assert found.startswith("no model-00001-of-00163.safetensors, model-00003-of-00163.safetensors")
+    assert found.endswith("model-00009-of-00163.safetensors and 154 more")

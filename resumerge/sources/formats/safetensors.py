@@ -12,7 +12,13 @@ from typing import Any
 
 import xxhash
 
-from resumerge.sources.formats.weight_format import Header, ReadRange, WeightFormat, damaged
+from resumerge.sources.formats.weight_format import (
+    Header,
+    ReadRange,
+    WeightFormat,
+    damaged,
+    damaged_from_start,
+)
 from resumerge.sources.json_object import check_values
 from resumerge.tensors import Stored
 from resumerge.tensors.dtypes import BITS
@@ -49,9 +55,10 @@ def header_length(first8: bytes, *, file_size: int, where: str) -> int:
         raise damaged(FORMAT, where, "at least 8 bytes", f"a file of {file_size} bytes")
     length = int.from_bytes(first8, "little")
     if length > min(MAX_HEADER, file_size - 8):
-        raise damaged(
+        raise damaged_from_start(
             FORMAT,
             where,
+            first8,
             f"a header of at most {min(MAX_HEADER, file_size - 8)} bytes",
             f"a header length of {length}",
         )

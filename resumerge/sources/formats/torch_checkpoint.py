@@ -19,7 +19,13 @@ import xxhash
 
 from resumerge.errors import InputError, refuse
 from resumerge.sources.formats.restricted_unpickler import Opaque, View, read_pickle
-from resumerge.sources.formats.weight_format import Header, ReadRange, WeightFormat, damaged
+from resumerge.sources.formats.weight_format import (
+    Header,
+    ReadRange,
+    WeightFormat,
+    damaged,
+    damaged_from_start,
+)
 from resumerge.tensors import Stored
 from resumerge.tensors.dtypes import BITS
 
@@ -58,9 +64,8 @@ class TorchCheckpoint(WeightFormat):
         elif first.startswith(LEGACY_MAGIC):
             values, extents, digest = _legacy_file(stream, read, where)
         else:
-            raise _damaged(
-                where, "a torch checkpoint (a zip archive)", f"a file with {first[:8]!r}"
-            )
+            expected = "a torch checkpoint (a zip archive)"
+            raise damaged_from_start(FORMAT, where, first, expected, f"a file with {first[:8]!r}")
         state, left_out = _state_dict(values)
         if state is None:
             raise _damaged(where, "a dictionary of tensors", _kind(values))

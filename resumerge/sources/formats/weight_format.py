@@ -15,6 +15,21 @@ ReadRange = Callable[[int, int], bytes]
 """A function that returns bytes ``start:stop`` of a file; fewer at the file's end."""
 
 
+_STAND_INS = (
+    (
+        (b"version ",),
+        "a Git LFS pointer, which names the file that was not downloaded",
+        "run `git lfs pull` where the repo was cloned, or download this file",
+    ),
+    (
+        (b"<!doc", b"<html", b"<head", b"<?xml"),
+        "a page for a browser, such as a login or an error",
+        "download this file again, with access to it",
+    ),
+)
+"""What lies on disks in place of weights: how it begins, what it is, and what to do."""
+
+
 class Header(NamedTuple):
     """The description of the tensors in a weight file.
 
@@ -76,6 +91,26 @@ class WeightFormat(ABC):
     def damaged(self, where: str, expected: str, found: str) -> InputError:
         """Return the error for a file that contradicts its format."""
         return damaged(self.name, where, expected, found)
+
+
+def damaged_from_start(
+    what: str, where: str, first: bytes, expected: str, found: str
+) -> InputError:
+    """Return the error for a file that does not begin as its format does.
+
+    Args:
+        what: the kind of file, like "torch checkpoint".
+        where: the file.
+        first: its first bytes, at least 8.
+        expected: what the format asks for.
+        found: what the file has instead, where it is no text that is known.
+    """
+    for beginnings, stand_in, fix in _STAND_INS:
+        if first.lstrip().lower().startswith(beginnings):
+            return refuse(
+                f"This is no {what}", where=where, expected=expected, found=stand_in, fix=fix
+            )
+    return damaged(what, where, expected, found)
 
 
 def damaged(what: str, where: str, expected: str, found: str) -> InputError:

@@ -10,6 +10,7 @@ from resumerge.recipe.types import ModelRef
 from resumerge.remote.file import RemoteFile
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.snapshot import Snapshot
+from resumerge.sizes import some
 from resumerge.sources.checkpoint_files import no_such_file
 from resumerge.sources.companions import companion_files
 from resumerge.sources.formats.registry import UNREADABLE, looks_like_weights, read_header
@@ -101,7 +102,7 @@ class _RemoteFiles(ModelFiles):
                 "The index names files that do not exist",
                 where=snapshot.version,
                 expected=f"{len(weights)} files",
-                found=f"missing: {', '.join(absent)}",
+                found=f"missing: {some(absent)}",
                 fix=snapshot.fix_absent,
             )
 
