@@ -13,6 +13,7 @@ from resumerge.layout.layer_settings import (
     SourceLayer,
     Unsaid,
     layer_entries,
+    mixed_settings,
     move_settings,
     section_of,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "layer_entries",
     "listed",
     "match_names",
+    "mixed_settings",
     "move_settings",
     "own_head",
     "read_layer_list",

@@ -111,6 +111,45 @@ def move_settings(
     return sections, unsaid
 
 
+def mixed_settings(
+    config: Config, keys: Sequence[str], count: int, inputs: Sequence[Sequence[SourceLayer]]
+) -> dict[str, list[int]]:
+    """Return the layers of an output that are merged from layers of which configs say different.
+
+    Args:
+        config: the reference model's config.json.
+        keys: its dotted keys that count the layers.
+        count: the number of layers of the reference.
+        inputs: the layers that each layer of the output is merged from.
+
+    Returns:
+        the numbers of the layers in the output, by the name of the setting.
+    """
+    mixed: dict[str, list[int]] = {}
+    for path, counted in {
+        tuple(path): last for *path, last in (key.split(".") for key in keys)
+    }.items():
+        states = _States(path, counted, count)
+        for key, default in layer_entries(config, path, count).items():
+            merged = (states.moved(key, default, layers) for layers in inputs)
+            differing = [
+                place
+                for place, (entries, layers) in enumerate(zip(merged, inputs))
+                if any(
+                    _meant(entry, one) != _meant(entries[0], layers[0])
+                    for entry, one in zip(entries, layers)
+                )
+            ]
+            if differing:
+                mixed[key] = differing
+    return mixed
+
+
+def _meant(entry: Any, layer: SourceLayer) -> Any:
+    """Return an entry; of one that names another layer, how far that is."""
+    return entry - layer.layer if isinstance(entry, LayerNumber) else entry
+
+
 def _moved_section(
     config: Config, path: list[str], counted: str, count: int, origins: Sequence[SourceLayer]
 ) -> tuple[dict[str, Any], list[Unsaid]]:

@@ -31,6 +31,7 @@ from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
 from resumerge.planning.stacks.implied import check_implied
 from resumerge.planning.stacks.kinds import check_kinds, compare_layers
+from resumerge.planning.stacks.mixed import notes_on_mixed_layers, notes_on_mixed_models
 from resumerge.planning.stacks.outside import check_outside, check_shared_counts
 from resumerge.planning.stacks.settings import check_settings, rules_by_number
 from resumerge.planning.tensor_specs import (
@@ -273,7 +274,9 @@ class _Planner:
             return []
         maps = []
         for module, part in modules:
-            if module.stacked and part.stack:
+            if not module.stacked:
+                self.notes += notes_on_mixed_models(self.models, module, part)
+            elif part.stack:
                 found = layer_map(self.models, module, part.stack)
                 maps.append(found)
                 problems = list(check_settings(self.recipe, self.models, module, found))
@@ -282,6 +285,7 @@ class _Planner:
                 problems += check_outside(self.recipe, self.models, module, part, found)
                 self.problems += problems
                 self.notes += rules_by_number(self.models, found)
+                self.notes += notes_on_mixed_layers(self.models, found)
         self.problems += check_shared_counts(self.recipe, self.models, maps)
         return maps
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -330,3 +331,31 @@ def test_other_layers_that_the_same_key_counts_are_refused() -> None:
     problem = refused(source, *STACK)
     assert problem.what == "num_hidden_layers in config.json counts two lists of layers"
     assert problem.expected == "7 layers model.side.layers.*, as many as model.layers.*"
+
+
+# Layers of different kinds that are merged
+
+
+def test_layers_of_different_kinds_that_are_merged_are_named() -> None:
+    """All have the same tensors, and config.json can say one of the kinds."""
+    a = model(model_type="gemma3_text", sliding_window_pattern=2)
+    b = model(name="b", model_type="gemma3_text", sliding_window_pattern=4)
+    both = "[{{model: a, layer_range: [0, 4]}}, {{model: b, layer_range: [{}, {}]}}]"
+    sliced = "merge_method: slerp\nbase_model: a\nparameters: {t: 0.5}\nslices:\n  - sources: "
+    whole = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+
+    def told(recipe: str, *models: Source) -> list[str]:
+        return [note for note in plan(recipe, *models).notes if "different kinds" in note]
+
+    [note] = told(sliced + both.format(0, 4) + "\n", a, b)
+    assert "(layer_types)" in note and note.endswith(
+        "first model of each slice says; in model.layers.*: 1"
+    )
+    [note] = told(whole, a, b)
+    assert note.endswith("what a says; in model.layers.*: 1")
+    other = replace(a, ref=b.ref)
+    assert told(whole, a, other) == told(sliced + both.format(0, 4) + "\n", a, other) == []
+    [note] = told(
+        sliced + "[{model: a, layer_range: [0, 3]}, {model: b, layer_range: [1, 4]}]\n", a, other
+    )
+    assert note.endswith("0, 1, 2")
