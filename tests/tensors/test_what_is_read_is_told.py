@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reading import evaluation, read
@@ -134,6 +135,7 @@ def test_of_parts_and_stacks(first: int, data: st.DataObject) -> None:
     assert told(tensor.passed(start, stop)) == read_now
 
 
+@pytest.mark.needs("torch")
 @given(dora=st.booleans(), scaled=st.booleans(), data=st.data())
 def test_of_adapted_weights(dora: bool, scaled: bool, data: st.DataObject) -> None:
     """The norms of DoRA take all of the weight, whatever part of it is wanted."""

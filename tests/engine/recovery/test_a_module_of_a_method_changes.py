@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from command_line import BIN, ENV
 from tiny_models import LLAMA, write_family
 
@@ -35,6 +36,7 @@ def called(folder: Path, *words: str, **variables: str) -> subprocess.CompletedP
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.needs("torch")
 def test_the_run_is_refused_and_goes_on_with_the_old_code(tmp_path: Path) -> None:
     write_family(tmp_path, LLAMA)
     (tmp_path / "recipe.yaml").write_text(RECIPE)
