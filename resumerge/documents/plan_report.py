@@ -18,6 +18,7 @@ from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.device import device_for
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.host import describe_host
 from resumerge.host.machine import existing_folder, free_bytes
@@ -92,8 +93,10 @@ def _described(
     if out is not None and not earlier:
         problems += (p for p in new_run_problems(context, plan, estimate, out) if p not in problems)
     else:
-        target, needed = _folder(out), estimate.disk
-        problems += check_disk(target, needed, cluster=options.ray is not None)
+        target, needed = _folder(out), _still_needed(context, plan, estimate, out)
+        problems += check_disk(
+            target, needed, then_delete=context.frees_shards, cluster=options.ray is not None
+        )
         problems += check_downloads(
             plan, estimate, target, needed, offline=options.offline, evict=bool(options.evict)
         )
@@ -118,7 +121,11 @@ def _described(
         "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
         "disk": {
             "needed": disk_needed(
-                plan, estimate, _folder(out), estimate.disk, evict=bool(options.evict)
+                plan,
+                estimate,
+                _folder(out),
+                _still_needed(context, plan, estimate, out),
+                evict=bool(options.evict),
             ),
             "free": free_bytes(_folder(out)),
         },
@@ -144,6 +151,17 @@ def _described(
         "problems": [asdict(problem) for problem in problems],
         "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }
+
+
+def _still_needed(
+    context: RunContext, plan: Plan, estimate: Estimate, out: OutputPath | None
+) -> int:
+    """Return the bytes to be free for the output: fewer where its shards are there in part."""
+    if out is None or context.frees_shards:
+        return estimate.disk
+    files = ShardFiles(plan, out.folder, context.storage)
+    there = sum(shard.nbytes - files.unallocated(shard) for shard in plan.shards)
+    return max(0, estimate.disk - there)
 
 
 def _mirror_problems(context: RunContext, out: OutputPath | None) -> list[Problem]:

@@ -10,12 +10,14 @@ import pytest
 from merging import merge, working_in
 from tiny_models import TWO_LAYERS, write_family
 
+import resumerge
 from resumerge.documents import plan_report
 from resumerge.documents.plan_report import describe_plan
 from resumerge.engine.checks import disk
 from resumerge.engine.checks.memory import most_threads
-from resumerge.errors import Resumable
+from resumerge.errors import InputError, Resumable
 from resumerge.options import Options
+from resumerge.sizes import show_size
 
 RECIPE = (
     "merge_method: linear\nmodels: [{model: base}, {model: math}]\n"
@@ -149,3 +151,27 @@ def test_a_model_that_is_away_for_now_is_a_problem_and_says_what_to_do(
     assert problem["what"] == "The Hub cannot be reached"
     assert problem["fix"] == "wait a while or work offline"
     assert problem["where"] == str(config)
+
+
+@pytest.mark.parametrize("frees", [False, True])
+def test_the_disk_space_of_a_plan_is_what_the_run_asks_for(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frees: bool
+) -> None:
+    options: dict[str, Any] = {"state_dir": tmp_path / "state", "shard_size": 8000}
+    if frees:
+        options |= {"mirror": str(tmp_path / "mirror"), "mirror_then_delete": True}
+    needed = resumerge.plan(config, tmp_path / "out", **options)["disk"]["needed"]
+    assert (needed < resumerge.plan(config, tmp_path / "out")["disk"]["needed"]) == frees
+    monkeypatch.setattr(disk, "free_bytes", lambda path: needed - 1)
+    with pytest.raises(InputError, match=f"expected: {show_size(needed)} free"):
+        resumerge.run(config, tmp_path / "out", **options)
+    monkeypatch.setattr(disk, "free_bytes", lambda path: needed)
+    resumerge.run(config, tmp_path / "out", **options)
+
+
+def test_what_a_run_has_written_needs_no_space_again(config: Path, tmp_path: Path) -> None:
+    options = {"state_dir": tmp_path / "state"}
+    before = resumerge.plan(config, tmp_path / "out", **options)
+    resumerge.run(config, tmp_path / "out", **options)
+    after = resumerge.plan(config, tmp_path / "out", **options)
+    assert before["disk"]["needed"] - after["disk"]["needed"] == before["output_bytes"]

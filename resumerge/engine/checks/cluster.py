@@ -92,6 +92,13 @@ def check_cluster(
     return problems or _connected_elsewhere(options.ray) or _unreachable(options.ray)
 
 
+def most_shards_here(options: Options) -> int | None:
+    """Return how many shards are on this machine's disk at one time; None for all."""
+    if options.mirror is None or not options.mirror_then_delete:
+        return None
+    return 0 if puts_into_bucket(options) else 1
+
+
 def puts_into_bucket(options: Options) -> bool:
     """Return whether tasks of a cluster put shards into the mirror, and no disk keeps them."""
     in_bucket = options.mirror is not None and is_bucket(options.mirror)

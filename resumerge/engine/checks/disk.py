@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resumerge.errors import Problem
 from resumerge.host.machine import existing_folder, free_bytes
-from resumerge.planning.estimates.estimate import COMPANION_BYTES, Estimate
+from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.remote.file import RemoteFile
 from resumerge.sizes import show_size
@@ -15,19 +15,6 @@ from resumerge.sources.remote.files import (
     partial_bytes,
     remote_file,
 )
-
-
-def space_needed(estimate: Estimate, *, then_delete: bool, elsewhere: bool = False) -> int:
-    """Return the bytes of disk space that the output needs.
-
-    Args:
-        estimate: the plan's estimate.
-        then_delete: whether shards are deleted once the mirror has them, so that only one must fit.
-        elsewhere: whether other machines put the shards into the mirror.
-    """
-    if elsewhere:
-        return COMPANION_BYTES
-    return estimate.largest_shard + COMPANION_BYTES if then_delete else estimate.disk
 
 
 def check_disk(

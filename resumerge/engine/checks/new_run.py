@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from resumerge.engine.checks.cluster import check_cluster, puts_into_bucket
-from resumerge.engine.checks.disk import check_disk, check_downloads, space_needed
+from resumerge.engine.checks.cluster import check_cluster
+from resumerge.engine.checks.disk import check_disk, check_downloads
 from resumerge.engine.checks.paths import (
     STAGES,
     STATE,
@@ -61,8 +61,7 @@ def new_run_problems(
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     then_delete = mirror is not None and bool(options.mirror_then_delete)
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
-    elsewhere = puts_into_bucket(options)
-    needed = max(0, space_needed(estimate, then_delete=then_delete, elsewhere=elsewhere) - freed)
+    needed = max(0, estimate.disk - freed)
     folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from resumerge.engine.checks.cluster import most_shards_here
 from resumerge.engine.context import RunContext
 from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
 from resumerge.engine.opening.stage_models import StageModels
@@ -97,7 +98,7 @@ def pinned_plan(
     plan = with_spilled(with_kept(plan, keep), Materialize(how))
     shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
     notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size]
-    estimated = estimate(plan, options.mirror)
+    estimated = estimate(plan, options.mirror, most_shards_here(options))
     notes += notes_on_streaming(plan, estimated) if options.stream else ()
     return replace(plan, notes=tuple(notes)), estimated
 

@@ -24,7 +24,7 @@ class Estimate:
 
     Args:
         output: bytes of all shards.
-        largest_shard: bytes of the largest shard.
+        shards_here: most bytes of the shards that are in the output's folder at one time.
         largest: the unit with the most bytes.
         largest_block: the largest block of the output.
         scratch: most bytes of the scratch files at one time.
@@ -42,7 +42,7 @@ class Estimate:
     """
 
     output: int
-    largest_shard: int
+    shards_here: int
     largest: Unit
     largest_block: int
     scratch: int
@@ -60,7 +60,8 @@ class Estimate:
     @property
     def disk(self) -> int:
         """The bytes to be free in the output's folder."""
-        return self.output + self.scratch + COMPANION_BYTES
+        scratch = self.scratch if self.shards_here else 0  # they are where shards are made
+        return self.shards_here + scratch + COMPANION_BYTES
 
     def read_of(self, source: int) -> dict[str, int]:
         """Return the bytes that are read of each file of a source, by the file's name."""
@@ -91,12 +92,14 @@ class Prediction:
     basis: str
 
 
-def estimate(plan: Plan, mirror: str | None = None) -> Estimate:
+def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = None) -> Estimate:
     """Estimate a plan, by one pass over its units.
 
     Args:
         plan: the plan.
         mirror: address of the run's mirror, if it has one.
+        most_shards: the most shards in the output's folder at one time, where the mirror alone has
+            the others; None for all.
     """
     files, memory, time = FileCounter(plan.sources), MemoryCounter(), TimeCounter()
     found: set[Step] = set()
@@ -117,7 +120,7 @@ def estimate(plan: Plan, mirror: str | None = None) -> Estimate:
     traffic = sum(read.values())
     return Estimate(
         output=plan.output_bytes,
-        largest_shard=max((shard.nbytes for shard in plan.shards), default=0),
+        shards_here=sum(sorted((s.nbytes for s in plan.shards), reverse=True)[:most_shards]),
         largest=largest,
         largest_block=largest_block,
         scratch=memory.scratch.most,

@@ -12,7 +12,7 @@ from made_up_plans import llama, plan
 from merging import Told
 
 from resumerge.engine.checks import disk, memory
-from resumerge.engine.checks.disk import check_disk, check_downloads, disk_needed, space_needed
+from resumerge.engine.checks.disk import check_disk, check_downloads, disk_needed
 from resumerge.engine.checks.memory import fit_threads, memory_budget, most_threads
 from resumerge.engine.resources.governor import margin
 from resumerge.errors import InputError, Resumable
@@ -124,10 +124,11 @@ def test_what_the_user_allows_is_not_waited_for(
 def test_where_a_mirror_frees_shards_one_of_them_has_to_fit() -> None:
     found = plan(RECIPE, llama("a"), llama("b"), shard_size=200)
     assert len(found.shards) > 2
-    assert space_needed(estimate(found), then_delete=False) == found.output_bytes + COMPANION_BYTES
+    assert estimate(found).disk == found.output_bytes + COMPANION_BYTES
     largest = max(shard.nbytes for shard in found.shards)
     assert largest > min(shard.nbytes for shard in found.shards)
-    assert space_needed(estimate(found), then_delete=True) == largest + COMPANION_BYTES
+    assert estimate(found, most_shards=1).disk == largest + COMPANION_BYTES
+    assert estimate(found, most_shards=0).disk == COMPANION_BYTES
 
 
 def test_the_last_byte_that_is_needed_has_to_be_free(

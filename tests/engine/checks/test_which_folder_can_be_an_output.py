@@ -10,7 +10,7 @@ import pytest
 from made_up_plans import llama, plan
 
 from resumerge.engine.checks import disk
-from resumerge.engine.checks.disk import check_downloads, space_needed
+from resumerge.engine.checks.disk import check_downloads
 from resumerge.engine.checks.new_run import new_run_problems
 from resumerge.engine.checks.paths import (
     check_form,
@@ -144,7 +144,7 @@ def test_what_is_replaced_gives_its_space_back(
     options = Options(state_dir=tmp_path / "state")
     runs = RunStore(options.state_dir)
     context = RunContext(options, Reporter(), Storage(), StopRequest(), runs)
-    free = space_needed(estimate(made), then_delete=False) - freed
+    free = estimate(made).disk - freed
     monkeypatch.setattr(disk, "free_bytes", lambda path: free)
     assert (
         new_run_problems(context, made, estimate(made), OutputPath(out), ["model.safetensors"])

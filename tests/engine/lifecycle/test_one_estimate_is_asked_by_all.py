@@ -44,7 +44,7 @@ class Spy:
         self._changed = changed
         patch.setattr(pinned_plan, "estimate", self)
 
-    def __call__(self, plan: Plan, mirror: str | None = None) -> Estimate:
+    def __call__(self, plan: Plan, *words: Any) -> Estimate:
         walks = self.walks
 
         class Watched(tuple[Unit, ...]):
@@ -55,7 +55,7 @@ class Spy:
                 return super().__iter__()
 
         object.__setattr__(plan, "units", Watched(plan.units))
-        found = estimate(plan, mirror)
+        found = estimate(plan, *words)
         memory = {key: n for key, n in self._changed.items() if hasattr(found.memory, key)}
         others = {key: n for key, n in self._changed.items() if key not in memory}
         self.made.append(replace(found, memory=replace(found.memory, **memory), **others))
