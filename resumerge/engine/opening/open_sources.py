@@ -48,7 +48,7 @@ def open_sources(
         problems: the recipe's problems; the models' problems are added to them.
         metadata: the cache of what is known of files.
         offline: whether no network is used.
-        note: is told of a model that is waited for.
+        note: is told of a model that is waited for, or that may be none.
 
     Raises:
         SourcesUnavailable: with all problems, if a model could not be opened.
@@ -59,9 +59,15 @@ def open_sources(
     for refs in (local, remote):
         for ref in refs:
             hint = "" if _may_only_be_remote(ref) else _hint(recipe, ref)
+            if is_doubtful := ref in remote and not pins and _is_doubtful(recipe, ref):
+                note(
+                    f"{ref} is no model of the recipe, and no folder: the Hub is asked for a "
+                    f"repo of that name. {hint}"
+                )
             try:
                 server = "the bucket" if is_bucket(ref.name) else "the Hub"
-                slow = f"Still waiting for an answer from {server} about {ref}. {hint}".strip()
+                slow = f"Still waiting for an answer from {server} about {ref}."
+                slow += f" {hint}" if hint and not is_doubtful else ""
                 with _told_if_slow(slow, note) if ref in remote else nullcontext():
                     source = open_source(
                         ref,
@@ -125,6 +131,15 @@ def _hint(recipe: Recipe, ref: ModelRef) -> str:
     other = " A tokenizer may also be 'union' or 'base'." if path.startswith("tokenizer") else ""
     hint = f"If {ref} is meant to be a folder: it does not exist in {Path.cwd()}."
     return f"The recipe names it at {at}. {hint}{other}"
+
+
+def _is_doubtful(recipe: Recipe, ref: ModelRef) -> bool:
+    """Return whether the source of a tokenizer is probably a misspelling.
+
+    A single word is a repo of the Hub only if that is as old as ``gpt2``.
+    """
+    merged = (m for document in recipe.documents for m in document.merged_models)
+    return ref not in merged and not any("/" in part.name for part in ref.parts)
 
 
 def _local_then_remote(

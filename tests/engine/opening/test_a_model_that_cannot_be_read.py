@@ -13,8 +13,9 @@ import pytest
 from resumerge.engine.opening import open_sources as module
 from resumerge.engine.opening.open_sources import SourcesUnavailable, open_sources
 from resumerge.errors import Problem, Resumable
-from resumerge.recipe import parse_recipe
+from resumerge.recipe import ModelRef, parse_recipe
 from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources import Source
 
 RECIPE = parse_recipe("merge_method: passthrough\nmodels:\n  - model: ./a\n")
 
@@ -92,3 +93,30 @@ def test_without_a_network_the_place_of_the_name_is_told(
     assert "names it at models[0].model, line 2" in told[0]
     assert "names it at tokenizer_source, line 3" in told[1]
     assert "'union' or 'base'" in told[1] and "'union'" not in told[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_doubted"), [("banana", True), ("org/banana", False), ("old-model", False)]
+)
+def test_a_word_that_is_no_model_of_the_recipe_is_told_before_the_hub_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_doubted: bool
+) -> None:
+    happened: list[str] = []
+
+    def answer(ref: ModelRef, *words: Any, **more: Any) -> Source:
+        happened.append(f"asked for {ref}")
+        if ref.text == name:
+            raise Resumable("network", "gone")
+        return Source(ref, "hub", tmp_path, None, {}, {})
+
+    monkeypatch.setattr(module, "open_source", answer)
+    text = f"merge_method: linear\nmodels: [{{model: old-model}}]\ntokenizer_source: {name}\n"
+    with pytest.raises(Resumable):
+        open_sources(
+            parse_recipe(text), {}, [], MetadataCache(tmp_path), offline=False, note=happened.append
+        )
+    told = [said for said in happened if "is no model of the recipe" in said]
+    assert bool(told) == is_doubted
+    if is_doubted:
+        assert happened[-2:] == [*told, "asked for banana"]
+        assert "tokenizer_source, line 3" in told[0] and "'union' or 'base'" in told[0]
