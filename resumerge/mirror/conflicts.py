@@ -59,7 +59,7 @@ class ConflictResolver:
         if not self._store.rename(name, backup):
             raise Resumable(
                 "mirror",
-                f"The mirror at {self._store.url} has a file that this run did not write: {name}. "
+                f"The {self._store.place} has a file that this run did not write: {name}. "
                 "Rename or delete it, then resume",
             )
         self._on_conflict(name, backup)

@@ -107,7 +107,7 @@ class Lease:
                 raise _no_lease(store, obstacle)
             note(
                 f"Warning: {store.url} cannot hold a lease: {obstacle}. As --take-over says, no "
-                "other machine works on this mirror. If one does, both may damage it"
+                f"other machine works on this {store.noun}. If one does, both may damage it"
             )
         mine = LeaseRecord(
             run=run,
@@ -143,11 +143,11 @@ class Lease:
                 return cls(store, mine)
             take_over = False  # a machine that was faster is alive
         raise refuse(
-            "The lease of the mirror cannot be acquired",
+            f"The lease of the {store.noun} cannot be acquired",
             where=store.url,
-            expected=f"a mirror in which {name} can be created",
+            expected=f"a place in which {name} can be created",
             found="a file of this name that is not a lease",
-            fix="remove it, if no other machine works on this mirror",
+            fix=f"remove it, if no other machine works on this {store.noun}",
         )
 
     def check(self) -> None:
@@ -165,7 +165,7 @@ class Lease:
         if self._lost:
             raise Resumable(
                 "mirror_taken_over",
-                f"Another machine has taken over the mirror at {self._store.url} and continues "
+                f"Another machine has taken over the {self._store.place} and continues "
                 "this run there. This machine has stopped writing to it",
             )
 
@@ -291,7 +291,7 @@ def _wait_until_dead(
         return
     seconds = _configured_seconds() or found.lifetime
     note(
-        f"{found} holds the lease of the mirror at {store.url}. Checking for {seconds:.0f} s "
+        f"{found} holds the lease of the {store.place}. Checking for {seconds:.0f} s "
         "whether it is alive (--take-over skips this)"
     )
     began = clock()
@@ -320,7 +320,7 @@ def _is_of_this_boot(found: LeaseRecord) -> bool:
 def _held_by(store: Store, found: LeaseRecord) -> InputError:
     other = "process" if found.host == hostname() else "machine"
     return refuse(
-        f"Another {other} is working on this mirror",
+        f"Another {other} is working on this {store.noun}",
         where=store.url,
         found=f"{found}, last heard from at {found.at}",
         fix="wait until it has finished, or stop it; if you know that it is dead, add --take-over",
@@ -329,12 +329,12 @@ def _held_by(store: Store, found: LeaseRecord) -> InputError:
 
 def _no_lease(store: Store, obstacle: str) -> InputError:
     return refuse(
-        "This store cannot keep two machines from working on one mirror",
+        f"This store cannot keep two machines from working on one {store.noun}",
         where=store.url,
         expected="a store with conditional writes",
         found=obstacle,
-        fix="name another mirror; if you know that no other machine will work on this one, add "
-        "--take-over",
+        fix=f"name another {store.noun}; if you know that no other machine will work on this one, "
+        "add --take-over",
     )
 
 

@@ -136,8 +136,8 @@ class MirrorWriter:
         if not path.is_file():
             raise Resumable(
                 "shard_lost",
-                f"{name} is missing both from {self._out} and from the mirror at "
-                f"{self._store.url}. To compute it again, resume",
+                f"{name} is missing both from {self._out} and from the {self._store.place}. "
+                "To compute it again, resume",
             )
         nbytes = path.stat().st_size
         self._progress.expect(nbytes)
@@ -196,12 +196,11 @@ class MirrorWriter:
         if name == now:
             self._ledger.events.add("file_kept", name=name, mirror=self._store.url)
             self._note(
-                f"{name} in the mirror at {self._store.url} was not written by this run and stays "
-                "unchanged"
+                f"{name} in the {self._store.place} was not written by this run and stays unchanged"
             )
         else:
             self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self._store.url)
             self._note(
-                f"{name} in the mirror at {self._store.url} was not written by this run: it is "
-                f"renamed to {now}"
+                f"{name} in the {self._store.place} was not written by this run: it is renamed to "
+                f"{now}"
             )

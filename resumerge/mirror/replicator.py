@@ -198,7 +198,7 @@ class Replicator:
             waited = time.monotonic() - began
             self._check_stall(waited, "All tensors are merged")
             if waited > 2 * CHECK_SECONDS:
-                self._waiting(f"Waiting for the {self._place}, which lacks {self._missing()}")
+                self._waiting(f"Waiting for the {self.store.place}, which lacks {self._missing()}")
             self._thread.join(CHECK_SECONDS)
         self.check()
 
@@ -219,7 +219,7 @@ class Replicator:
         there = [shard for shard in shards if shard["name"] in named]
         nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in there)
         rest = max(0, self._ledger.totals().nbytes_committed - nbytes)
-        text = f"The {self._place} has {len(there)} of {len(shards)} shards: another "
+        text = f"The {self.store.place} has {len(there)} of {len(shards)} shards: another "
         text += f"machine that resumes from it gets {show_size(nbytes)}"
         return text + (f"; {show_size(rest)} more is only on this machine" if rest else "")
 
@@ -278,7 +278,7 @@ class Replicator:
             self._progress.succeeded()
         if recovered:
             self._ledger.events.add("mirror_recovered", mirror=self.store.url)
-            self._note(f"The {self._place} works again")
+            self._note(f"The {self.store.place} works again")
 
     def _finish(self) -> None:
         assert self._companions is not None
@@ -294,7 +294,7 @@ class Replicator:
             first, self._failure = self._failure is None, error
         if first:
             self._ledger.events.add("mirror_failing", mirror=self.store.url, reason=str(error))
-            self._note(f"The {self._place} fails; retrying: {error}")
+            self._note(f"The {self.store.place} fails; retrying: {error}")
         if isinstance(error, StoreError):
             self._closed.wait(error.retry_after)  # unlike a pause, no new shard ends this
         return True
@@ -316,11 +316,6 @@ class Replicator:
 
     # Queries
 
-    @property
-    def _place(self) -> str:
-        """The store's word and address, for messages."""
-        return f"{self.store.noun} at {self.store.url}"
-
     def _missing(self) -> str:
         names = self._ledger.shards.unmirrored()
         if not names:
@@ -341,7 +336,7 @@ class Replicator:
             why = f": {self._failure}" if self._failure else ""
             raise Resumable(
                 "mirror",
-                f"{what}, but the {self._place} made no progress for {stalled:.0f} s{why}. It "
+                f"{what}, but the {self.store.place} made no progress for {stalled:.0f} s{why}. It "
                 f"lacks {self._missing()}. Make the {self.store.noun} work again, then resume.",
             )
 

@@ -257,3 +257,26 @@ def test_as_a_python_function(
     assert resumerge.verify(url, state_dir=state).intact
     assert resumerge.status(url, state_dir=state)["runs"][0]["output"] == url
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_no_message_calls_it_a_mirror(url: str, new: Callable[[], Machine], bucket: Bucket) -> None:
+    machine, foreign = new(), f"{bucket.url}/merges/foreign"
+    bucket.put("merges/foreign/notes.txt", b"of somebody else")
+    said = [machine.call("run", "recipe.yaml", foreign, *SMALL, expect=2)[1]]
+    assert "The output contains other files" in said[-1] and "name another output" in said[-1]
+    begun(machine, url)
+    there = bucket.contents("merges/llama/")
+    for name in there:
+        bucket.delete(f"merges/llama/{name}")
+    said.append(machine.call("resume", url, expect=75)[1])
+    assert "no longer has any file of this run. To start" in said[-1]
+    for name, data in there.items():
+        bucket.put(f"merges/llama/{name}", data)
+    bucket.put("merges/llama/config.json", b"edited")
+    said.append(machine.call("resume", url)[1])
+    assert f"config.json in the output at {url} was not written by this run" in said[-1]
+    bucket.delete("merges/llama/config.json")
+    said.append(new().call("run", "recipe.yaml", url, *SMALL, expect=2)[1])
+    assert f"resumerge run RECIPE {url} --restart" in said[-1]
+    for text in said:
+        assert "mirror" not in text.replace("name it again: --mirror", "").lower(), text

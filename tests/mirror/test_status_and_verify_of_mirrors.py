@@ -177,7 +177,7 @@ def test_damage_in_the_mirror_of_a_run_here_is_found_and_mended(made: Path, free
     shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     found = resumerge.verify(freed, state_dir=state)
     assert found.damaged
-    assert all(f"{shard.name} in the mirror differs" == what for what in found.damaged.values())
+    assert all(f"{shard.name} in {mirror} differs" == what for what in found.damaged.values())
     assert resumerge.verify(mirror).damaged == {shard.name: "its content differs"}
     with working_in(made / "models"):
         resumerge.resume(freed, state_dir=state)

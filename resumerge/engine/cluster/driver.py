@@ -399,5 +399,5 @@ def _refused(refused: Refused) -> Resumable:
         f"{refused.node} cannot work on this run:\n"
         + "\n".join(refused.differences)
         + "\nInstall what the driver has on all machines, and have them see the output's folder "
-        "under the same path, or reach the mirror's bucket; then resume.",
+        "under the same path, or reach the bucket; then resume.",
     )

@@ -55,7 +55,9 @@ class Heartbeats:
             beats = self._exchange.beats([running.task.id for running in tasks])
         except OSError as error:
             if getattr(error, "denied", False) or now - self._read > self._exchange.patience:
-                raise Resumable("mirror", f"The mirror cannot be read: {error}") from error
+                raise Resumable(
+                    "mirror", f"The heartbeats of tasks cannot be read: {error}"
+                ) from error
             for running in tasks:
                 running.changed = now
             return []

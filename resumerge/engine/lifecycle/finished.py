@@ -78,7 +78,7 @@ def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
     if missing:
         names = sorted(missing)[:SHOWN]
         ledger.events.add("mirror_lacks", mirror=mirror.url, names=names)
-        mirror.note(f"The mirror at {mirror.url} lacks {', '.join(names)}")
+        mirror.note(f"The {mirror.store.place} lacks {', '.join(names)}")
     return not missing
 
 

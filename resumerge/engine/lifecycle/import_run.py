@@ -119,6 +119,7 @@ def _import(
 
     The folder appears whole or not at all.
     """
+    mirror.serves(out.path)
     check_stays(context.options, out.path, mirror.url, mirror.url)
     runs, storage = context.runs, context.storage
     problems = [
@@ -138,16 +139,20 @@ def _import(
         if state.kind != UNFINISHED or _record(staged)["id"] != record["id"]:
             raise refuse_mirror(mirror, state)
         for why in state.skipped:
-            context.reporter.note(f"A snapshot of the ledger in the mirror is not used: {why}")
+            context.reporter.note(
+                f"A snapshot of the ledger in the {mirror.store.noun} is not used: {why}"
+            )
         localize(staged, folder, out.path, mirror.url, storage)
         storage.rename(staged, folder)
     return folder
 
 
 def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -> InputError:
-    restart = ["resumerge", "run", "RECIPE", "OUT", "--mirror", mirror.url, "--restart"]
+    noun = mirror.store.noun
+    there = [mirror.url] if noun == "output" else ["OUT", "--mirror", mirror.url]
+    restart = ["resumerge", "run", "RECIPE", *there, "--restart"]
     return refuse(
-        "The finished model in the mirror is incomplete",
+        f"The finished model in the {noun} is incomplete",
         where=mirror.url,
         expected=f"{len(manifest.files)} files",
         found=f"{len(missing)} are missing or have a different size: {', '.join(missing[:5])}",

@@ -86,7 +86,7 @@ def find_written(
     known = written | metadata | leases | store.own_files | set(edited)
     if others := sorted(n for n in listed if n not in known and not is_backup(n)):
         raise refuse(
-            "The mirror holds files that the run did not write",
+            f"The {store.noun} holds files that the run did not write",
             where=mirror.url,
             expected="only files that the run wrote",
             found=", ".join(others[:SHOWN]),

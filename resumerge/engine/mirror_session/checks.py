@@ -78,34 +78,35 @@ def check_apart(out: OutputPath, mirror: MirrorSession) -> list[Problem]:
 
 def refuse_mirror(mirror: MirrorSession, state: MirrorState) -> InputError:
     """Return the error for a mirror that the run cannot use."""
+    noun = mirror.store.noun
     if state.kind == DAMAGED:
         return refuse(
-            "The mirror holds a run whose ledger cannot be used",
+            f"The {noun} holds a run whose ledger cannot be used",
             where=mirror.url,
             found="; ".join(state.skipped[:SHOWN]),
-            fix="name another mirror, or use the version of resumerge that wrote this one; delete "
-            "its files only if you do not need them",
+            fix=f"name another {noun}, or use the version of resumerge that wrote this one; "
+            "delete its files only if you do not need them",
         )
     if state.kind == FOREIGN:
         return refuse(
-            "The mirror contains other files",
+            f"The {noun} contains other files",
             where=mirror.url,
-            expected="a new or empty folder or repo, or the mirror of this run",
+            expected=f"a new or empty place, or the {noun} of this run",
             found=", ".join(state.others[:SHOWN]),
-            fix="name another mirror, or move these files to another place",
+            fix=f"name another {noun}, or move these files to another place",
         )
     if state.kind == NOTHING:
         return refuse(
-            "There is no run in this mirror",
+            f"There is no run in this {noun}",
             where=mirror.url,
-            expected="the mirror of a run",
+            expected=f"the {noun} of a run",
             found="no files of a run",
             fix="check the name; if it is on a drive, mount the drive",
         )
     run = state.manifest.run if state.kind == FINISHED and state.manifest else "another"
     return refuse(
-        "The mirror holds another run",
+        f"The {noun} holds another run",
         where=mirror.url,
         found=f"{state.kind}: {run}",
-        fix="name another mirror, or add --restart to delete what that run wrote there",
+        fix=f"name another {noun}, or add --restart to delete what that run wrote there",
     )

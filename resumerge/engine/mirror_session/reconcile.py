@@ -89,11 +89,12 @@ class Reconciler:
     def _check_not_emptied(self, state: MirrorState, *, named: bool) -> None:
         """Refuse a mirror that is empty now, and was not: probably a drive that is not mounted."""
         if state.kind == NOTHING and self._mirrored and not named:
+            store = self._mirror.store
+            drive = "If it is a drive, mount it, then resume. " * (store.local_folder is not None)
             raise Resumable(
                 "mirror",
-                f"The mirror at {self._mirror.url} no longer has any file of this run. If it is "
-                "a drive, mount it, then resume. To start with an empty mirror, name it again: "
-                f"--mirror {self._mirror.url}",
+                f"The {store.place} no longer has any file of this run. {drive}To start with an "
+                f"empty {store.noun}, name it again: --mirror {store.url}",
             )
 
     def _manifest(self, state: MirrorState) -> Manifest:
@@ -291,7 +292,7 @@ def fetch_from_mirror(
         what = "missing" if found is None else "damaged"
         raise Resumable(
             "mirror",
-            f"{name} is {what} in the mirror at {mirror.url}. To compute and upload it again, "
+            f"{name} is {what} in the {mirror.store.place}. To compute and upload it again, "
             "resume without --bring-back",
         )
     storage.sync_file(fresh)

@@ -59,7 +59,7 @@ class MirrorSession:
         if folder is not None and not folder.parent.is_dir():
             raise Resumable(
                 "mirror",
-                f"The mirror at {self.url} cannot be reached: the folder {folder.parent} does not "
+                f"The {self.store.place} cannot be reached: the folder {folder.parent} does not "
                 "exist. Mount the drive, then resume; nothing that was merged is lost",
             )
 

@@ -273,7 +273,7 @@ def _away(ledger: Ledger, out: Path) -> dict[str, str]:
     found = {}
     for name, sha256 in noted.items():
         now = retry(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
-        found[name] = "" if now == sha256 else f"{name} in the mirror {_differs(now)}"
+        found[name] = "" if now == sha256 else f"{name} in {store.url} {_differs(now)}"
     return found
 
 

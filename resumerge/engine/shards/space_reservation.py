@@ -122,6 +122,6 @@ class SpaceReservation:
         return Resumable(
             "disk_full",
             f"No disk space for {shard.name}: {show_size(shard.nbytes + RESERVE)} is needed in "
-            f"{self._files.folder}, and {show_size(free)} is free. Shards that the mirror has "
-            "were already deleted. Free some more space, then resume.",
+            f"{self._files.folder}, and {show_size(free)} is free. Shards that "
+            "lie in another place as well were already deleted. Free some more space, then resume.",
         )

@@ -80,6 +80,11 @@ class Store(ABC):
     noun: str = "mirror"
     settle_seconds: float = 0.0
 
+    @property
+    def place(self) -> str:
+        """The store's word and address, for messages: ``mirror at hf://org/name``."""
+        return f"{self.noun} at {self.url}"
+
     # The address
 
     @classmethod

@@ -16,7 +16,7 @@ from resumerge.ledger import Ledger, now
 from resumerge.ui.html.charts import history_chart, timing_charts
 from resumerge.ui.html.environment import render
 from resumerge.ui.text.commands import command_of
-from resumerge.ui.text.format import format_mirror
+from resumerge.ui.text.format import format_mirror, is_output_in_bucket
 from resumerge.ui.text.narrative import narrative_of, state_sentence
 
 COLUMNS = 480
@@ -58,6 +58,7 @@ def _context(run: Run) -> dict[str, Any]:
         "timeline": timeline,
         "most_rows": MOST_ROWS,
         "mirror": format_mirror(run),
+        "in_bucket": is_output_in_bucket(run),
         "version": resumerge.__version__,
         "now": now(),
         **_tables(run["ledger"]),

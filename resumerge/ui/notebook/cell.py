@@ -18,6 +18,7 @@ from resumerge.engine.reporter import Result
 from resumerge.errors import Interrupted, Resumable
 from resumerge.host.memory import rss
 from resumerge.ledger import LEDGER_FILE, Ledger
+from resumerge.ledger.run_store import is_output_in
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
 from resumerge.sizes import counted, show_seconds, show_size
@@ -56,6 +57,7 @@ class CellReporter(ProgressState):
         self._ended: tuple[str, list[str]] | None = None
         self._updated_at = time.monotonic()
         self._mirror, self._mirror_at = "", float("-inf")
+        self._mirror_label = "in the mirror"
         self._handle: Any = display(  # type: ignore[no-untyped-call]
             self._bundle(), raw=True, display_id=True
         )
@@ -126,7 +128,7 @@ class CellReporter(ProgressState):
         share = 1.0 if state == "done" else self.share
         tiles = self._live_tiles() if state == "running" else self._last_tiles()
         if self._mirror:
-            tiles.append(("in the mirror", self._mirror, ""))
+            tiles.append((self._mirror_label, self._mirror, ""))
         lines = [f"{share:.0%}. {self.line().strip()}"] if state == "running" else last
         return render(
             "cell.html.j2",
@@ -183,7 +185,9 @@ class CellReporter(ProgressState):
             return
         self._mirror_at = time.monotonic()
         with closing(Ledger(path, read_only=True)) as ledger:
-            url, shards = (ledger.run() or {}).get("mirror"), ledger.shards.all()
+            run, shards = ledger.run() or {}, ledger.shards.all()
             mirrored = ledger.mirrored.checksums()
         there = sum(shard["name"] in mirrored for shard in shards)
-        self._mirror = f"{there} of {len(shards)} shards" if url else ""
+        self._mirror = f"{there} of {len(shards)} shards" if run.get("mirror") else ""
+        if is_output_in(run.get("output", ""), run.get("mirror")):
+            self._mirror_label = "in the bucket"

@@ -22,6 +22,7 @@ from resumerge.ui.text.format import (
     format_event,
     format_mirror,
     format_time,
+    is_output_in_bucket,
     state_word,
 )
 from resumerge.ui.text.narrative import narrative_of, state_sentence
@@ -56,7 +57,7 @@ def show_run(run: Run) -> RenderableType:
         parts += ["", Text("cluster", "bold"), *map(_item, lines)]
     parts.append("")
     if mirror := format_mirror(run):
-        label = "bucket  " if run["output"] == run["mirror"]["url"] else "mirror  "
+        label = "bucket  " if is_output_in_bucket(run) else "mirror  "
         parts.append(Prose(printable(mirror), label, "dim"))
     if run["ledger"] and (run["mirror"] is None or run["mirror"]["here"]):
         parts.append(Prose(printable(run["ledger"]), "ledger  ", "dim"))

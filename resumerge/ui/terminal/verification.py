@@ -79,7 +79,7 @@ def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str
         )
         return [text], remake_command(found.mirror)
     if found.mirror is not None and not found.marked:
-        return ["To compute again what is damaged in the mirror:"], mirror_command(found.mirror)
+        return ["To compute again what is damaged there:"], mirror_command(found.mirror)
     lines = ["To compute the damaged tensors again:"]
     if not found.marked:
         why = "another process is using the run, or its ledger is read-only"

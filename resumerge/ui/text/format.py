@@ -37,6 +37,12 @@ def _format(key: str, value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def is_output_in_bucket(run: Mapping[str, Any]) -> bool:
+    """Return whether the output of a run is a place in a bucket: then that is not its mirror."""
+    mirror = run.get("mirror")
+    return mirror is not None and run["output"] == mirror["url"]
+
+
 def format_mirror(run: Mapping[str, Any]) -> str:
     """Return one line about the mirror of a run; empty for a run without a mirror."""
     mirror = run.get("mirror")

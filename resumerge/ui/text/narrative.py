@@ -9,6 +9,7 @@ from typing import Any
 
 from resumerge.documents.history import History, Lifetime
 from resumerge.sizes import counted, show_range, show_seconds, show_size
+from resumerge.ui.text.format import is_output_in_bucket
 
 LAST_ATTEMPTS = 4
 """The most attempts with a sentence each. Those before are counted by how they ended."""
@@ -71,14 +72,16 @@ _SENTENCES = {
     "verify_found_damage": "`verify` found damaged tensors; resume to compute them again",
     "ledger_restored": "The ledger was damaged, and was restored from its snapshot",
     "ledger_reconciled": "Everything on disk was compared with the restored ledger",
-    "moved_here": "The run was imported to this machine from its mirror",
-    "shard_from_mirror": "A shard that another machine had copied to the mirror was used",
-    "brought_back": "Shards were copied back from the mirror",
-    "mirror_damaged": "A shard was missing or damaged in the mirror, and was computed again",
-    "mirror_lost_file": "A file was missing from the mirror, and was copied there again",
-    "mirror_lacks": "The mirror of the finished run lacked files, and they were copied there again",
-    "mirror_failing": "The mirror failed",
-    "mirror_recovered": "The mirror worked again",
+    "moved_here": "The run was imported to this machine from its {mirror}",
+    "shard_from_mirror": "A shard that another machine had copied to the {mirror} was used",
+    "brought_back": "Shards were copied back from the {mirror}",
+    "mirror_damaged": "A shard was missing or damaged in the {mirror}, and was computed again",
+    "mirror_lost_file": "A file was missing from the {mirror}, and was copied there again",
+    "mirror_lacks": (
+        "The {mirror} of the finished run lacked files, and they were copied there again"
+    ),
+    "mirror_failing": "The {mirror} failed",
+    "mirror_recovered": "The {mirror} worked again",
     "task_failed": "A task on the cluster failed, and its shard was computed again",
     "shard_adopted": "A shard that a task had published before its driver ended was used",
     "hash_conflict": "Two machines computed different bytes, and the run stopped",
@@ -99,7 +102,7 @@ def narrative_of(run: Mapping[str, Any], history: History) -> list[str]:
         *_others(history),
         *_over_budget(history),
         *_streamed(run["events"]),
-        *_other_events(run["events"]),
+        *_other_events(run),
     ]
 
 
@@ -209,11 +212,12 @@ def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _other_events(events: Sequence[Mapping[str, Any]]) -> list[str]:
+def _other_events(run: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every other kind of event, also for kinds that have no text above."""
-    counts = Counter(e["kind"] for e in events if e["kind"] not in _COVERED)
+    counts = Counter(e["kind"] for e in run["events"] if e["kind"] not in _COVERED)
+    mirror = "output" if is_output_in_bucket(run) else "mirror"
     return [
-        _SENTENCES.get(kind, kind.replace("_", " ").capitalize())
+        (_SENTENCES.get(kind, "").format(mirror=mirror) or kind.replace("_", " ").capitalize())
         + (f" ({_times(count)})" if count > 1 else "")
         + "."
         for kind, count in counts.items()

@@ -88,7 +88,7 @@ class BucketEndpoint(TaskEndpoint):
         except TaskAbandoned:  # which is found again at once
             return ""
         except (InputError, StoreError) as error:
-            return f"the mirror at {self.url} cannot be used from here: {error}"
+            return f"{self.url} cannot be used from here: {error}"
         return ""
 
     @contextmanager
@@ -123,9 +123,7 @@ class BucketEndpoint(TaskEndpoint):
                 sleep=lambda seconds: _pause(seconds, moved),
             )
         except StoreError as error:
-            raise Resumable(
-                "mirror", f"The mirror at {self.url} cannot be used: {error}"
-            ) from error
+            raise Resumable("mirror", f"{self.url} cannot be used: {error}") from error
         except TaskAbandoned:
             self._remove_orphans(plan.shards[0].name)
             raise
