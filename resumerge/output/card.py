@@ -106,14 +106,15 @@ def _link(source: Source) -> str:
 
 
 def _revision(source: Source, contents: Mapping[str, str]) -> str:
-    """Return the commit of a Hub model; for a local one, the hash of what was read of it."""
+    """Return the commit of a Hub model; for a local one, the checksum of what was read."""
     if source.kind == "bucket":
         return f"objects `{source.revision}` (xxh3-128 of names, ETags and sizes)"
     if source.revision:
         return f"commit `{source.revision}`"
     content = contents.get(source.ref.text)
     place = "a local file" if source.single else "a local folder"
-    return f"{place}, hash of what was read: `{content}` (xxh3-128)" if content else place
+    read = f", checksum of what this recipe reads of it: `{content}` (xxh3-128)"
+    return place + read * bool(content)
 
 
 def _code(text: str) -> str:

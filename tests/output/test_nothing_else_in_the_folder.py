@@ -109,7 +109,7 @@ def test_the_card_has_recipe_models_with_their_pins_and_papers(
     assert "https://arxiv.org/abs/2306.01708" in body
     rows = [line for line in body.splitlines() if line.startswith("- `")]
     assert [row.split("`")[1] for row in rows] == ["math", "code", "base"]
-    assert all("hash of what was read: `" in row for row in rows)
+    assert all("checksum of what this recipe reads of it: `" in row for row in rows)
     assert "base model" in rows[2]
 
 

@@ -422,7 +422,7 @@ def test_the_card_says_of_what_it_is_made() -> None:
     assert lines[2].startswith("A merge of 1 model onto `b` with the **ties** method (")
     assert f"- [a](https://huggingface.co/a) (commit `{'0' * 40}`)" in lines
     [local] = [line for line in lines if line.startswith("- `b`")]
-    assert "hash of what was read: `f00d`" in local and local.endswith(
+    assert "checksum of what this recipe reads of it: `f00d`" in local and local.endswith(
         ", base model, config and tokenizer"
     )
     assert lines[-len(recipe.splitlines()) - 2 :] == ["`````yaml", *recipe.splitlines(), "`````"]

@@ -60,7 +60,8 @@ def content_hashes(plan: Plan, ledger: Ledger) -> dict[str, str]:
     """Return a hash of what a finished run read of each local model, by the text of its reference.
 
     The hash is the same for any two runs of one recipe that read the same bytes, whatever happened
-    meanwhile, and another one if a byte that was read differs.
+    meanwhile, and another one if a byte that was read differs. In another role of another recipe, a
+    model is read in other blocks and has another hash.
 
     Returns:
         xxh3-128 of the hashes of all blocks that were read from the model, 32 hex digits; nothing
