@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -138,6 +138,24 @@ class Tensor(ABC):
             (leaf, first element, one past the last).
         """
         yield from ()
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the value that `read` asks `evaluation.held` for; 0 if it asks for none.
+
+        The estimate adds them up over a plan, and the sum is the limit of that cache: a kind that
+        holds a value and does not say so makes the cache drop the values of others. Results of
+        steps are counted with the steps.
+        """
+        return 0
+
+    @property
+    def held_in_turn(self) -> Hashable:
+        """A key of the tensors whose values are needed in turn, at most two at once.
+
+        None, by default, if the value is needed until the plan is done.
+        """
+        return None
 
     def working_bytes(self, elements: int) -> float:
         """Return the bytes of buffers while so many elements are read at once."""

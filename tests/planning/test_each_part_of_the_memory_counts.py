@@ -62,9 +62,9 @@ def merged(unit: Unit) -> Merged:
 
 
 def test_the_matrices_of_two_tensors_of_each_adapter_are_held() -> None:
-    before = estimate(plan(LINEAR, plain("a"), plain("b"))).memory.need(1).held
-    one = estimate(plan(LINEAR, adapted("a", 8), plain("b"))).memory.need(1).held
-    both = estimate(plan(LINEAR, adapted("a", 8), adapted("b", 16))).memory.need(1).held
+    before = estimate(plan(LINEAR, plain("a"), plain("b"))).memory.need(1).shared
+    one = estimate(plan(LINEAR, adapted("a", 8), plain("b"))).memory.need(1).shared
+    both = estimate(plan(LINEAR, adapted("a", 8), adapted("b", 16))).memory.need(1).shared
     assert one - before == MATMUL_BYTES + 2 * 8 * (4 * ROWS + 8 * COLUMNS)
     assert both - one == 2 * 16 * (4 * ROWS + 8 * COLUMNS)
 
@@ -129,7 +129,7 @@ def test_tokenizers_and_each_map_of_rows_are_held() -> None:
     expected = heads.nbytes + TOKEN_BYTES * 2 * 40
     assert estimate(found).memory.vocabulary == expected
     without = estimate(replace(found, vocabulary=None)).memory.need(1)
-    assert estimate(found).memory.need(1).held - without.held == expected
+    assert estimate(found).memory.need(1).shared - without.shared == expected
 
 
 # Reductions
@@ -153,13 +153,13 @@ def test_of_two_tensors_in_a_row_the_reductions_are_held() -> None:
         for unit in found.units
     ]
     assert each[3] == 0 < each[0] < each[2] < each[1] < each[4]
-    assert estimate(found).memory.need(1).held == each[1] + each[2]
+    assert estimate(found).memory.need(1).shared == each[1] + each[2]
     last = of_sizes(1, 2, 6)
-    assert estimate(last).memory.need(1).held == sum(
+    assert estimate(last).memory.need(1).shared == sum(
         METHODS["ties"].statistics_bytes(merged(unit).context) for unit in last.units[1:]
     )
-    assert estimate(of_sizes(1, 1)).memory.need(1).held == 0
-    assert estimate(of_sizes(2)).memory.need(1).held > 0
+    assert estimate(of_sizes(1, 1)).memory.need(1).shared == 0
+    assert estimate(of_sizes(2)).memory.need(1).shared > 0
 
 
 # Blocks

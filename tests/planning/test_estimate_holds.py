@@ -57,9 +57,9 @@ def test_memory_grows_with_threads_and_models(tmp_path: Path) -> None:
 def test_the_statistics_of_a_tensor_and_of_the_next_are_held_at_once(tmp_path: Path) -> None:
     """Those of the next one are begun before the first is done: head and embedding, here."""
     two, one = (planned(tmp_path / str(t), TIES, 100_000, tied=t) for t in (False, True))
-    assert estimate(one).memory.need(2).held > 1_000_000
-    assert estimate(two).memory.need(2).held == pytest.approx(
-        2 * estimate(one).memory.need(2).held, rel=0.01
+    assert estimate(one).memory.need(2).shared > 1_000_000
+    assert estimate(two).memory.need(2).shared == pytest.approx(
+        2 * estimate(one).memory.need(2).shared, rel=0.01
     )
 
 

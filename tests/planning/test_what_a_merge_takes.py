@@ -241,8 +241,8 @@ def test_what_is_read_and_written_passes_through_the_page_cache() -> None:
 
 def test_a_budget_is_a_little_more_than_what_is_predicted() -> None:
     need = estimate(linear()).memory.need(3)
-    assert need.enough == int((need.base + need.held + need.blocks) * SAFETY)
-    assert need.least_enough == int((need.base + need.held + need.least) * SAFETY)
+    assert need.enough == int((need.base + need.shared + need.blocks) * SAFETY)
+    assert need.least_enough == int((need.base + need.shared + need.least) * SAFETY)
     assert need.least < need.blocks
 
 

@@ -26,7 +26,7 @@ for name in ("small", "large"):
     session = Session(Options(state_dir=Path(f"{name}.state"), threads=THREADS, restart=True))
     need = estimate(session.plan(load_recipe(Path(f"{name}.yaml")))).memory.need(THREADS)
     session.run(Path(f"{name}.yaml"), Path(f"{name}.out"))
-print(need.held + need.blocks, peak_rss() - before)
+print(need.shared + need.blocks, peak_rss() - before)
 """
 
 

@@ -229,8 +229,8 @@ def test_each_stage_counts_in_the_memory_and_its_reductions_do(stages: Stages) -
     assert estimate(nested).memory.blocks(1) - estimate(flat).memory.blocks(1) == pytest.approx(
         one, abs=2
     )
-    assert estimate(nested).memory.need(1).held == METHODS["ties"].statistics_bytes(inner.context)
-    assert estimate(flat).memory.need(1).held == 0
+    assert estimate(nested).memory.need(1).shared == METHODS["ties"].statistics_bytes(inner.context)
+    assert estimate(flat).memory.need(1).shared == 0
 
 
 @pytest.mark.usefixtures("short_runs")

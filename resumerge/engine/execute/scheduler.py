@@ -20,7 +20,7 @@ from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
 from resumerge.kernels.hashes import hash_blocks
-from resumerge.planning.estimates.memory import held_bytes
+from resumerge.planning.estimates.memory import reduction_bytes
 from resumerge.planning.plan import Unit
 from resumerge.tensors import Merged, Spilled
 from resumerge.tensors.target import BLOCK
@@ -68,7 +68,7 @@ class Scheduler:
         """Of the queue, not begun."""
         self._upcoming: deque[StartedUnit] = deque()
         self._one_scan = threading.Lock()
-        self._held_limit = execution.estimate.memory.reductions
+        self._reductions_limit = execution.estimate.memory.reductions
         self._current: tuple[Unit, Statistics]
         self._blocks_left = range(0)
         self._units_done = sum(known.checksum is not None for known in execution.progress)
@@ -213,9 +213,9 @@ class Scheduler:
         return self._read_ahead.is_needed or self._spills or self._governor.cache_is_scarce
 
     def _has_room(self, unit: Unit) -> bool:
-        """Return whether what is held for a unit fits beside that of the units before it."""
+        """Return whether the reductions of a unit fit beside those of the units before it."""
         units = [unit, *(started for started, _ in self._upcoming)]
-        return len(units) < 3 or sum(map(held_bytes, units)) <= self._held_limit
+        return len(units) < 3 or sum(map(reduction_bytes, units)) <= self._reductions_limit
 
     def _start(self, unit: Unit) -> StartedUnit:
         """Start to compute a unit's statistics, if its blocks need them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from resumerge.buckets.address import is_bucket, scheme_of
@@ -17,7 +17,6 @@ from resumerge.tensors import (
     Spilled,
     Step,
     Tensor,
-    stored_in,
 )
 from resumerge.tensors.adapters.adapted import MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
@@ -68,7 +67,8 @@ class MemoryNeed:
 
     Args:
         base: bytes of the process without its blocks.
-        held: bytes that reductions over a tensor hold until it is done.
+        shared: bytes of all threads together, beside their blocks: tokenizers, reductions, what is
+            held from block to block, and buffers.
         least: bytes of the blocks of one thread.
         blocks: bytes of the blocks of all threads.
         traffic: bytes read and written, which the page cache would like to keep.
@@ -78,7 +78,7 @@ class MemoryNeed:
     """
 
     base: int
-    held: int
+    shared: int
     least: int
     blocks: int
     traffic: int
@@ -88,7 +88,7 @@ class MemoryNeed:
     @property
     def peak_rss(self) -> int:
         """The bytes with all threads."""
-        return self.base + max(self.held + self.blocks, self.steps)
+        return self.base + max(self.shared + self.blocks, self.steps)
 
     @property
     def enough(self) -> int:
@@ -103,7 +103,7 @@ class MemoryNeed:
     @property
     def least_rss(self) -> int:
         """The bytes with one block in flight."""
-        return self.base + max(self.held + self.least, self.least_steps)
+        return self.base + max(self.shared + self.least, self.least_steps)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class MemoryEstimate:
     Args:
         base: bytes of the process without its blocks.
         vocabulary: bytes of the tokenizers that are read, and of the maps of rows made from them.
-        reductions: most bytes that reductions hold of a unit and the next one, whose reductions are
+        reductions: most bytes that reductions take of a unit and the next one, whose reductions are
             begun before it is done. Those of further units are begun if they need no more.
         across_blocks: most bytes held for the blocks of several units: the matrices of two tensors
             of each adapter, the means of rows, and the results of steps.
@@ -141,7 +141,7 @@ class MemoryEstimate:
         """Return what the merge takes with so many threads."""
         return MemoryNeed(
             base=self.base,
-            held=self.vocabulary + self.reductions + self.across_blocks + self.buffers,
+            shared=self.vocabulary + self.reductions + self.across_blocks + self.buffers,
             least=self.blocks(1),
             blocks=self.blocks(threads),
             traffic=self.traffic,
@@ -197,11 +197,12 @@ class MemoryCounter:
     _nodes: int = 0
     _draws: bool = False
     _kept: int = 0
-    _means: int = 0
+    _multiplies: bool = False
+    _held_to_the_end: int = 0
     _reductions: Neighbours = field(default_factory=Neighbours)
     _passing: list[tuple[int, int]] = field(default_factory=list)
     _maps: dict[int, int] = field(default_factory=dict)
-    _adapters: dict[int, int] = field(default_factory=dict)
+    _held_in_turn: dict[Hashable, int] = field(default_factory=dict)
 
     def add(self, unit: Unit, nodes: Sequence[Tensor]) -> None:
         """Add the next unit, with the nodes of its expression."""
@@ -214,23 +215,25 @@ class MemoryCounter:
         spilled = [node for node in dict.fromkeys(nodes) if isinstance(node, Spilled)]
         self.spilled += len(spilled)
         self.scratch.add(sum(node.nbytes for node in spilled))
-        held = 0
+        reductions = 0
         for node in nodes:
             self._nodes += not isinstance(node, Rounded)
             self.needs_torch = self.needs_torch or node.needs_torch
             self._draws = self._draws or isinstance(node, Drawn)
-            if isinstance(node, Adapted):
-                adapter = next(stored_in(node.a)).source
-                self._adapters[adapter] = max(self._adapters.get(adapter, 0), node.held_bytes)
-            elif isinstance(node, Gathered):
-                self._means += node.held_bytes
+            self._multiplies = self._multiplies or isinstance(node, Adapted)
+            turn = node.held_in_turn
+            if turn is None:
+                self._held_to_the_end += node.held_bytes
+            else:
+                self._held_in_turn[turn] = max(self._held_in_turn.get(turn, 0), node.held_bytes)
+            if isinstance(node, Gathered):
                 self._maps[id(node.rows)] = node.rows.nbytes
             elif isinstance(node, Merged):
-                held += _reduction_bytes(node)
+                reductions += _reduction_bytes(node)
                 if node.merge_method.whole_tensor and node.block_elements >= node.numel:
                     found = (nbytes, unit.index, node.method, unit.name)
                     self.whole = max(self.whole or found, found)
-        self._reductions.add(held)
+        self._reductions.add(reductions)
 
     def _add_to_line(self, nbytes: int, blocks: int) -> None:
         """Add blocks that are next in line; neighbours of one size are one entry."""
@@ -268,8 +271,8 @@ class MemoryCounter:
             + sum(CLIENT_RSS.get(kind, 0) for kind in kinds),
             vocabulary=vocabulary,
             reductions=self._reductions.most,
-            across_blocks=2 * sum(self._adapters.values()) + self._means + results,
-            buffers=MATMUL_BYTES * bool(self._adapters) + AHEAD_BYTES * bool(kinds),
+            across_blocks=2 * sum(self._held_in_turn.values()) + self._held_to_the_end + results,
+            buffers=MATMUL_BYTES * self._multiplies + AHEAD_BYTES * bool(kinds),
             kept=self._kept,
             passing=tuple(self._passing),
             traffic=traffic,
@@ -288,8 +291,8 @@ class MemoryCounter:
         return base + UPLOAD_RSS * is_mirrored
 
 
-def held_bytes(unit: Unit) -> int:
-    """Return the bytes that reductions hold for a unit until its blocks are computed."""
+def reduction_bytes(unit: Unit) -> int:
+    """Return the bytes that reductions take for a unit until its blocks are computed."""
     return sum(_reduction_bytes(n) for n in unit.expression.nodes() if isinstance(n, Merged))
 
 

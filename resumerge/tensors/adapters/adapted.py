@@ -11,6 +11,7 @@ import numpy as np
 from resumerge.tensors.adapters.low_rank import Change, folded_sum
 from resumerge.tensors.dtypes import BITS, FLOATS
 from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.stored import stored_in
 from resumerge.tensors.stored.strided import boxes
 from resumerge.tensors.tensor import Tensor
 
@@ -89,6 +90,11 @@ class Adapted(Tensor):
         left = max(left, BITS[self.b.dtype] // 8)
         factors = 8 * max(rows, columns) if self.magnitude else 0
         return self.rank * (rows * left + columns * 8) + factors
+
+    @property
+    def held_in_turn(self) -> int:
+        """The number of the adapter: its modules are computed one after the other."""
+        return next(stored_in(self.a)).source
 
     @property
     def needs_torch(self) -> bool:

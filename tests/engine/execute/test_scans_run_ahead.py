@@ -73,6 +73,6 @@ def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
 
 def test_what_scans_hold_is_no_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a unit and the next one hold fits in any case; that of a third one may."""
-    monkeypatch.setattr(module, "held_bytes", lambda unit: unit.blocks)
-    order(2, 3, 3, 2, more=1, _held_limit=7)
-    order(2, 2, 3, 2, more=UNITS_AHEAD, _held_limit=7)
+    monkeypatch.setattr(module, "reduction_bytes", lambda unit: unit.blocks)
+    order(2, 3, 3, 2, more=1, _reductions_limit=7)
+    order(2, 2, 3, 2, more=UNITS_AHEAD, _reductions_limit=7)

@@ -135,7 +135,7 @@ def test_the_governor_and_the_scheduler_have_their_limits_from_it(
     merge(models, RECIPE, tmp_path / "out")
     [watching], [scheduling] = governors, schedulers
     assert watching.need.traffic == TRAFFIC
-    assert watching.need.held >= REDUCTIONS
-    assert scheduling._held_limit == REDUCTIONS
+    assert watching.need.shared >= REDUCTIONS
+    assert scheduling._reductions_limit == REDUCTIONS
     assert scheduling._spills
     assert scheduling._largest_block == 4321

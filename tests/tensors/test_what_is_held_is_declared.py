@@ -1,0 +1,74 @@
+"""Promise: what a tensor holds from block to block is what it says, and the estimate counts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+import pytest
+from reading import evaluation, read
+
+from resumerge.tensors import Adapted, Computed, Gathered, Stored, Tensor
+from resumerge.tensors.evaluation import HeldValues
+from resumerge.tensors.rows import MEAN, Rows
+
+WIDTH, HEIGHT, RANK = 3, 6, 2
+
+
+class Zeros:
+    """Files of zeros."""
+
+    def descriptor(self, tensor: Any) -> None:
+        return None
+
+    def fill(self, tensor: Any, offset: int, buffer: memoryview) -> None:
+        np.frombuffer(buffer, np.uint8)[:] = 0
+
+
+class Recorded(HeldValues):
+    """A cache that records what it was asked for: bytes by key."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.asked: dict[Hashable, int] = {}
+
+    def get(self, key: Hashable, nbytes: int, make: Callable[[], Any]) -> Any:
+        self.asked[key] = nbytes
+        return super().get(key, nbytes, make)
+
+
+def stored(name: str, *shape: int) -> Stored:
+    return Stored(name, "F32", shape, "f", 64)
+
+
+def gathered() -> Tensor:
+    none = np.array([], np.int64)
+    rows = Rows.of(np.array([0, MEAN]), np.array([0, 0]), 1, (np.array([0]), none, none))
+    return Gathered.of("e", (2, WIDTH), (stored("t", HEIGHT, WIDTH),), rows)
+
+
+def adapted() -> Tensor:
+    a, b = stored("a", RANK, WIDTH), stored("b", HEIGHT, RANK)
+    return Adapted.of("w", stored("w", HEIGHT, WIDTH), a, b, 1.0, False)
+
+
+@pytest.mark.parametrize("make", [gathered, adapted])
+def test_what_is_asked_for_has_the_declared_bytes(make: Callable[[], Tensor]) -> None:
+    tensor, held = make(), Recorded()
+    computing = evaluation(Zeros())
+    computing.held = held
+    read(computing, tensor)
+    assert held.asked == {tensor: tensor.held_bytes}
+    assert tensor.held_bytes > 0
+
+
+def test_every_kind_that_holds_a_value_declares_it() -> None:
+    """Results of steps are counted with the steps."""
+    kinds: list[type[Tensor]] = [Tensor]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    holding = {kind for kind in kinds if "evaluation.held" in inspect.getsource(kind)}
+    declaring = {kind for kind in kinds if "held_bytes" in vars(kind)}
+    assert holding == declaring | {Computed}
