@@ -1,7 +1,12 @@
-"""The pipeline of `run` and `resume`: stages in a row; none calls back into an earlier one.
+"""The pipeline of `run` and `resume`: a row of stages for a new run, and one for a run that exists.
 
-find -> open and plan -> check -> create or adopt -> reconcile (mirror) -> recover -> execute
--> finish -> publish (mirror). The first stage is in `find`, the last four are in `attempt`.
+new run:  find -> open and plan -> check -> create                                    | recover
+existing: find -> adopt -> open and plan -> compare -> reconcile (mirror) -> check    | -> execute
+                                                                                      | -> finish
+                                                                                      | -> publish
+The four stages after both rows are in `attempt`. A run that exists leaves its row if it is done
+here or in its mirror, which is reported, or if a new run takes its place (`--restart`, another
+recipe and nothing committed, corrected code of a method): then `_start` checks and creates that.
 """
 
 from __future__ import annotations
@@ -87,7 +92,7 @@ def _start(
 
 
 def _resume(context: RunContext, run: AdoptedRun) -> Result:
-    """Merge what is left of a run."""
+    """Merge what is left of a run, unless it is done, or corrected code begins it again."""
     plan, estimate = plan_adopted(context, run)
     check_source_drift(context, run.record, plan, estimate, run.ledger)
     if is_finished(context, run, plan):
@@ -97,23 +102,42 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
         return _start(context, replace_run(context, run), (plan, estimate))
     if problems := check_cluster(context.options, plan, estimate, run.out):
         raise InputError(problems)
-    only_in_mirror: list[str] = []
-    if run.mirror is not None:
-        _check_mirror(run.out, run.mirror, named=run.mirror_named)
-        reconciler = Reconciler(run.ledger, run.out.folder, run.mirror, context.storage)
-        manifest = reconciler.reconcile(named=run.mirror_named)
-        if manifest is not None:
-            return take_finished_of(context, run, run.mirror, manifest)
-        _adopt_uploaded(context, run, plan, run.mirror)
-        check_contents(context, run.record, plan, estimate, run.ledger)
-        only_in_mirror = reconciler.compare()
+    if run.mirror is None:
+        return _continue(context, run, plan, estimate)
+    _check_mirror(run.out, run.mirror, named=run.mirror_named)
+    reconciler = Reconciler(run.ledger, run.out.folder, run.mirror, context.storage)
+    manifest = reconciler.reconcile(named=run.mirror_named)
+    if manifest is not None:
+        return take_finished_of(context, run, run.mirror, manifest)
+    _adopt_uploaded(context, run, plan, run.mirror)
+    check_contents(context, run.record, plan, estimate, run.ledger)  # of what was adopted
+    return _continue(context, run, plan, estimate, reconciler)
+
+
+def _continue(
+    context: RunContext,
+    run: AdoptedRun,
+    plan: Plan,
+    estimate: Estimate,
+    reconciler: Reconciler | None = None,
+) -> Result:
+    """Check what this machine has for a run that exists, and merge what is left of it.
+
+    Args:
+        context: the run's context.
+        run: the run, which is in agreement with its mirror.
+        plan: its plan.
+        estimate: the plan's estimate.
+        reconciler: the agreement with its mirror; None without a mirror.
+    """
+    only_in_mirror = [] if reconciler is None else reconciler.compare()
     _check_space(context, run.out.folder, plan, only_in_mirror)
     budget = resource_budget(context, plan, estimate, memory_wait=context.options.memory_wait)
     plan = _check_companions(context, plan, run.out)
     context.storage.make_folder(run.out.folder)
     with output_lock(run.out):
         keep_options(context, run)
-        if run.mirror is not None and context.options.bring_back:
+        if reconciler is not None and context.options.bring_back:
             reconciler.bring_back(only_in_mirror)
         return _attempt(
             context,
