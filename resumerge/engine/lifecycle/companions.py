@@ -7,7 +7,8 @@ from pathlib import Path
 
 from resumerge.backup_names import CARD
 from resumerge.engine.context import RunContext
-from resumerge.engine.recovery.ownership import has_checksum, rename_to_backup
+from resumerge.engine.recovery.backup import rename_to_backup
+from resumerge.engine.recovery.ownership import has_checksum
 from resumerge.errors import InputError, Resumable
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.kernels.hashes import hash_block

@@ -1,20 +1,20 @@
-"""The files of an output folder that a run wrote: it may replace or delete only those.
+"""The files of an output folder that are as a run wrote them.
 
-The name alone proves nothing: the user may have put a file of that name there, or edited ours.
+Whoever replaces or deletes files of a run outside its attempt asks here: `--restart`, the removal
+of old runs, and, for single files, `companions` and `verify`. The name alone proves nothing: the
+user may have put a file of that name there, or edited ours. Recovery of shards has the ledger's
+word for what was committed to a file, and a rule of its own (`recovery`).
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from resumerge.backup_names import backup_name
 from resumerge.engine.recovery.published import files_of_tasks
 from resumerge.engine.shards.checksums import file_checksum
 from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
-from resumerge.storage import Storage
 
 
 def written_files(ledger: Ledger, out: Path) -> set[str]:
@@ -45,14 +45,3 @@ def _has_head(path: Path, row: dict[str, object]) -> bool:
         return False
     with path.open("rb") as file:
         return hash_block(file.read(int(str(row["header_bytes"])))).hex() == row["header_checksum"]
-
-
-def rename_to_backup(path: Path, storage: Storage) -> Path:
-    """Rename a file that the run did not write, so that its name is free; see `backup_name`.
-
-    Returns:
-        The new path.
-    """
-    backup = path.with_name(backup_name(path.name, lambda n: os.path.lexists(path.with_name(n))))
-    storage.rename(path, backup)
-    return backup

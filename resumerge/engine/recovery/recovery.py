@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 
-from resumerge.engine.recovery.ownership import rename_to_backup
+from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.shards.checksums import first_mismatch
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.ledger import Ledger, Progress, take_snapshot
@@ -68,22 +68,29 @@ class Recovery:
         return self._ledger.units.progress()
 
     def _check_sealed(self, shard: Shard) -> None:
+        """Check a file that was complete; if its size or header is another, it was damaged."""
         path = self._files.final(shard)
         if shard.name in self._mirrored and not path.exists():
             return
         if not self._files.is_intact(shard, path):
-            self._lose(shard, path)
+            self._begin_again(shard, path)
         elif self._forget_mismatching(shard, path, self._suspects_in(shard)):
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
-        """Decide by checksums about a file with its final name that the ledger calls open."""
+        """Decide about a file with its final name that the ledger calls open.
+
+        If its size and header are the shard's, checksums decide: it is sealed, or its name becomes
+        the partial one again and the units that differ are pending. If they are not, the file is
+        ours if anything of the shard was committed, and is deleted: it was damaged. Else a user put
+        it there, and it is renamed to its backup name.
+        """
         path = self._files.final(shard)
         units = range(shard.first, shard.last)
         if not self._files.is_intact(shard, path):
             if not any(self._progress[number].committed_blocks for number in units):
                 self._set_aside(path)
-            self._lose(shard, path)
+            self._begin_again(shard, path)
             return
         whole = all(self._progress[number].checksum for number in units)
         damaged = self._forget_mismatching(shard, path, units)
@@ -96,6 +103,10 @@ class Recovery:
             self._files.unseal(shard)
 
     def _check_open(self, shard: Shard) -> None:
+        """Check a partial file; whatever else has the final name is no file of ours.
+
+        That gets its backup name, and the partial file stays what the units were written to.
+        """
         path = self._files.partial(shard)
         final = self._files.final(shard)
         if final.is_symlink() or final.exists():  # our shards never have both names
@@ -105,7 +116,7 @@ class Recovery:
             self._storage.remove(path)
             return
         if not self._files.is_intact(shard, path):
-            self._lose(shard, path)
+            self._begin_again(shard, path)
             return
         recent = [number for number in units if number in self._recent - self._suspects]
         damaged = self._forget_mismatching(shard, path, [*recent, *self._suspects_in(shard)])
@@ -115,15 +126,18 @@ class Recovery:
             take_snapshot(self._ledger, self._storage)
 
     def _set_aside(self, path: Path) -> None:
-        """Rename a file that the run did not write."""
+        """Rename a file that the run did not write to its backup name, with an event."""
         backup = rename_to_backup(path, self._storage)
         self._ledger.events.add("file_set_aside", name=path.name, now=backup.name)
 
     def _suspects_in(self, shard: Shard) -> list[int]:
         return [number for number in range(shard.first, shard.last) if number in self._suspects]
 
-    def _lose(self, shard: Shard, path: Path) -> None:
-        """Make the units pending of a file that is missing, truncated or foreign."""
+    def _begin_again(self, shard: Shard, path: Path) -> None:
+        """Delete a file, make what was committed to it pending, and create the shard's file anew.
+
+        The file is missing, truncated, or has another header. With `lazy` it is created later.
+        """
         found = "missing"
         if path.exists():
             found = f"{path.stat().st_size} bytes, or a different header"

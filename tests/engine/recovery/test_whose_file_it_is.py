@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from crashing import Bench, Merge
 
-from resumerge.engine.recovery.ownership import rename_to_backup, written_files
+from resumerge.engine.recovery.backup import rename_to_backup
+from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.resources.lock import UNLOCKED_SECONDS, run_lock
 from resumerge.storage import Storage
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from resumerge.engine.cluster.exchange.base import Beat, Exchange, TaskAbandoned, TaskEndpoint
 from resumerge.engine.cluster.exchange.conflicts import compare_with_record
 from resumerge.engine.cluster.outcomes import Node
-from resumerge.engine.recovery.ownership import rename_to_backup
+from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.recovery.published import (
     adopt_published,
     published_record,
