@@ -37,7 +37,9 @@ class Computation(ABC):
 
     @abstractmethod
     def run(self, progress: Sequence[Progress]) -> float:
-        """Compute, write and commit, and return the seconds that it took to import torch.
+        """Compute, write and commit, and return the seconds before the first block was asked for.
+
+        In these torch was imported, steps were done, and the files of steps were waited for.
 
         Args:
             progress: the progress of every unit.

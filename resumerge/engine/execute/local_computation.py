@@ -61,7 +61,7 @@ class LocalComputation(Computation):
             context.reporter.doing("merging")
             predicted = self.budget.predicted.need
             need = replace(predicted, base=rss(), steps=0, least_steps=0)  # which are done
-            loading = time.monotonic() - started
+            preparing = time.monotonic() - started
             governor = Governor(
                 self.budget.memory,
                 need,
@@ -97,7 +97,7 @@ class LocalComputation(Computation):
                         watch.check_all()  # a file that cannot be read may have been replaced
                     raise
                 watch.check_all()
-        return loading
+        return preparing
 
     def _prefetcher(
         self, progress: Sequence[Progress], evictor: DownloadEvictor, space: SpaceReservation

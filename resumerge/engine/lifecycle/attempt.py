@@ -48,7 +48,8 @@ class _Record:
 
     Args:
         number: the attempt's number.
-        merging_seconds: seconds spent on recovery and execution, without the import of torch.
+        merging_seconds: seconds spent on recovery and on blocks, without the import of torch and
+            without steps.
     """
 
     number: int
@@ -176,14 +177,14 @@ class Attempt:
             if not self.out.is_file:
                 adopt_published(self.plan, self.ledger, files, self._read)
             progress = self._recover(files)
-            loading = self._compute(record.number, files, reader, progress)
+            preparing = self._compute(record.number, files, reader, progress)
             if suspects := self._suspects_at_the_end(progress):
                 reporter.doing("checking what was committed before the interruption")
                 progress = self._compare(files, suspects)
                 self.ledger.events.add(RECHECKED, units=len(suspects))
                 if not all(known.checksum for known in progress):
-                    loading += self._compute(record.number, files, reader, progress)
-            record.merging_seconds = time.monotonic() - started - loading
+                    preparing += self._compute(record.number, files, reader, progress)
+            record.merging_seconds = time.monotonic() - started - preparing
 
     @contextmanager
     def _counting(self, ranges: RangeReader) -> Iterator[None]:
@@ -237,7 +238,7 @@ class Attempt:
     def _compute(
         self, number: int, files: ShardFiles, reader: SourceReader, progress: list[Progress]
     ) -> float:
-        """Compute, write and commit, and return the seconds that it took to import torch."""
+        """Compute, write and commit, and return the seconds before the first block."""
         if self.replicator is not None:
             self.replicator.start()
         shared = (
