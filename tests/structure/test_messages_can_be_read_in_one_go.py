@@ -22,7 +22,7 @@ def collected() -> dict[str, str]:
     [
         ("strings", "Another process is working on this run"),  # an error
         ("strings", "{method.name} needs a base model"),  # with an expression
-        ("strings", "The mirror worked again"),  # an event
+        ("strings", "The {mirror} worked again"),  # an event
         ("pages", "Time by layer and tensor"),
         ("help", "Number of worker threads."),
         ("help", "Check and repair cached sources."),  # of a command
