@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from merging import merge, working_in
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import resumerge
@@ -155,3 +155,25 @@ def test_a_whole_pipeline_in_one_file_under_its_original_names(tmp_path: Path) -
         for name, tensor in getattr(loaded, part).state_dict().items():
             torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
     assert load_file(out).keys() == load_file(checkpoints / "one.safetensors").keys()
+
+
+def test_a_pipeline_with_an_adapter_is_a_pipeline(tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    write_sdxl(tmp_path / "one", 0)
+    pipeline = diffusers.DiffusionPipeline.from_pretrained(tmp_path / "one")
+    adapted = get_peft_model(pipeline.unet, LoraConfig(r=2, target_modules=["to_q"]))
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.constant_(parameter, 0.1)
+    adapted.save_pretrained(tmp_path / "lora")
+    file = tmp_path / "lora" / "adapter_model.safetensors"
+    named = {k.replace("model.model.", "model.model.unet."): t for k, t in load_file(file).items()}
+    save_file(named, file)
+    recipe = "merge_method: passthrough\nmodels: [{model: one+lora}]\n"
+    out = merge(tmp_path, recipe, tmp_path / "out")
+    found = diffusers.DiffusionPipeline.from_pretrained(out).unet.state_dict()
+    expected = adapted.merge_and_unload().state_dict()
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-5, atol=1e-6)

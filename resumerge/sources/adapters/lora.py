@@ -69,6 +69,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         adapter,
         base.single,
         (*base.notes, *adapter.notes, *pairing.notes),
+        components=base.components,
         modules=base.modules,
     )
 
