@@ -88,7 +88,7 @@ class _LocalFiles(ModelFiles):
             present = sorted(path.name for path in folder.iterdir())
             if dangling := [name for name in present if not (folder / name).exists()]:
                 raise refuse(
-                    f"The weights of {contents.kind} may be behind links that lead nowhere",
+                    f"The weights of {contents.kind} are missing",
                     where=self.where,
                     expected=contents.expected,
                     found=f"links to files that do not exist: {some(dangling)}",
