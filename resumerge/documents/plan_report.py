@@ -90,10 +90,10 @@ def _described(
             plan = check_companions(context, plan, out.model if out is not None else "model")
         except InputError as error:
             problems += error.problems
+    target, needed = _folder(out), _still_needed(context, plan, estimate, out)
     if out is not None and not earlier:
         problems += (p for p in new_run_problems(context, plan, estimate, out) if p not in problems)
     else:
-        target, needed = _folder(out), _still_needed(context, plan, estimate, out)
         problems += check_disk(
             target, needed, then_delete=context.frees_shards, cluster=options.ray is not None
         )
@@ -111,7 +111,7 @@ def _described(
     except InputError as error:
         problems += error.problems
         threads = 1
-    folder = existing_folder(_folder(out))
+    folder = existing_folder(target)
     speed = probe(largest_file(plan, estimate), folder, computes=estimate.time.computes)
     predicted = estimate.on_machine(threads, speed)
     return {
@@ -120,14 +120,8 @@ def _described(
         "shards": len(plan.shards),
         "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
         "disk": {
-            "needed": disk_needed(
-                plan,
-                estimate,
-                _folder(out),
-                _still_needed(context, plan, estimate, out),
-                evict=bool(options.evict),
-            ),
-            "free": free_bytes(_folder(out)),
+            "needed": disk_needed(plan, estimate, target, needed, evict=bool(options.evict)),
+            "free": free_bytes(target),
         },
         "download": {
             "bytes": estimate.download,

@@ -113,8 +113,9 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
         return f"commit `{source.revision}`"
     content = contents.get(source.ref.text)
     place = "a local file" if source.single else "a local folder"
-    read = f", checksum of what this recipe reads of it: `{content}` (xxh3-128)"
-    return place + read * bool(content)
+    if not content:
+        return place
+    return f"{place}, checksum of what this recipe reads of it: `{content}` (xxh3-128)"
 
 
 def _code(text: str) -> str:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from resumerge.buckets.address import is_bucket
+from resumerge.engine.context import RunContext
 from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import Problem
 from resumerge.mirror.stores.registry import has_scheme
@@ -92,11 +93,11 @@ def check_cluster(
     return problems or _connected_elsewhere(options.ray) or _unreachable(options.ray)
 
 
-def most_shards_here(options: Options) -> int | None:
+def most_shards_here(context: RunContext) -> int | None:
     """Return how many shards are on this machine's disk at one time; None for all."""
-    if options.mirror is None or not options.mirror_then_delete:
+    if not context.frees_shards:
         return None
-    return 0 if puts_into_bucket(options) else 1
+    return 0 if puts_into_bucket(context.options) else 1
 
 
 def puts_into_bucket(options: Options) -> bool:

@@ -59,7 +59,6 @@ def new_run_problems(
     """Return the problems that `check_new` raises."""
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
-    then_delete = mirror is not None and bool(options.mirror_then_delete)
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
     needed = max(0, estimate.disk - freed)
     folders, reference = source_folders(plan), plan.reference_model
@@ -70,7 +69,12 @@ def new_run_problems(
         *check_output(out, replaced),
         *check_outside(out.path, folders),
         *check_cluster(options, plan, estimate, out),
-        *check_disk(out.folder, needed, then_delete=then_delete, cluster=options.ray is not None),
+        *check_disk(
+            out.folder,
+            needed,
+            then_delete=context.frees_shards,
+            cluster=options.ray is not None,
+        ),
         *check_downloads(
             plan, estimate, out.folder, needed, offline=options.offline, evict=bool(options.evict)
         ),

@@ -82,9 +82,7 @@ def verify_sources(
         return replace(found, recomputed=recompute(context, folder, every=every))
 
 
-def recompute(
-    context: RunContext, folder: Path, *, every: bool, seed: int | None = None
-) -> Recomputation:
+def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputation:
     """Compute committed blocks again from the pinned sources, and compare them with the ledger.
 
     The ledger is only read, so that the run may be in work meanwhile. Models that are not on this
@@ -93,8 +91,7 @@ def recompute(
     Args:
         context: the command's context; its options are completed by the run's.
         folder: the folder of the run's ledger.
-        every: whether all committed blocks are compared, and not a sample.
-        seed: the seed of the sample; by default another one each time.
+        every: whether all committed blocks are compared, and not a sample, another one each time.
 
     Raises:
         InputError: the sources, the recipe's meaning or the program are not those of the run.
@@ -106,7 +103,7 @@ def recompute(
         plan, estimate = _planned(context, ledger)
         chosen = list(_committed(plan, ledger))
         committed = sum(len(blocks.indices) for blocks in chosen)
-        seed = None if every else random.randrange(1 << 32) if seed is None else seed
+        seed = None if every else random.randrange(1 << 32)
         if seed is not None:
             chosen = _sample(chosen, random.Random(seed))
         budget = resource_budget(context, plan, estimate)
@@ -136,10 +133,8 @@ def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
         try:
             plan, estimate = pinned_plan(context, recipe, out, pins, began)
         except InputError as error:
-            needed = (
-                replace(p, fix="download the model into the cache first") for p in error.problems
-            )
-            raise InputError([*needed]) from error
+            fix = "download the model into the cache first"
+            raise InputError([replace(problem, fix=fix) for problem in error.problems]) from error
     check_same_plan(context, record, plan, ledger)
     return plan, estimate
 
@@ -154,7 +149,11 @@ def _committed(plan: Plan, ledger: Ledger) -> Iterator[_Chosen]:
 
 
 def _sample(committed: list[_Chosen], draw: random.Random) -> list[_Chosen]:
-    """Return one block of each of `SAMPLED` units, which are drawn by their size."""
+    """Return one block of each of `SAMPLED` units, which are drawn by their size.
+
+    The key of a unit is algorithm A of Efraimidis and Spirakis, "Weighted random sampling with a
+    reservoir", 2006.
+    """
     drawn = sorted(committed, key=lambda blocks: draw.random() ** (1 / max(1, blocks.unit.nbytes)))
     return [_single(blocks, draw.choice(blocks.indices)) for blocks in drawn[-SAMPLED:]]
 
@@ -194,8 +193,8 @@ def _first_difference(
 ) -> int | None:
     """Compute blocks of a unit, run by run; return the number of the first that differs."""
     unit, first = blocks.unit, blocks.indices.start
-    statistics = evaluator.statistics(unit)
-    for start in range(first, blocks.indices.stop, size := unit.run_blocks(RUN_BYTES)):
+    size, statistics = unit.run_blocks(RUN_BYTES), evaluator.statistics(unit)
+    for start in range(first, blocks.indices.stop, size):
         indices = range(start, min(start + size, blocks.indices.stop))
         data, _ = evaluator.compute(unit, indices, statistics)
         found = hash_blocks(data, unit.block_bytes(start)[1])

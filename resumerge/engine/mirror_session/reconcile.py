@@ -90,7 +90,8 @@ class Reconciler:
         """Refuse a mirror that is empty now, and was not: probably a drive that is not mounted."""
         if state.kind == NOTHING and self._mirrored and not named:
             store = self._mirror.store
-            drive = "If it is a drive, mount it, then resume. " * (store.local_folder is not None)
+            is_folder = store.local_folder is not None
+            drive = "If it is a drive, mount it, then resume. " if is_folder else ""
             raise Resumable(
                 "mirror",
                 f"The {store.place} no longer has any file of this run. {drive}To start with an "

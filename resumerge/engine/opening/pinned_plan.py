@@ -98,7 +98,7 @@ def pinned_plan(
     plan = with_spilled(with_kept(plan, keep), Materialize(how))
     shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
     notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size]
-    estimated = estimate(plan, options.mirror, most_shards_here(options))
+    estimated = estimate(plan, options.mirror, most_shards_here(context))
     notes += notes_on_streaming(plan, estimated) if options.stream else ()
     return replace(plan, notes=tuple(notes)), estimated
 
