@@ -275,12 +275,14 @@ def verify(
         all: whether `sources` compares every block.
 
     Raises:
-        InputError: there is no such run; with `sources`: its models, its recipe or the program are
-            not what they were.
+        InputError: there is no such run; `all` without `sources`; with `sources`: its models, its
+            recipe or the program are not what they were.
         Resumable: the mirror, the output or a model cannot be read now.
     """
     name, chosen = _address(run), Options.read("verify", options)
     runs = _runs(chosen.state_dir)
+    if all and not sources:
+        raise refuse("all says how much sources compares", fix="give both, or neither")
     if sources:
         return DisplayedVerification.of(verify_sources(name, chosen, Reporter(), every=all))
     if name is not None and is_mirror_url(name):

@@ -167,3 +167,8 @@ def test_another_meaning_of_the_arithmetic_is_refused(
 def test_only_a_run_of_this_machine_has_models_to_compare_with(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Only a run of this machine"):
         resumerge.verify("s3://bucket/place", sources=True, state_dir=tmp_path)
+
+
+def test_all_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="all says how much sources compares"):
+        resumerge.verify(all=True, state_dir=tmp_path)
