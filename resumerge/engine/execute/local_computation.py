@@ -70,7 +70,8 @@ class LocalComputation(Computation):
                 context.options.memory_wait,
                 threads=self.budget.threads,
             )
-            with governor, context.stop.deferred():
+            # A signal that raises while a thread is started is a KeyError in Python's threading.
+            with context.stop.deferred(), governor:
                 watch = SourceWatch(self.plan, self.ledger, self.reader)
                 execution = Execution(
                     self.plan,
