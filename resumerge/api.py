@@ -42,7 +42,7 @@ from resumerge.local_path import is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Options
 from resumerge.options.hints import ExtractOptions, ResumeOptions, RunOptions, VerifyOptions
-from resumerge.options.in_python import error_in_python, problem_in_python
+from resumerge.options.in_python import error_in_python, in_python, problem_in_python
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath, parse_age, read_address
 from resumerge.recipe.as_yaml import extraction
@@ -254,6 +254,7 @@ def plan(
         document = describe_plan(recipe.path, folder, chosen, progress)
         problems = [recipe.said(Problem(**problem)) for problem in document["problems"]]
         document["problems"] = [asdict(problem_in_python(problem)) for problem in problems]
+        document["notes"] = list(map(in_python, document.get("notes", ())))
         return DisplayedPlan(document)
 
 

@@ -10,9 +10,13 @@ from commands import resumerge as command
 from tiny_models import write_family
 
 import resumerge
+from resumerge.engine.reporter import Reporter
 from resumerge.errors import InputError
 from resumerge.options import declared
 from resumerge.options.in_python import in_python
+from resumerge.planning import Plan
+from resumerge.planning.estimates.estimate import Prediction
+from resumerge.ui.notebook.spoken import PythonReporter
 
 
 @pytest.fixture
@@ -106,3 +110,40 @@ def test_extract_expert_names_the_model_and_no_line_of_a_recipe(folder: Path) ->
     assert done.returncode == 2
     assert "where:    math\n" in done.stderr
     assert "recipe" not in done.stderr and "line" not in done.stderr
+
+
+def test_notes_name_arguments(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = {"merge_method": "linear", "models": [{"model": "math"}, {"model": "code"}]}
+    recipe |= {"parameters": {"weight": 1.0}}
+    told: list[str] = []
+
+    class Told(Reporter):
+        def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
+            told.extend(plan.notes)
+
+        def note(self, text: str) -> None:
+            told.append(text)
+
+    given: Any = {"stream": True, "mirror_rate": 10**9, "mirror": "mirror"}
+    planned = resumerge.plan(recipe, "out", **given)["notes"]
+    resumerge.run(recipe, "out", **given, reporter=Told())
+    resumerge.run(recipe, "again", **given | {"mirror": "other"}, progress="lines")
+    for notes in (planned, told, capsys.readouterr().err.splitlines()):
+        assert any("stream=True has no effect" in note for note in notes)
+        assert not any("--stream" in note for note in notes)
+
+
+def test_what_is_waited_for_names_arguments() -> None:
+    told: list[str] = []
+
+    class Told(Reporter):
+        def waiting(self, text: str) -> None:
+            told.append(text)
+
+    PythonReporter(Told()).waiting("stop and lower --memory or --threads")
+    assert told == ["stop and lower memory or threads"]
+
+
+def test_all_that_a_reporter_is_told_is_passed_on() -> None:
+    methods = {name for name, value in vars(Reporter).items() if callable(value)}
+    assert methods <= vars(PythonReporter).keys()

@@ -16,6 +16,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.options.in_python import error_in_python
 from resumerge.ui.notebook.results import DisplayedResult
+from resumerge.ui.notebook.spoken import PythonReporter
 from resumerge.ui.progress.keepalive import PrintClock, keepalive
 from resumerge.ui.progress.styles import Style, console_of, reporter_of
 from resumerge.ui.text.commands import GONE, is_gone, resume_call
@@ -49,7 +50,8 @@ def merge_in_process(
         )
     cell, printed = _reporters(progress, options) if reporter is None else (None, None)
     stop = StopRequest(patient=in_kernel())
-    session = Session(options, reporter or cell or printed, stop=stop)
+    told = reporter or cell or printed
+    session = Session(options, None if told is None else PythonReporter(told), stop=stop)
     with stop.listening():  # until the end is shown: a second interrupt must not replace it
         try:
             done = work(session)

@@ -118,7 +118,7 @@ def test_it_is_one_file_whatever_its_size_and_a_note_says_so(
         silent = resumerge.plan(config, out, state_dir=state)
         Session(Options(state_dir=state, shard_size=10_000)).run(config, out)
     assert inside(out) == ["merged.safetensors", "theirs.safetensors"]
-    note = "--shard-size is ignored: the output is one file, as a.safetensors is"
+    note = "shard_size is ignored: the output is one file, as a.safetensors is"
     assert note in shown["notes"] and note not in silent["notes"]
     assert (shown["shards"], shown["problems"]) == (1, [])
 

@@ -1,0 +1,53 @@
+"""A reporter for users of Python: what it is told names arguments, not options."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
+from resumerge.options.in_python import in_python
+from resumerge.planning import Plan
+from resumerge.planning.estimates.estimate import Prediction
+from resumerge.sources.remote.prefetch import DownloadProgress
+
+
+class PythonReporter(Reporter):
+    """A reporter that passes on what it is told, with ``threads=1`` for ``--threads 1``.
+
+    Args:
+        to: the receiver.
+    """
+
+    def __init__(self, to: Reporter) -> None:
+        self._to = to
+
+    def doing(self, what: str) -> None:
+        self._to.doing(what)
+
+    def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
+        spoken = replace(plan, notes=tuple(map(in_python, plan.notes)))
+        self._to.planned(run, spoken, predicted, resumed=resumed)
+
+    def began(self, attempt: int, budget: int) -> None:
+        self._to.began(attempt, budget)
+
+    def heartbeat(self) -> None:
+        self._to.heartbeat()
+
+    def reading(self, done: int, total: int) -> None:
+        self._to.reading(done, total)
+
+    def fetching(self, fetched: DownloadProgress) -> None:
+        self._to.fetching(fetched)
+
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        self._to.progressed(progressed)
+
+    def note(self, text: str) -> None:
+        self._to.note(in_python(text))
+
+    def waiting(self, text: str) -> None:
+        self._to.waiting(in_python(text))
+
+    def done(self, result: Result) -> None:
+        self._to.done(replace(result, notes=tuple(map(in_python, result.notes))))
