@@ -206,6 +206,9 @@ def test_three_questions_in_a_terminal(tmp_path: Path) -> None:
     os.write(terminal, b"ties\norg/base\norg/a, org/b\n")
     code, said = ended(pid, terminal)
     assert code == 0, said
+    lines = said.splitlines()
+    assert len(lines) <= 24, "it is all on the screen"
+    assert "Methods:" in said
     written = (tmp_path / "merge.yaml").read_text()
     assert written == new_recipe("ties", ["org/a", "org/b"], "org/base", "bfloat16")
 

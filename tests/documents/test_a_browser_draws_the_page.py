@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import json
 import shutil
 import struct
 import subprocess
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up_ledgers import make_ledger
@@ -39,6 +42,35 @@ SCALE = 0.5
 """Pixels of a picture for one of the page, since decoding it takes a while."""
 
 
+LONG = "a reason of many words, as the kernel or a server gives it to who asks, " * 4
+"""The details of an event."""
+
+PHONE = 390
+"""The pixels that most phones are wide."""
+
+# Chromium's own window is at least 500 pixels wide: a frame in it may be narrower.
+ON_A_PHONE = f"""<!DOCTYPE html><iframe src="run.html" width="{PHONE}" height="800"></iframe>
+<script>
+onload = () => {{
+  const page = document.querySelector("iframe").contentDocument;
+  const scrolls = (e) => e.closest(".table:not(.wrap), pre") !== null;
+  const all = [...page.querySelectorAll(".resumerge *")].filter((e) => !scrolls(e));
+  const wide = all.filter((e) => e.getBoundingClientRect().right > {PHONE} + 1);
+  const details = [...page.querySelectorAll(".wrap td:last-child")];
+  const least = Math.min(...details.map((e) => e.getBoundingClientRect().width));
+  const names = [...page.querySelectorAll(".names > span")].map((e) => e.getBoundingClientRect());
+  document.body.innerHTML = "<p>" + JSON.stringify({{
+    width: page.documentElement.scrollWidth,
+    wide: wide.map((e) => `${{e.tagName}} ${{e.className}}`),
+    details: details.length && least,
+    overlapping: names.some((a, i) => names.some((b, k) =>
+      k > i && a.right > b.left + 1 && a.left + 1 < b.right && a.bottom > b.top + 1
+        && a.top + 1 < b.bottom)),
+  }}) + "</p>";
+}};
+</script>"""
+
+
 def browser(page: Path, *words: str) -> str:
     assert CHROMIUM is not None
     profile = page.with_name("profile")
@@ -61,7 +93,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for t in range(100)
     ]
     evil = "<script>document.title='it ran'</script>"
-    make_ledger(place / "state", attempts, samples, output=evil, config_text=evil, units=600)
+    events = [(2, "source_differs", {"reason": LONG, "model": f"models/{LONG.replace(' ', '_')}"})]
+    made_up: dict[str, Any] = {"output": evil, "config_text": evil, "units": 600}
+    make_ledger(place / "state", attempts, samples, events, **made_up)
     file = place / "run.html"
     write_report(resumerge.status(state_dir=place / "state")["runs"][0], file)
     return file
@@ -134,3 +168,14 @@ def test_nothing_in_it_runs(page: Path) -> None:
     assert "<title>made-up: interrupted</title>" in drawn
     assert "&lt;script&gt;" in drawn
     assert "<script" not in drawn
+
+
+def test_a_phone_shows_all_of_it(page: Path) -> None:
+    """Nothing is cut at the right, and details of events have the whole width."""
+    phone = page.with_name("phone.html")
+    phone.write_text(ON_A_PHONE)
+    drawn = browser(phone, "--allow-file-access-from-files", "--dump-dom")
+    said = json.loads(html.unescape(drawn.partition("<p>")[2].partition("</p>")[0]))
+    assert said["width"] == PHONE and said["wide"] == []
+    assert said["details"] > 0.8 * PHONE
+    assert not said["overlapping"]
