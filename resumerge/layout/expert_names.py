@@ -61,7 +61,8 @@ class Template:
     """The name of an expert's tensor, taken apart, for any layer and expert.
 
     Args:
-        layer: the beginning of the name, up to the layer's number and a dot.
+        layer: the beginning of the name, up to the layer's number and a dot; empty for a tensor in
+            no layer.
         rest: what follows, with ``{n}`` for the expert's number.
         expert: the expert's number; None for a tensor of no single expert.
     """
@@ -72,14 +73,13 @@ class Template:
 
     @classmethod
     def of(cls, name: str) -> Template:
-        located = split(name)
-        if located is None:
-            return cls("", name, None)
-        found = _NUMBER.search(located.rest)
-        rest = located.rest
+        layer, rest, located = "", name, split(name)
+        if located is not None and located.stack.rpartition(".")[2] != "experts":
+            layer, rest = f"{located.stack}.{located.index}.", located.rest
+        found = _NUMBER.search(rest)
         if found:
             rest = f"{rest[: found.start(2)]}{{n}}{rest[found.end(2) :]}"
-        return cls(f"{located.stack}.{located.index}.", rest, int(found[2]) if found else None)
+        return cls(layer, rest, int(found[2]) if found else None)
 
     def named(self, rest: str) -> str:
         """Return the name of another tensor of the same layer, and of the same expert."""

@@ -124,6 +124,8 @@ def _header(group: Sequence[Target], prefix: str) -> bytes:
                 "shape": list(shape),
                 "data_offsets": [begin, end],
             }
+    names, size = sum(len(target.tensors) for target in group), sum(t.nbytes for t in group)
+    assert (len(entries) - 1, end) == (names, size), "a file that nobody can open"
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text

@@ -54,6 +54,17 @@ def inputs(found: Plan) -> dict[str, list[str]]:
     }
 
 
+def test_experts_are_taken_together_where_a_recipe_says_so() -> None:
+    names = [f"mlp.experts.{n}.{p}_proj.weight" for n in range(2) for p in ("gate", "up", "down")]
+    models = [checkpoint(name, *names) for name in "abc"]
+    together = plan(TIES + "experts: together\n", *models)
+    assert {unit.name: set(unit.tensors) for unit in together.units} == {
+        "mlp.experts.gate_up_proj": {name for name in names if "down" not in name},
+        "mlp.experts.down_proj": {name for name in names if "down" in name},
+    }
+    assert [unit.name for unit in plan(TIES, *models).units] == names
+
+
 def test_no_name_is_taken_for_another() -> None:
     """A prefix, a tied head or a buffer that transformers computes is a name like any other."""
     ours = checkpoint("a", "model.embed_tokens.weight", "lm_head.weight", "x.inv_freq")
