@@ -24,9 +24,21 @@ from resumerge.planning import Plan, estimate
 from resumerge.recipe import ModelRef
 from resumerge.sources import Source, open_source
 from resumerge.sources.reader import SourceReader
-from resumerge.tensors import Adapted, Gathered, Merged, Stacked, Stored, Tensor, rounded_input
+from resumerge.tensors import (
+    Adapted,
+    Gathered,
+    Merged,
+    Spilled,
+    Stacked,
+    Stored,
+    Tensor,
+    rounded_input,
+)
+from resumerge.tensors import merged as merged_module
 from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.rows import AVERAGE, ZERO, Rows
+from resumerge.tensors.target import BLOCK
+from resumerge.tensors.tensor import RUN_BYTES
 
 SHAPE = (40, 25)
 NUMEL = math.prod(SHAPE)
@@ -215,6 +227,48 @@ def test_what_is_read_again_is_hashed_as_it_was(stages: Stages) -> None:
     assert b"".join(again) == hashes
     data = evaluated(tensor.operands[0], stages.sources)
     assert hashes[:16] == hash_block(data[: 2 * SECOND])
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_inputs_are_hashed_as_they_are_read_and_only_those_that_are_asked_for(
+    stages: Stages, hashed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While they are in the processor's cache."""
+    found = of(merged("linear", operands(stages), "BF16", SECOND), stages.sources)
+    [unit] = found.units
+    if not hashed:
+        found = replace(found, sources=tuple(replace(s, kind="hub") for s in found.sources))
+    asked, reading = set(), merged_module.read_ranges
+
+    def noting(places: list[tuple[int, int, np.ndarray, int]]) -> object:
+        asked.update(nbytes for *_, nbytes in places)
+        return reading(places)
+
+    monkeypatch.setattr(merged_module, "read_ranges", noting)
+    evaluator = Evaluator(found, estimate(found), SourceReader(stages.sources))
+    _, hashes = evaluator.compute(unit, range(unit.blocks), {})
+    assert asked == {2 * SECOND if hashed else 0}
+    assert len(hashes) == (16 * 4 * unit.blocks if hashed else 0)
+
+
+@pytest.mark.parametrize(("dtype", "blocks"), [("F32", 4), ("BF16", 8)])
+def test_four_mebibytes_of_the_widest_operand_are_read_at_once(dtype: str, blocks: int) -> None:
+    narrow, wide = (Stored("w", kind, SHAPE, "f", 0) for kind in ("BF16", dtype))
+    tensor = merged("linear", [narrow, wide], "BF16", BLOCK)
+    assert tensor.run_blocks(BLOCK, RUN_BYTES) == blocks
+
+
+@pytest.mark.usefixtures("short_runs")
+def test_what_a_scratch_file_is_written_from_counts_in_the_memory(stages: Stages) -> None:
+    a, b, c, d = operands(stages)
+    inner = merged("ties", [a, b, c], "BF16", FIRST)
+    nested, spilled = (
+        of(merged("linear", [operand, d], "BF16", SECOND), stages.sources)
+        for operand in (inner, Spilled.of(inner, FIRST))
+    )
+    more = estimate(spilled).memory.blocks(1) - estimate(nested).memory.blocks(1)
+    run = spilled.units[0].run_blocks(RUN_BLOCKS * FIRST * 4) * SECOND
+    assert more == 2 * run
 
 
 @pytest.mark.usefixtures("short_runs")

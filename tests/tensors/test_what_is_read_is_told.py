@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import evaluation, read
 
-from resumerge.tensors import Gathered, Rounded, Sliced, Stacked, Stored, Tensor
+from resumerge.tensors import Gathered, Merged, Rounded, Sliced, Stacked, Stored, Tensor
 from resumerge.tensors.adapters.adapted import Adapted
+from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.evaluation import Evaluation, HeldValues
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 WIDTH, HEIGHT, TABLES = 3, 6, 3
@@ -133,6 +135,29 @@ def test_of_parts_and_stacks(first: int, data: st.DataObject) -> None:
     read_now = told(tensor.reads(start, stop))
     assert found(tensor, leaves, start, stop) == read_now
     assert told(tensor.passed(start, stop)) == read_now
+
+
+class NoMethod:
+    """A call that computes nothing."""
+
+    def compute(self, *given: Any) -> None:
+        pass
+
+
+@given(block=st.integers(1, WIDTH * HEIGHT), data=st.data())
+def test_of_a_merge_whose_blocks_a_range_cuts(block: int, data: st.DataObject) -> None:
+    """It is computed in whole blocks."""
+    leaves = [stored(0), stored(3)]
+    shape, weights = leaves[0].shape, ({"weight": 0.5}, {"weight": 0.5})
+    tensor = Merged(
+        "m", "F32", shape, "linear", tuple(leaves), {"normalize": True}, weights, None, 0, block
+    )
+    start = data.draw(st.integers(0, tensor.numel - 1))
+    stop = data.draw(st.integers(start + 1, tensor.numel))
+    files = CountingFiles(leaves)
+    computing = Evaluation(files, Buffers(), HeldValues(0), lambda merged: NoMethod(), {})
+    tensor.read(computing, start, stop, np.empty(4 * (stop - start), np.uint8))
+    assert files.read == told(tensor.reads(start, stop))
 
 
 @pytest.mark.needs("torch")
