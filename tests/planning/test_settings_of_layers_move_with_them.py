@@ -267,6 +267,8 @@ def test_a_planned_output_is_compared_with_its_config(monkeypatch: pytest.Monkey
     for wrong, expected in (
         ({}, "7 layers model.layers.*"),
         ({"num_hidden_layers": 7, "intermediate_size": [4, 8, 4, 8, 4, 8, 4]}, "model.layers.4."),
+        # No layer of the model is said to be as wide as the first one: of it nothing is known.
+        ({"num_hidden_layers": 7, "intermediate_size": [9, 8, 4, 8, 4, 8, 4]}, "model.layers.4."),
     ):
         config = {**source.config, **wrong}
         monkeypatch.setattr(implied, "moved_config", lambda *_, config=config: config)
@@ -286,10 +288,12 @@ def test_a_layer_of_an_encoder_whose_output_is_read_keeps_its_number() -> None:
     kept = part + "      - sources: [{model: a, layer_range: [0, 2]}]\n"
     plan(moved, llava(-2))
     plan(kept, llava(1))
-    with pytest.raises(InputError) as told:
-        plan(moved, llava([-1, 1]))
-    [problem] = told.value.problems
-    assert "vision_feature_layer: [-1, 1]" in str(problem.found)
+    plan(kept, llava(2))  # what comes out of the second layer, which is the last
+    for part_of, layer in ((moved, [-1, 1]), (kept, 3)):
+        with pytest.raises(InputError) as told:
+            plan(part_of, llava(layer))
+        [problem] = told.value.problems
+        assert f"vision_feature_layer: {layer}" in str(problem.found)
     plan(recipe(*STACK), llava(1))
 
 
@@ -319,6 +323,7 @@ def test_tensors_with_a_part_for_each_layer_are_refused() -> None:
     assert wide in found and "hidden_size_per_layer_input: 8" in found
     assert "model.layer_weights" in told("model.layer_weights", 5)
     assert "model.resid_lambdas" in told("model.resid_lambdas", 4)
+    assert "model.layer_gaps" in told("model.layer_gaps", 3), "one between each two"
     crossed = [tensor(f"model.gated_cross_attn_layers.{n}.weight", (4, 4)) for n in range(2)]
     source = llama("a", 4, others=crossed, config={"cross_layer_interval": 2})
     assert "cross_layer_interval: 2" in str(refused(source, *STACK).found)

@@ -15,9 +15,13 @@ from stage_recipes import RECIPES, documents, merge_stages, write_models
 from transformers import AutoModelForCausalLM
 
 import resumerge
+from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
+from resumerge.options import Options
 from resumerge.output_path import is_shard_name
+from resumerge.planning.stage_results.kept import models_of, with_kept
+from resumerge.recipe import load_recipe
 
 BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
 SMALL = {"shard_size": 20_000}
@@ -59,6 +63,26 @@ def test_transformers_opens_it(two: Path) -> None:
         assert not any(info.values()), info
         assert model(torch.tensor([[1, 2]])).logits.isfinite().all()
     assert "first" in (two / "stages" / "first" / "README.md").read_text()
+
+
+def test_a_stage_that_is_not_kept_takes_nothing_from_the_model(
+    models: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "recipe.yaml"
+    config.write_text(RECIPES["linear of two"])
+    with working_in(models):
+        plan = Session(Options(state_dir=tmp_path / "state", **SMALL)).plan(load_recipe(config))
+    kept = with_kept(plan, ["second"])
+    (folder, stage), (place, model) = models_of(kept)
+    assert (folder, stage.units) == ("stages/second/", plan.stages[1].units)
+    assert (place, model.units, model.shards) == ("", plan.units, plan.shards)
+
+
+def test_names_that_some_disks_take_for_one_are_refused(models: Path, tmp_path: Path) -> None:
+    recipe = RECIPES["linear of two"].replace("second", "First")
+    with pytest.raises(InputError, match="differ only in case"):
+        merge(models, recipe, tmp_path / "out", keep=["first", "First"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_others_are_not_written(models: Path, tmp_path: Path) -> None:

@@ -78,6 +78,10 @@ def test_what_is_dear_and_read_several_times_is_spilled(family: Path, text: str)
 
 def test_what_is_read_once_is_not(family: Path) -> None:
     assert spilled(planned(family, READ_ONCE)) == []
+    before, last = READ_ONCE.rsplit("dtype: float32", 1)
+    assert spilled(planned(family, f"{before}dtype: bfloat16{last}")) == [], (
+        "nor through a rounding"
+    )
 
 
 def test_what_is_cheap_to_compute_is_not(family: Path) -> None:
