@@ -66,6 +66,12 @@ def test_one_that_lies_between_others() -> None:
     assert "experts 0 and 3 are nearly the same in layer 0" in second
 
 
+def test_two_that_are_the_same_but_for_their_rounding_span_no_plane() -> None:
+    """Else a third one would count as a combination of them, wherever it points."""
+    gates = np.array([[[1, 0], [1, 1e-6], [0, 1]]], np.float32)
+    assert dependent_gates(gates) == {(0, 1): [0]}
+
+
 def test_one_that_points_nowhere() -> None:
     gates = np.array([[[1, 0], [0, 0]]] * 2, np.float32)
     assert list(dependence_notes(gates)) == [

@@ -270,6 +270,20 @@ def test_a_mixture_may_be_a_stage(llamas: Path, tmp_path: Path) -> None:
     assert not any(info.values()), info
 
 
+def test_gates_are_made_of_what_a_stage_computes_wherever_it_lies(
+    llamas: Path, tmp_path: Path
+) -> None:
+    """A result of a stage may be written to a scratch file; gates are computed before that."""
+    stage = "name: middle\nmerge_method: task_arithmetic\nbase_model: ./base\n"
+    stage += "models: [{model: ./a, parameters: {weight: 0.5}}]\ntokenizer_source: base\n---\n"
+    recipe = stage + mixture("cheap_embed", "mixtral").replace("model: ./base", "model: middle")
+    always, never = (
+        shards_of(merge(llamas, recipe, tmp_path / how, materialize=how))
+        for how in ("always", "never")
+    )
+    assert always == never
+
+
 def test_bytes_do_not_depend_on_threads(llamas: Path, tmp_path: Path) -> None:
     recipe = mixture("cheap_embed", "mixtral").replace("residual_scale", "noise_scale")
     one, two = (
