@@ -6,20 +6,24 @@ from __future__ import annotations
 import json
 import pickle
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from threading import Event
 from typing import NoReturn
 
 import pytest
+import torch
 from dense_models import CONFIGS, EXPERTS, write_dense
 from merging import merge, shards_of, working_in
+from safetensors.torch import save_file
 from streamed_models import ServedFile, serve_local_models
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.checks.cluster import check_cluster
+from resumerge.engine.cluster.exchange.base import Beat, TaskAbandoned
 from resumerge.engine.cluster.exchange.folder import FolderEndpoint, read_beat
 from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Failed, Finished, Node, Outcome
 from resumerge.engine.cluster.retries import Tries, stops_the_run
@@ -40,6 +44,7 @@ from resumerge.recipe.types import ModelRef
 from resumerge.sources.remote.files import on_this_machine
 from resumerge.sources.types import Source, SourceFile
 from resumerge.storage import Storage
+from resumerge.tensors import Stored, stored_in
 
 TIES = """
 merge_method: {method}
@@ -154,6 +159,51 @@ def test_a_plan_of_a_shard_is_small(models: Path, tmp_path: Path) -> None:
     assert max(sizes) < len(pickle.dumps(shards.plan)) / 2
 
 
+def with_adapter(models: Path, folder: Path) -> Path:
+    """The models, and an adapter of one module of `math`."""
+    for path in models.iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / "adapter").mkdir()
+    key, hidden = "base_model.model.model.layers.0.self_attn.o_proj", LLAMA["hidden_size"]
+    matrices = {f"{key}.lora_A.weight": torch.ones(2, hidden)}
+    matrices[f"{key}.lora_B.weight"] = torch.ones(hidden, 2)
+    save_file(matrices, folder / "adapter" / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["o_proj"]}
+    (folder / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+ADAPTED = "merge_method: passthrough\nmodels: [{model: math+adapter}]\n"
+
+
+def test_a_task_knows_the_files_that_it_reads_of_a_model_with_an_adapter(
+    models: Path, tmp_path: Path
+) -> None:
+    """With what their headers say, where they have to be downloaded."""
+    (folder := tmp_path / "models").mkdir()
+    plan = Shards(with_adapter(models, folder), ADAPTED, tmp_path).plan
+    [source] = plan.sources
+    parts = {part: replace(getattr(source, part), kind="hub") for part in ("base", "adapter")}
+    plan = replace(plan, sources=(replace(source, **parts),))
+    several = set()
+    for shard in plan.shards:
+        of_shard = shard_plan(plan, shard.index)
+        [sent] = of_shard.sources
+        read = {s.file for unit in of_shard.units for s in stored_in(unit.expression)}
+        assert sent.files.keys() == read
+        for name, part in (("base", sent.base), ("adapter", sent.adapter)):
+            assert part is not None
+            files = {file.removeprefix(f"{name}/") for file in read if file.startswith(name)}
+            assert part.files.keys() == files
+            assert {t.file for t in stored(part)} == files
+        several.add(frozenset(name.partition("/")[0] for name in read))
+    assert several == {frozenset({"base"}), frozenset({"base", "adapter"})}
+
+
+def stored(source: Source) -> Iterator[Stored]:
+    return (found for tensor in source.tensors.values() for found in stored_in(tensor))
+
+
 Damage = Callable[[Shards], None]
 
 
@@ -250,6 +300,21 @@ def test_a_file_of_somebody_else_is_set_aside(models: Path, tmp_path: Path) -> N
     assert shards.adopt() == [1]
 
 
+def test_a_task_that_was_given_up_publishes_nothing(models: Path, tmp_path: Path) -> None:
+    """Its folder is gone: neither a record is left, nor is anybody's file renamed."""
+    shards = Shards(models, RECIPES["copies"], tmp_path)
+    finished, [path] = shards.compute(1), [*shards.out.glob("*.safetensors")]
+    path.write_text("mine")
+    (shards.attempt / "1.json").unlink()
+    endpoint = FolderEndpoint(shards.attempt, "late", 1, shards.out)
+    with pytest.raises(TaskAbandoned):
+        endpoint.publish(
+            shard_plan(shards.plan, 1), finished.record, Beat(Node("n", "h")), lambda nbytes: None
+        )
+    assert path.read_text() == "mine" and not list(shards.attempt.iterdir())
+    assert {file.name for file in shards.out.iterdir()} == {path.name, TASKS}
+
+
 @pytest.mark.parametrize(
     "beat",
     ["[" * 200_000, '{"node": {"id": "n", "host": "h"}, "nbytes": "x"}', '{"node": {"id": []}}'],
@@ -310,6 +375,18 @@ def test_a_worker_looks_at_no_other_machines_cache() -> None:
     source = Source(ref, "hub", elsewhere, "0" * 40, {}, {}, files, streams=True)
     assert not source.is_streamed("model.safetensors")
     assert on_this_machine(source).is_streamed("model.safetensors")
+
+
+def test_the_version_of_torch_counts_where_it_computes(models: Path, tmp_path: Path) -> None:
+    """Also the product of an adapter's matrices."""
+    (folder := tmp_path / "models").mkdir()
+    adapted = Shards(with_adapter(models, folder), ADAPTED, tmp_path).plan
+    (other := tmp_path / "other").mkdir()
+    copied = Shards(models, RECIPES["copies"], other).plan
+    assert [Versions.of_plan(plan).known.get("torch") for plan in (adapted, copied)] == [
+        version("torch"),
+        None,
+    ]
 
 
 def test_other_versions_are_named(models: Path, tmp_path: Path) -> None:

@@ -336,6 +336,24 @@ def test_a_task_that_is_given_up_before_its_record(
     assert run.there().keys() == left, "the same bytes, where they are somebody's"
 
 
+def test_a_task_that_is_given_up_leaves_what_another_one_uploaded(
+    run: InBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose record may be about to be written."""
+    run.compute(0)
+    before, upload = run.there()[run.name(0)], BucketEndpoint._upload
+
+    def given_up(endpoint: BucketEndpoint, *given: object) -> object:
+        uploaded = upload(endpoint, *given)  # type: ignore[arg-type]
+        run.give_up(0)
+        return uploaded
+
+    monkeypatch.setattr(BucketEndpoint, "_upload", given_up)
+    outcome = run.run(run.task(0, 2))
+    assert isinstance(outcome, Failed) and outcome.reason == "abandoned"
+    assert run.there() == {run.name(0): before}
+
+
 def test_a_shard_that_another_task_uploaded_is_compared(run: InBucket) -> None:
     first = run.compute(1)
     assert run.compute(1, 2).record.uploaded == first.record.uploaded
