@@ -12,7 +12,7 @@ import pytest
 from resumerge.buckets import google
 from resumerge.buckets.base import Bucket, Listed
 from resumerge.buckets.calls import explain, open_bucket
-from resumerge.buckets.errors import Changed
+from resumerge.buckets.errors import Advice, Changed, refusal
 from resumerge.errors import Resumable, StoreError
 
 PAGE = {"Content-Type": "text/html"}
@@ -121,6 +121,13 @@ def test_it_is_told_and_is_for_now(server: _Server, scheme: str, request_: str, 
     assert "secret" not in said
     if name == "elsewhere":
         assert "HTTP 302 to portal.example" in said and "login page" in said
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_server_that_asks_for_patience_is_given_it(status: int) -> None:
+    error = refusal(Advice("log in", "create it"), "box", status, retry_after="7")
+    assert isinstance(error, StoreError) and not error.denied
+    assert (error.retry_after, f"fails: HTTP {status}" in str(error)) == (7.0, True)
 
 
 def test_an_empty_listing_is_one(server: _Server) -> None:

@@ -309,6 +309,19 @@ def test_without_boto3_it_is_said_how_to_install_it(
     assert "pip install 'resumerge[cloud]'" in refused(f"s3://{bucket.name}/m")
 
 
+def test_two_files_of_one_etag_have_contents_of_their_own(tmp_path: Path) -> None:
+    """ETags of some servers are no hashes: they say when an object was written, or how often."""
+    files = [
+        BucketFile("s3://box/m", "r", name, size, etag, tmp_path)
+        for name in ("a", "b")
+        for size in (1, 2)
+        for etag in ("x", "y")
+    ]
+    for paths in ({file.blob for file in files}, {file.lock for file in files}):
+        assert len(paths) == len(files)
+    assert len({file.identity for file in files}) == len(files)
+
+
 def test_two_servers_have_caches_of_their_own(
     s3: Server, bucket: Bucket, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

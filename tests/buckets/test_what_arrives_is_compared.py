@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resumerge.buckets.base import Listed
 from resumerge.buckets.content import BucketContent, check_of
+from resumerge.buckets.ranges import Hash, RangedBucket
 from resumerge.errors import StoreError
 
 DATA = bytes(range(256)) * 9
@@ -161,3 +163,46 @@ def test_lengths_that_cannot_be_asked_for_refuse_other_bytes() -> None:
 
     assert feed(content({}, etag_of(parts), DATA, length), DATA, [])
     assert not feed(content({}, etag_of(parts), DATA, length), damaged(DATA), [])
+
+
+class Ranges(RangedBucket):
+    """A bucket with one object, of which a request may bring too little or too much."""
+
+    more = 0
+
+    @property
+    def server(self) -> str:
+        return "server"
+
+    def list(self, prefix: str) -> dict[str, Listed]:
+        raise NotImplementedError
+
+    def head(self, key: str) -> tuple[Listed, Hash | None]:
+        return Listed(len(DATA), "etag"), None
+
+    def _range(self, key: str, start: int, stop: int, etag: str) -> bytes:
+        return (DATA + bytes(10))[start : stop + self.more]
+
+    def _open(self) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("known", [None, Listed(len(DATA), "etag")])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_range_has_the_bytes_that_were_asked_for(
+    more: int, known: Listed | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is asked for with the offset that it should have."""
+    monkeypatch.setattr("resumerge.buckets.ranges.RANGE", 100)
+    bucket = Ranges("box")
+    bucket.more = more
+
+    def read() -> bytes:
+        with bucket.read("k", 50, 500, known=known) as body:
+            return b"".join(body.pieces)
+
+    if more:
+        with pytest.raises(StoreError, match=f"sent {100 + more} of 100 bytes"):
+            read()
+    else:
+        assert read() == DATA[50:500]

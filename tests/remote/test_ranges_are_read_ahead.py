@@ -97,6 +97,18 @@ def test_what_is_read_as_expected_is_requested_once(
     assert reader.bytes_received == sent(files) and reader._held == 0
 
 
+@pytest.mark.parametrize("first", [300, 1000, 1700])
+def test_what_a_step_has_in_common_with_the_one_before_is_requested_once(
+    reader: RangeReader, files: list[ServedFile], first: int
+) -> None:
+    """Whichever begins first in the file."""
+    steps = [[(files[0], 1000, 1600)], [(files[0], first, first + 900)]]
+    reader.expect(steps)  # type: ignore[arg-type]
+    for [part] in steps:
+        read(reader, *part)
+    assert sent(files) == len({*range(1000, 1600), *range(first, first + 900)})
+
+
 def test_no_more_is_ahead_than_may_be(reader: RangeReader, files: list[ServedFile]) -> None:
     """It comes while nobody reads; what nobody expects comes at once."""
     expected = reader.expect([[(files[0], 0, SIZE)]])  # type: ignore[arg-type]
