@@ -199,6 +199,17 @@ def test_a_link_where_an_upload_goes_is_not_followed(tmp_path: Path) -> None:
     assert (store.get("config.json"), store.get("a.safetensors")) == (b"{}", bytes(3000))
 
 
+def test_a_link_in_the_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
+    """Not as the file that it names: that is no file of the mirror, and may not even exist."""
+    store, other = FolderStore(tmp_path / "mirror"), tmp_path / "other"
+    store.put({"a": b"1"})
+    other.write_bytes(bytes(5000))
+    for name, target in (("a.safetensors", other), ("b.safetensors", tmp_path / "nothing")):
+        (store.folder / name).symlink_to(target)
+        assert store.list()[name] == len(str(target))
+        assert store.get(name) == b"" and store.sha256(name, lambda nbytes: None) is None
+
+
 def test_a_folder_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "mirror")
     assert store.list() == {}, "it does not exist yet"

@@ -6,6 +6,7 @@ import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from loopback_hub import Hub
@@ -14,6 +15,7 @@ from repo_of_the_hub import REPO, SHARD, URL, commits, nothing, shard
 from resumerge.errors import InputError
 from resumerge.mirror.stores.base import StoreError
 from resumerge.mirror.stores.hub import HubStore
+from resumerge.mirror.stores.hub_repo import HubRepo
 from resumerge.mirror.stores.upload_reader import PIECE
 
 
@@ -254,6 +256,26 @@ def test_an_upload_that_waits_is_forgotten_where_the_next_is_there_already(
     store.upload(SHARD, second, nothing)
     store.put({"a": b"1"})
     assert hub.contents(REPO) == {SHARD: second.read_bytes(), "a": b"1"}
+
+
+def test_an_upload_of_another_thread_waits_for_the_next_commit(
+    hub: Hub, store: HubStore, tmp_path: Path
+) -> None:
+    """It came while the first one was committed."""
+    first, second, commit = shard(tmp_path), shard(tmp_path, seed=1), HubRepo.commit
+    store.upload(SHARD, first, nothing)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def meanwhile(repo: HubRepo, *given: Any) -> None:
+            patch.undo()
+            commit(repo, *given)
+            store.upload(SHARD, second, nothing)
+
+        patch.setattr(HubRepo, "commit", meanwhile)
+        store.put({})
+    assert hub.contents(REPO) == {SHARD: first.read_bytes()}
+    store.put({})
+    assert hub.contents(REPO) == {SHARD: second.read_bytes()}
 
 
 def test_bytes_are_told_before_they_go_out_and_in_pieces(

@@ -218,7 +218,9 @@ def put_if_unchanged_replaces_what_it_knows(place: Place) -> None:
     assert store.put_if_unchanged("a", b"3", b"2", ["b", "never-existed"])
     assert place.files() == {"a"}
     assert other.get("a") == b"3"
-    assert store.put_if_unchanged("a", b"3", b"2"), "an answer may have been lost"
+    store.put({"b": b"1"})
+    assert store.put_if_unchanged("a", b"3", b"2", ["b"]), "an answer may have been lost"
+    assert place.files() == {"a"}, "and the rest was not done"
 
 
 def of_concurrent_writers_one_wins(place: Place) -> None:
@@ -292,6 +294,16 @@ def a_download_arrives_whole_also_after_a_stop(place: Place) -> None:
     assert sum(moved) <= len(DATA)
 
 
+def what_is_longer_here_is_downloaded_anew(place: Place) -> None:
+    """It is the beginning of no file in the place."""
+    back = place.folder / "back"
+    place.store.upload(SHARD, place.local, ignore)
+    place.store.put({})
+    back.write_bytes(b"x" * (len(DATA) + 1))
+    place.store.download(SHARD, back, ignore)
+    assert back.read_bytes() == DATA
+
+
 # What a store may lack
 
 
@@ -337,6 +349,7 @@ CHECKS: tuple[Check, ...] = (
     an_upload_that_is_stopped_is_done_again,
     abandoned_uploads_leave_what_is_whole,
     a_download_arrives_whole_also_after_a_stop,
+    what_is_longer_here_is_downloaded_anew,
     a_file_is_renamed_or_stays,
     its_clock_is_right_or_missing,
     its_own_files_are_no_problem,
