@@ -46,8 +46,9 @@ class Column:
         validator: whether a value may be in a ledger, and imported from an untrusted one; or
             `STAYS`, for a column that is not imported.
         references: the table whose primary key the column holds.
-        result: whether computing a unit sets the column. It is cleared when the unit has to be
-            computed again, and copied when another machine has computed it.
+        result: whether the column describes the bytes of a unit, whoever computed them. It is
+            cleared when the unit has to be computed again, copied when another machine has computed
+            it, and set from `UnitCommit.results`.
         local: the validator of a column that stays; by default anything of its type, or null.
     """
 

@@ -53,6 +53,17 @@ class UnitCommit:
     checksum: str | None
     seconds: float
 
+    @property
+    def results(self) -> dict[str, Any]:
+        """The results of a unit, and its state: columns of the table ``units``, by name."""
+        return {
+            "state": "committed" if self.checksum else "pending",
+            "committed_blocks": len(self.hashes) // 16,
+            "block_hashes": self.hashes,
+            "input_hashes": self.input_hashes,
+            "checksum": self.checksum,
+        }
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -145,26 +156,18 @@ class Units:
             totals: columns of the attempt that count its work so far.
             sample: a measurement of memory and progress to store.
         """
+        committed = [unit.results | {"attempt": attempt, "batch": batch} for unit in units]
         with self._db.transaction():
-            self._db.change(
-                "UPDATE units SET committed_blocks = ?, block_hashes = ?, input_hashes = ?,"
-                " checksum = ?, state = ?, attempt = ?, batch = ?,"
-                f" seconds = min(coalesce(seconds, 0) + ?, {MOST_SECONDS}) WHERE number = ?",
-                *(
-                    (
-                        len(unit.hashes) // 16,
-                        unit.hashes,
-                        unit.input_hashes,
-                        unit.checksum,
-                        "committed" if unit.checksum else "pending",
-                        attempt,
-                        batch,
-                        unit.seconds,
-                        unit.number,
-                    )
-                    for unit in units
-                ),
-            )
+            if committed:
+                columns = ", ".join(f"{name} = ?" for name in committed[0])
+                self._db.change(
+                    f"UPDATE units SET {columns},"
+                    f" seconds = min(coalesce(seconds, 0) + ?, {MOST_SECONDS}) WHERE number = ?",
+                    *(
+                        (*values.values(), unit.seconds, unit.number)
+                        for values, unit in zip(committed, units)
+                    ),
+                )
             self._db.update("attempts", attempt, {**totals, "batches": batch, "last_seen": now()})
             if sample is not None:
                 self._samples.add(attempt, sample)
@@ -250,20 +253,9 @@ class Shards:
         """
         with self._db.transaction():
             for unit in units:
-                self._db.update(
-                    "units",
-                    unit.number,
-                    {
-                        "state": "committed",
-                        "committed_blocks": len(unit.hashes) // 16,
-                        "block_hashes": unit.hashes,
-                        "input_hashes": unit.input_hashes,
-                        "checksum": unit.checksum,
-                        "attempt": None,
-                        "batch": None,
-                        "seconds": min(unit.seconds, MOST_SECONDS),
-                    },
-                )
+                seconds = min(unit.seconds, MOST_SECONDS)
+                adopted = {"attempt": None, "batch": None, "seconds": seconds}
+                self._db.update("units", unit.number, unit.results | adopted)
             self.seal(shard, mirrored)
             self._events.add("shard_adopted", shard=self._name_of(shard), units=len(units))
 

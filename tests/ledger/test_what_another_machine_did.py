@@ -13,6 +13,7 @@ import pytest
 from ledger_rows import RUN, SHARD, UNIT, change
 
 from resumerge.ledger import Ledger, UnitCommit
+from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validators import MOST_SECONDS
 
 SHARDS = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
@@ -152,3 +153,8 @@ def test_a_shard_that_a_task_left_is_sealed_with_its_results(
     assert [event["data"] for event in ledger.events.all("shard_adopted")] == [
         {"shard": SHARDS[1], "units": 2}
     ]
+
+
+def test_every_result_of_a_unit_is_committed_with_it() -> None:
+    declared = {column.name for column in TABLES["units"].columns if column.result}
+    assert {*UnitCommit(0, HASHES, bytes(16), None, 1.0).results} == declared | {"state"}
