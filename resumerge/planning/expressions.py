@@ -59,12 +59,12 @@ class Expressions:
             assert own is not None
             ref, template = reference, own
         if spec.module is None or (None in found and is_computed(template)):
-            return self._copied(spec, ref, template)
+            return self._of_one_model(spec, ref, template)
         whole = taken(found, number)
         if whole is not None:
             tensor = found[whole]
             assert tensor is not None
-            return self._copied(spec, inputs[whole].model, tensor)
+            return self._of_one_model(spec, inputs[whole].model, tensor)
         if own is not None and not is_computed(own):
             ref, template = reference, own
         base = base_of(self.recipe, spec.slice_)
@@ -72,7 +72,7 @@ class Expressions:
         if len(operands) < len(inputs):
             return None
         params = self.parameters.of_merge(spec, self._names(reference, spec.name))
-        return self._merged(spec, self.method, operands, params, base)
+        return self._computed_or_copied(spec, self.method, operands, params, base)
 
     def _operands(
         self,
@@ -105,7 +105,7 @@ class Expressions:
                 operands.append(Operand(input_.model, tensor, params))
         return operands
 
-    def _merged(
+    def _computed_or_copied(
         self,
         spec: TensorSpec,
         method: MergeMethod,
@@ -113,9 +113,10 @@ class Expressions:
         params: Mapping[str, Value],
         base: ModelRef | None,
     ) -> Target:
+        """Return what a method makes of operands: a merge, or the tensor itself (`_is_copy`)."""
         first = operands[0].tensor
         inputs = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
-        taken = inputs
+        unaligned = inputs
         shape = first.shape
         refs = tuple(operand.model for operand in operands)
         if self.alignment:
@@ -139,17 +140,25 @@ class Expressions:
             self._contradiction(spec.name, answers.contradiction, operands)
         block = block_elements(answers.row_elements)
         tensors = {spec.name: shape}
-        unrounded = first.dtype == dtype and self.recipe.dtype in (None, FLOATS[dtype])
-        if answers.is_copy and unrounded and len(inputs) == 1 and inputs == taken:
+        if answers.is_copy and inputs == unaligned and self._is_copy(operands, dtype):
             return Target(spec.name, dtype, shape, block, first, tensors)
         expression = replace(merged, block_elements=block)
         return Target(spec.name, dtype, shape, block, expression, tensors)
 
-    def _copied(self, spec: TensorSpec, ref: ModelRef, tensor: Tensor) -> Target:
-        """Return a tensor of one model, which is not merged.
+    def _is_copy(self, operands: list[Operand], dtype: str) -> bool:
+        """Return whether a tensor that a method would copy is copied, byte by byte.
+
+        It is if it is the only operand, and has the dtype of the output and of the recipe, so that
+        it is not rounded. (Its rows must be those of the output too, which the caller compares.)
+        """
+        own = operands[0].tensor.dtype
+        return len(operands) == 1 and own == dtype and self.recipe.dtype in (None, FLOATS[own])
+
+    def _of_one_model(self, spec: TensorSpec, ref: ModelRef, tensor: Tensor) -> Target:
+        """Return a tensor that one model alone gives the output, in the output's dtype and rows.
 
         It has whole numbers, is a buffer that some models lack, or is of a part that the recipe
-        does not name.
+        does not name. Numbers that are no values (whole ones, positions) are copied as they are.
         """
         if tensor.dtype not in FLOATS or is_position(tensor):
             block, tensors = block_elements(None), {spec.name: tensor.shape}
@@ -157,7 +166,7 @@ class Expressions:
         method = METHODS["passthrough"]
         defaults = {p.name: p.default for p in method.parameters}
         operands = [Operand(ref, tensor, defaults)]
-        return self._merged(spec, method, operands, defaults, None)
+        return self._computed_or_copied(spec, method, operands, defaults, None)
 
     def _names(self, ref: ModelRef, name: str) -> tuple[str, ...]:
         """Return the names that filters are matched with."""
