@@ -31,7 +31,8 @@ class Registry(Mapping[str, MergeMethod]):
     """The methods by name.
 
     Installed methods and those of ``RESUMERGE_METHODS`` are loaded when a name is asked for that is
-    not built in, or when all names are.
+    not built in, or when all names are: whoever iterates over the registry, or counts it, runs code
+    of users. Both raise `InputError` where that code cannot be run or defines no method.
 
     Args:
         built_in: the methods of this package.
