@@ -38,7 +38,8 @@ class MirrorWriter:
         moved: gets the number of bytes that were moved; may raise to stop.
 
     Attributes:
-        named: the files that the newest snapshot names; None if it is of an earlier attempt.
+        named_by_us: the files that the newest snapshot names; None until this attempt has written
+            one. Until then nothing is deleted, whatever the ledger says is mirrored.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class MirrorWriter:
         progress: TransferProgress,
         moved: Callable[[int], None],
     ) -> None:
-        self.named: set[str] | None = None
+        self.named_by_us: set[str] | None = None
         self._store, self._lease, self._ledger, self._out = store, lease, ledger, out
         self._storage, self._note = storage, note
         self._progress, self._moved = progress, moved
@@ -69,8 +70,10 @@ class MirrorWriter:
 
     @property
     def is_snapshot_old(self) -> bool:
-        """Whether the newest snapshot names other files than the ledger."""
-        return self.named is None or self.named != self._ledger.mirrored.checksums().keys()
+        """Whether this attempt wrote no snapshot yet, or the newest names other files."""
+        return (
+            self.named_by_us is None or self.named_by_us != self._ledger.mirrored.checksums().keys()
+        )
 
     @property
     def superfluous(self) -> tuple[str, ...]:
@@ -84,9 +87,9 @@ class MirrorWriter:
             self._superfluous.update(names)
 
     def deletable(self) -> list[str]:
-        """Return the sealed local shards that the newest snapshot names."""
+        """Return the sealed local shards that the newest snapshot names; it is of this attempt."""
         sealed = self._ledger.shards.sealed()
-        return [name for name in sealed if name in (self.named or ()) and self.is_local(name)]
+        return [name for name in sealed if name in (self.named_by_us or ()) and self.is_local(name)]
 
     def is_local(self, name: str) -> bool:
         """Return whether a shard is on this machine."""
@@ -106,7 +109,7 @@ class MirrorWriter:
         named = self._ledger.mirrored.checksums()
         self._snapshots = [write_snapshot(self._store, self._ledger, self._lease.token, older)]
         self.listing()
-        self.named = set(named)
+        self.named_by_us = set(named)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove superfluous files of tasks."""

@@ -3,7 +3,8 @@
 The order of operations keeps the mirror consistent at every instant: upload a sealed shard and
 compare it, record it in the ledger, write a snapshot that names it, and only then, with
 `then_delete`, delete the local shard. The next operation follows from the ledger and from what the
-newest snapshot names. After a restart, the thread continues where the previous one stopped.
+newest snapshot names. An attempt begins with a snapshot of its own, and deletes nothing before: the
+ledger may list files that the mirror has lost. Then it continues where the previous one stopped.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class Replicator:
             Resumable: the mirror has made no progress for too long, or replication has ended.
         """
         began = time.monotonic()
-        while self._writer.named is None:
+        while self._writer.named_by_us is None:
             check()
             self.check()
             self._check_stall(time.monotonic() - began, "The tasks of the cluster have to wait")
@@ -212,7 +213,7 @@ class Replicator:
 
     def left_behind(self) -> str:
         """Return a sentence about what another machine would get from the mirror now."""
-        named = self._writer.named
+        named = self._writer.named_by_us
         if named is None:
             named = set(self._ledger.mirrored.checksums())
         shards = self._ledger.shards.all()
