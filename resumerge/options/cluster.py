@@ -34,6 +34,7 @@ class ClusterAddress(OptionType):
     expected, metavar, accepts = "HOST:PORT, auto or local", "[ADDRESS]", str
     note = "``local`` is a new cluster on this machine."
     bare = LOCAL_CLUSTER
+    reads_text = True
 
     def read(self, value: object) -> object:
         if isinstance(value, str) and not self.is_valid(value):
@@ -56,6 +57,7 @@ class TaskResources(OptionType):
         "RESOURCES",
         str,
     )
+    reads_text = True
 
     def read(self, value: object) -> object:
         if isinstance(value, str):

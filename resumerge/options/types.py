@@ -72,6 +72,8 @@ class OptionType(ABC):
             the option again.
         bare: the value where the command line has the option without one; None if it needs one.
         default_word: stands for the option's default, where that is no value of the type.
+        reads_text: whether `read` reads the command line's text as well. That of other types is a
+            text, a number, a path or a flag of click.
     """
 
     expected: str
@@ -81,9 +83,10 @@ class OptionType(ABC):
     repeatable: bool = False
     bare: str | None = None
     default_word: str | None = None
+    reads_text: bool = False
 
     def read(self, value: object) -> object:
-        """Return the option's value for a value that was given in Python.
+        """Return the option's value for a value from Python, or for text (`reads_text`).
 
         An invalid value may be returned unchanged: `is_valid` finds it.
 
@@ -144,6 +147,7 @@ class Size(OptionType):
     """
 
     metavar, accepts = "SIZE", int | str
+    reads_text = True
     note = "A number is in bytes."
 
     def __init__(self, example: str, default_word: str | None = None) -> None:

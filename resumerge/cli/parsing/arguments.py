@@ -17,16 +17,18 @@ from resumerge.cli.parsing.command import Argument, GroupedOption
 from resumerge.engine.lifecycle.bucket_output import read_output
 from resumerge.local_path import OUTPUT, local_path
 from resumerge.options import Option, Options, declared
-from resumerge.options.cluster import ClusterAddress, TaskResources
 from resumerge.options.options import SAFETY
 from resumerge.options.types import (
+    Address,
+    Choice,
     Count,
     Flag,
     Folder,
     Number,
     OptionType,
     Seconds,
-    Size,
+    Word,
+    Words,
 )
 from resumerge.ui.progress.styles import Style
 
@@ -95,7 +97,7 @@ def _none_if_not_given(
 
 
 def _click_type(type: OptionType) -> Any:
-    if isinstance(type, Size | ClusterAddress | TaskResources):
+    if type.reads_text:
         return _read_by(type)
     if isinstance(type, Count):
         return _or_word(type.default_word, click.IntRange(min=1))
@@ -105,7 +107,10 @@ def _click_type(type: OptionType) -> Any:
         return _Seconds(min=0)
     if isinstance(type, Folder):
         return LocalPath(type.what)
-    return click.BOOL if isinstance(type, Flag) else click.STRING
+    if isinstance(type, Flag):
+        return click.BOOL
+    assert isinstance(type, Word | Words | Choice | Address), type
+    return click.STRING
 
 
 class _Seconds(click.FloatRange):
