@@ -48,8 +48,10 @@ class Parameter:
         """The (rows, columns) of one expert."""
         return sum(matrix.shape[0] for matrix in self.experts[0]), self.experts[0][0].shape[1]
 
-    def ways(self, a: Tensor, b: Tensor) -> list[bool]:
+    def fitting_orientations(self, a: Tensor, b: Tensor) -> list[bool]:
         """Return whether matrices fit the parameter as it is stored (False) or transposed (True).
+
+        Both if each expert is square; none if they do not fit.
 
         Args:
             a: shape (rank * experts, in).
@@ -59,10 +61,15 @@ class Parameter:
             return []
         if a.shape[0] % len(self.experts):
             return []
-        return [way for way in (False, True) if (a.shape, b.shape) == self._fitting(a, way)]
+        shapes = a.shape, b.shape
+        return [
+            each for each in (False, True) if shapes == self._fitting_shapes(a, transposed=each)
+        ]
 
-    def _fitting(self, a: Tensor, way: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        rows, columns = reversed(self.shape) if way else self.shape
+    def _fitting_shapes(
+        self, a: Tensor, transposed: bool
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        rows, columns = reversed(self.shape) if transposed else self.shape
         return (a.shape[0], columns), (rows, a.shape[0])
 
     def changed(

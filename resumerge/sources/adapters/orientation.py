@@ -13,19 +13,19 @@ _NUMBER = re.compile(r"\.\d+\.")
 
 
 class Orientations:
-    """The orientations of the weights of one model, told by their biases.
+    """The orientations of the weights of one model, which follow from biases.
 
-    A bias has an element for each output, so a weight that is not square and has one tells which
-    axis counts outputs; a square one is stored as the others of its stack of layers are.
+    A bias has an element for each output, so that of a weight that is not square says which axis
+    counts outputs; a square weight is stored as the others of its stack of layers are.
 
     Args:
         tensors: the model's tensors.
-        unsaid: the answer where no weight tells (``fan_in_fan_out`` of the adapter).
+        default: the answer where no bias decides (``fan_in_fan_out`` of the adapter).
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor], unsaid: bool) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], default: bool) -> None:
         self._tensors = tensors
-        self._unsaid = unsaid
+        self._default = default
         self._of_stacks: dict[str, bool | None] = {}
 
     def is_transposed(self, name: str) -> bool:
@@ -40,16 +40,17 @@ class Orientations:
         if stack is None or is_head(name):
             return False
         if stack not in self._of_stacks:
-            self._of_stacks[stack] = self._told(stack)
-        told = self._of_stacks[stack]
-        return self._unsaid if told is None else told
+            self._of_stacks[stack] = self._is_stack_transposed(stack)
+        transposed = self._of_stacks[stack]
+        return self._default if transposed is None else transposed
 
-    def _told(self, stack: str) -> bool | None:
-        """Return what the weights of a stack tell; None if they contradict each other, or none."""
-        said = set(self._sayings(stack))
-        return said.pop() if len(said) == 1 else None
+    def _is_stack_transposed(self, stack: str) -> bool | None:
+        """Return how a stack stores its weights; None if no bias decides, or biases contradict."""
+        found = set(self._by_biases(stack))
+        return found.pop() if len(found) == 1 else None
 
-    def _sayings(self, stack: str) -> Iterator[bool]:
+    def _by_biases(self, stack: str) -> Iterator[bool]:
+        """Yield how each weight of a stack is stored that is not square and has a bias."""
         for name, weight in self._tensors.items():
             bias = self._tensors.get(f"{name.removesuffix('.weight')}.bias")
             square = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]

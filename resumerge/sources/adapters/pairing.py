@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.sizes import some
+from resumerge.sources.adapters.changed import ModuleChanges
 from resumerge.sources.adapters.completeness import lacking
 from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.experts import (
@@ -25,19 +26,15 @@ from resumerge.sources.adapters.names import AdapterNames
 from resumerge.sources.adapters.orientation import Orientations
 from resumerge.sources.adapters.refusals import Refusals
 from resumerge.sources.adapters.ties import Ties
-from resumerge.sources.adapters.tokens import tokens_of, with_rows
+from resumerge.sources.adapters.vocabulary import check_tokens, grow_biases_of_heads
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_head
 from resumerge.sources.types import Source
-from resumerge.tensors import Adapted, Rounded, Stacked, Tensor
+from resumerge.tensors import Rounded, Tensor
 from resumerge.tensors.dtypes import FLOATS
-from resumerge.tensors.generated.filled import Filled
 
 SHOWN = 5
 """The number of names that a note tells."""
-
-_PADDED = "final_logits_bias"
-"""A bias of the logits that is no parameter of a module: shape (1, tokens)."""
 
 
 class Pairing:
@@ -72,7 +69,8 @@ class Pairing:
         self._names = AdapterNames.of(of_adapter)
         self._known = KnownNames(of_base)
         self._flat = FlatNames(of_base)
-        self._orientations = Orientations(of_base, settings.fan_in_fan_out)
+        orientations = Orientations(of_base, settings.fan_in_fan_out)
+        self._modules = ModuleChanges(base.ref.text, settings, orientations, self._refusals)
         self._experts = Experts(self._known, of_base)
         self._used: dict[tuple[str, str], str] = {}
         self._in_packed: dict[tuple[str, int], dict[int, Tensor]] = defaultdict(dict)
@@ -103,8 +101,8 @@ class Pairing:
         self._adapt_experts(found)
         if not self._refusals.problems:
             self._check_complete()
-        self._check_tokens(found)
-        self._check_biases_of_heads(found)
+        check_tokens(found, self._of_base, self._refusals)
+        grow_biases_of_heads(found, ties=self._ties, refusals=self._refusals)
         if strange := self._ties.strange(found):
             self._refusals.unknown_ties(strange)
         self._leave_out(found)
@@ -119,14 +117,14 @@ class Pairing:
             self._use_all(name, module)
             if len(weight.shape) == 3 and "A" in roles and len(roles["A"].shape) == 2:
                 self._adapt_parameters([module], [whole_parameter(name, name, weight)], found)
-            elif changed := self._changed(name, module, roles, weight):
+            elif changed := self._modules.changed(name, module, roles, weight):
                 found[name] = changed
                 if "delta" in roles and is_embedding(name):  # peft ties these alone
                     found |= {n: replace(changed, name=n) for n in self._tied_rows(name)}
         elif place := self._experts.place(module):
             packed = found[place.packed]
             self._use_all(f"{place.packed}[{place.number(packed)}]", module)
-            changed = self._changed(f"{module}.weight", module, roles, place.matrix(packed))
+            changed = self._modules.changed(f"{module}.weight", module, roles, place.matrix(packed))
             if changed:
                 self._in_packed[place.packed, place.height][place.number(packed)] = changed
         elif self._experts.parameters(_unwrapped(module)):
@@ -176,8 +174,10 @@ class Pairing:
                 )
                 return
             a, b = roles["A"], roles["B"]
-            ways = parameter.ways(a, b) if {a.dtype, b.dtype} <= FLOATS.keys() else []
-            if not ways:
+            fitting = (
+                parameter.fitting_orientations(a, b) if {a.dtype, b.dtype} <= FLOATS.keys() else []
+            )
+            if not fitting:
                 count, (rows, columns) = len(parameter.experts), parameter.shape
                 self._refusals.mismatch(
                     module,
@@ -185,12 +185,17 @@ class Pairing:
                     f"A {a.dtype} {list(a.shape)} and B {b.dtype} {list(b.shape)}",
                 )
                 return
-            pairs.append((module, parameter, a, b, ways))
-        told = {ways[0] for *_, ways in pairs if len(ways) == 1}
-        square = is_stored_transposed(self._experts.parameters(_unwrapped(modules[0])))
-        square = told.pop() if len(told) == 1 else bool(square)
-        for module, parameter, a, b, ways in pairs:
-            transposed = ways[0] if len(ways) == 1 else square
+            pairs.append((module, parameter, a, b, fitting))
+        # Square ones fit both ways: they are stored as those that are not, or as the shapes of the
+        # experts' parameters say.
+        unambiguous = {fitting[0] for *_, fitting in pairs if len(fitting) == 1}
+        if len(unambiguous) == 1:
+            square_transposed = unambiguous.pop()
+        else:
+            experts = self._experts.parameters(_unwrapped(modules[0]))
+            square_transposed = bool(is_stored_transposed(experts))
+        for module, parameter, a, b, fitting in pairs:
+            transposed = fitting[0] if len(fitting) == 1 else square_transposed
             rank = a.shape[0] // len(parameter.experts)
             scale = self._settings.scale(parameter.name, rank)
             for name, tensor in parameter.changed(a, b, scale, transposed):
@@ -236,64 +241,6 @@ class Pairing:
         both_floats = {tensor.dtype, old.dtype} <= FLOATS.keys()
         return Rounded.of(tensor, old.dtype, of_adapter=True) if both_floats else tensor
 
-    def _changed(
-        self, name: str, module: str, roles: Mapping[str, Tensor], weight: Tensor
-    ) -> Tensor | None:
-        """Return the weight of a module as the adapter changes it; None if there is a problem."""
-        if roles.keys() == {"delta"}:
-            return self._with_tokens(name, module, weight, roles["delta"])
-        a = roles.get("A") or roles.get("embedding_A")
-        b = roles.get("B") or roles.get("embedding_B")
-        if a is None or b is None or len(roles.keys() & {"A", "embedding_B"}) != 1:
-            self._refusals.problem("The adapter lacks one of the two matrices of a module", module)
-            return None
-        magnitude, alpha = roles.get("magnitude"), roles.get("alpha")
-        if self._settings.dora and magnitude is None:
-            self._refusals.problem(
-                "The adapter lacks the magnitude vector of a module (DoRA)", module
-            )
-            return None
-        for tensor in (a, b, weight, magnitude, alpha):
-            if tensor is not None and tensor.dtype not in FLOATS:
-                self._refusals.mismatch(module, "floating-point tensors", tensor)
-                return None
-        rank = a.shape[0] if a.shape else 0
-        fits = [way for way in (False, True) if _fits(a, b, weight, way)]
-        if "embedding_A" in roles:
-            fits = [way for way in fits if way]
-        if not fits or rank == 0:
-            self._refusals.mismatch(
-                module,
-                f"A and B whose product has shape {list(weight.shape)}, as in {self._base.ref}",
-                f"A {list(a.shape)} and B {list(b.shape)}",
-            )
-            return None
-        is_table = "embedding_A" in roles
-        way = is_table or (self._orientations.is_transposed(name) if len(fits) == 2 else fits[0])
-        outputs = b.shape[0]
-        if magnitude is not None and magnitude.numel != outputs:
-            self._refusals.mismatch(module, f"{outputs} elements", magnitude)
-            return None
-        if alpha is not None and alpha.numel != 1:
-            self._refusals.mismatch(module, "one alpha", alpha)
-            return None
-        scale = self._settings.scale(module, rank, alpha=1.0 if alpha else None)
-        return Adapted.of(name, weight, a, b, scale, way, magnitude, alpha)
-
-    def _with_tokens(self, name: str, module: str, weight: Tensor, delta: Tensor) -> Tensor | None:
-        """Return an embedding with the rows of the adapter's tokens; None if they do not fit."""
-        tokens = tokens_of(module, self._settings.tokens)
-        floats = {weight.dtype, delta.dtype} <= FLOATS.keys()
-        changed = with_rows(name, weight, delta, tokens) if floats else None
-        if changed is None:
-            self._refusals.mismatch(
-                module,
-                "trainable_token_indices in the adapter's config: a row for each, of "
-                f"{list(weight.shape)}, as in {self._base.ref}",
-                f"{len(tokens)} tokens and {delta.dtype} {list(delta.shape)}",
-            )
-        return changed
-
     def _check_complete(self) -> None:
         """Check that the file has what the adapter's config says."""
         whole = self._names.whole
@@ -320,53 +267,6 @@ class Pairing:
                     f"The adapter lacks the {what} of a module", without[0], expected="one for each"
                 )
 
-    def _check_tokens(self, found: Mapping[str, Tensor]) -> None:
-        """Check that embedding and head grow together: each has a row for every token."""
-        tables = [name for name in self._of_base if is_embedding(name) or is_head(name)]
-        grown = {
-            old.shape: name
-            for name in tables
-            for old in [self._of_base[name]]
-            if found[name].shape != old.shape and found[name].shape[1:] == old.shape[1:] != ()
-        }
-        for name in tables:
-            other = grown.get(found[name].shape)
-            if other is not None:
-                self._refusals.problem(
-                    "The adapter adds tokens to one of embedding and head alone",
-                    name,
-                    expected=f"{found[other].shape[0]} rows, as {other} has with the adapter",
-                    found=f"{found[name].shape[0]} rows",
-                    fix="save the adapter again with save_embedding_layers=True, or name both in "
-                    "modules_to_save",
-                )
-
-    def _check_biases_of_heads(self, found: dict[str, Tensor]) -> None:
-        """Check that a vector with an element for each token grows with the embedding.
-
-        One that transformers pads with zeros, and peft does not save, is padded here.
-        """
-        grown = {
-            old.shape[0]: found[name].shape[0]
-            for name, old in self._of_base.items()
-            if is_embedding(name) and found[name].shape[:1] > old.shape[:1] > ()
-        }
-        for name, info in list(found.items()):
-            weight = found.get(f"{name.rpartition('.')[0]}.weight")
-            more = grown.get(info.numel)
-            if more is None or not name.endswith("bias"):
-                continue
-            tied = (found[n] for n in self._ties.others(name) if found[n].numel == more)
-            if like := next(tied, None):
-                found[name] = replace(like, name=name)
-            elif name.endswith(_PADDED) and info.shape[0] == 1:
-                zeros = Filled(name, info.dtype, (1, more - info.numel), 0.0)
-                found[name] = Stacked.of(name, (1, more), (info, zeros))
-            elif weight is None or weight.shape[:1] == (more,):
-                self._refusals.mismatch(
-                    name, f"{more} elements, because the adapter adds tokens", info
-                )
-
     def _leave_out(self, found: dict[str, Tensor]) -> None:
         """Leave out the language model's head of a classifier; note what is not used."""
         adapter = self._adapter.ref.text
@@ -384,17 +284,6 @@ class Pairing:
                 f"{adapter} makes the model a classifier: the output has {added}"
                 + (f", and not {some(heads, most=SHOWN)}" if heads else "")
             )
-
-
-def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
-    """Return whether ``B @ A`` has the shape of the weight, or of its transpose if `transposed`."""
-    if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:
-        return False
-    if b.numel != b.shape[0] * b.shape[1] or b.shape[1] != a.shape[0]:
-        return False
-    if transposed:
-        return len(a.shape) == len(weight.shape) == 2 and weight.shape == (a.shape[1], b.shape[0])
-    return weight.shape == (b.shape[0], *a.shape[1:])
 
 
 def _unwrapped(module: str) -> str:

@@ -1,0 +1,97 @@
+"""The weight of one module as an adapter's tensors for that module change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapters.orientation import Orientations
+from resumerge.sources.adapters.refusals import Refusals
+from resumerge.sources.adapters.tokens import tokens_of, with_rows
+from resumerge.tensors import Adapted, Tensor
+from resumerge.tensors.dtypes import FLOATS
+
+
+class ModuleChanges:
+    """The changes of an adapter's modules, one by one; what does not fit is refused.
+
+    Args:
+        base: the model, as the user wrote it.
+        settings: the adapter's config.
+        orientations: the way round in which square weights are stored.
+        refusals: what is wrong is added to them.
+    """
+
+    def __init__(
+        self, base: str, settings: LoraConfig, orientations: Orientations, refusals: Refusals
+    ) -> None:
+        self._base, self._settings = base, settings
+        self._orientations, self._refusals = orientations, refusals
+
+    def changed(
+        self, name: str, module: str, roles: Mapping[str, Tensor], weight: Tensor
+    ) -> Tensor | None:
+        """Return the weight of a module as the adapter changes it; None if there is a problem."""
+        if roles.keys() == {"delta"}:
+            return self._with_tokens(name, module, weight, roles["delta"])
+        a = roles.get("A") or roles.get("embedding_A")
+        b = roles.get("B") or roles.get("embedding_B")
+        if a is None or b is None or len(roles.keys() & {"A", "embedding_B"}) != 1:
+            self._refusals.problem("The adapter lacks one of the two matrices of a module", module)
+            return None
+        magnitude, alpha = roles.get("magnitude"), roles.get("alpha")
+        if self._settings.dora and magnitude is None:
+            self._refusals.problem(
+                "The adapter lacks the magnitude vector of a module (DoRA)", module
+            )
+            return None
+        for tensor in (a, b, weight, magnitude, alpha):
+            if tensor is not None and tensor.dtype not in FLOATS:
+                self._refusals.mismatch(module, "floating-point tensors", tensor)
+                return None
+        rank = a.shape[0] if a.shape else 0
+        fits = [transposed for transposed in (False, True) if _fits(a, b, weight, transposed)]
+        if "embedding_A" in roles:
+            fits = [transposed for transposed in fits if transposed]
+        if not fits or rank == 0:
+            self._refusals.mismatch(
+                module,
+                f"A and B whose product has shape {list(weight.shape)}, as in {self._base}",
+                f"A {list(a.shape)} and B {list(b.shape)}",
+            )
+            return None
+        transposed = self._orientations.is_transposed(name) if len(fits) == 2 else fits[0]
+        outputs = b.shape[0]
+        if magnitude is not None and magnitude.numel != outputs:
+            self._refusals.mismatch(module, f"{outputs} elements", magnitude)
+            return None
+        if alpha is not None and alpha.numel != 1:
+            self._refusals.mismatch(module, "one alpha", alpha)
+            return None
+        scale = self._settings.scale(module, rank, alpha=1.0 if alpha else None)
+        return Adapted.of(name, weight, a, b, scale, transposed, magnitude, alpha)
+
+    def _with_tokens(self, name: str, module: str, weight: Tensor, delta: Tensor) -> Tensor | None:
+        """Return an embedding with the rows of the adapter's tokens; None if they do not fit."""
+        tokens = tokens_of(module, self._settings.tokens)
+        floats = {weight.dtype, delta.dtype} <= FLOATS.keys()
+        changed = with_rows(name, weight, delta, tokens) if floats else None
+        if changed is None:
+            self._refusals.mismatch(
+                module,
+                "trainable_token_indices in the adapter's config: a row for each, of "
+                f"{list(weight.shape)}, as in {self._base}",
+                f"{len(tokens)} tokens and {delta.dtype} {list(delta.shape)}",
+            )
+        return changed
+
+
+def _fits(a: Tensor, b: Tensor, weight: Tensor, transposed: bool) -> bool:
+    """Return whether ``B @ A`` has the shape of the weight, or of its transpose if `transposed`."""
+    if len(a.shape) < 2 or len(b.shape) < 2 or len(weight.shape) < 2:
+        return False
+    if b.numel != b.shape[0] * b.shape[1] or b.shape[1] != a.shape[0]:
+        return False
+    if transposed:
+        return len(a.shape) == len(weight.shape) == 2 and weight.shape == (a.shape[1], b.shape[0])
+    return weight.shape == (b.shape[0], *a.shape[1:])
