@@ -77,7 +77,7 @@ def layer_entries(config: Config, path: Sequence[str], count: int) -> dict[str, 
         if (entries := read_layer_list(key, value, count)) is not None
     }
     derived = {
-        rule.key: entries
+        rule.name: entries
         for rule in rules_of(section, config, path)
         if (entries := rule.entries(section, count)) is not None
     }
@@ -162,7 +162,7 @@ def _moved_section(
         for rule in rules_of(before, config, path)
         if (entries := rule.entries(before, count)) is not None
     }
-    of_rules = {rule.key: entries for rule, entries in known.items()}
+    of_rules = {rule.name: entries for rule, entries in known.items()}
     for key, value in before.items():
         default = read_layer_list(key, value, count)
         if default is None or of_rules.get(key, default) != default:
@@ -174,17 +174,17 @@ def _moved_section(
             unsaid.append(Unsaid(key, (key,), f"{key}: {value}", 0))
         section[key] = write_layer_list(key, value, count, entries)
     unsaid += _move_last_stage(before, section, count, len(origins))
-    wanted = {rule: states.moved(rule.key, own, origins) for rule, own in known.items()}
+    wanted = {rule: states.moved(rule.name, own, origins) for rule, own in known.items()}
     for rule, entries in wanted.items():
-        stated = section.get(rule.key)
+        stated = section.get(rule.name)
         stale = isinstance(stated, list) and len(stated) == count != len(origins)
         if stale or _differs(rule, section, entries, origins) is not None:
             section |= rule.write(section, _places(entries, origins))
     for rule, entries in wanted.items():
         place = _differs(rule, section, entries, origins)
         if place is not None:
-            says = [f"{key}: {before[key]}" for key in rule.says if key in before]
-            unsaid.append(Unsaid(rule.key, rule.says, ", ".join(says), place))
+            says = [f"{key}: {before[key]}" for key in rule.keys if key in before]
+            unsaid.append(Unsaid(rule.name, rule.keys, ", ".join(says), place))
     return section, unsaid
 
 
@@ -218,7 +218,7 @@ class _States:
         stated = section.get(self.counted)
         count = stated if type(stated) is int and 0 < stated <= _MOST_LAYERS else self.count
         for rule in rules_of(section, config, self.path if section is not config else ()):
-            if rule.key == key:
+            if rule.name == key:
                 return rule.entries(section, count)
         return read_layer_list(key, section.get(key), count)
 

@@ -79,7 +79,7 @@ def counted(cls: type[PreTrainedConfig]) -> str | None:
 def cases(rule: Rule, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Options for a comparison: the defaults, and each number that the rule reads varied."""
     yield {}
-    for key in rule.says:
+    for key in rule.keys:
         if type(values.get(key)) is int or key in ("sliding_window_pattern", "moe_layer_freq"):
             yield from ({key: number} for number in VARIED)
         if type(values.get(key)) is bool:
@@ -107,29 +107,29 @@ def test_every_rule_is_of_a_class() -> None:
 def test_rules_give_what_the_classes_derive() -> None:
     wrong, asked = [], set()
     for cls, counted_by, rule in compared():
-        if rule.key in ("mlp_only_layers", "kv_source_layers", "num_kv_shared_layers"):
+        if rule.name in ("mlp_only_layers", "kv_source_layers", "num_kv_shared_layers"):
             continue  # other entries than the key's; the models' own layers show these
         for count in LENGTHS:
             for options in cases(rule, written(cls())):
                 config = built(cls, **{counted_by: count}, **options)
-                if config is None or not hasattr(config, rule.key):
+                if config is None or not hasattr(config, rule.name):
                     continue
-                own = entries(rule.key, getattr(config, rule.key), count)
+                own = entries(rule.name, getattr(config, rule.name), count)
                 stated = {k: v for k, v in written(config).items() if k not in _derived(cls)}
                 if own is None:
                     continue
-                asked.add((cls.model_type, rule.key))
+                asked.add((cls.model_type, rule.name))
                 found = rule.entries({**stated, **options}, count)
                 if all(isinstance(entry, bool) for entry in own):  # numbers of layers
                     found = [bool(entry) for entry in found or ()]
                 if found != own:
-                    wrong.append((cls.__name__, rule.key, count, options, own, found))
+                    wrong.append((cls.__name__, rule.name, count, options, own, found))
     assert not wrong, "\n".join(map(str, wrong[:10]))
     assert len(asked) > 120
 
 
 def _derived(cls: type[PreTrainedConfig]) -> set[str]:
-    return {rule.key for rule in RULES[cls.model_type]} - {"num_kv_shared_layers"}
+    return {rule.name for rule in RULES[cls.model_type]} - {"num_kv_shared_layers"}
 
 
 def test_nothing_else_follows_the_number_of_layers() -> None:
@@ -139,7 +139,7 @@ def test_nothing_else_follows_the_number_of_layers() -> None:
         key = counted(cls)
         if key is None:
             continue
-        rules = {rule.key for rule in RULES.get(cls.model_type, ())}
+        rules = {rule.name for rule in RULES.get(cls.model_type, ())}
         base = written(built(cls) or cls())
         for count in LENGTHS:
             config = built(cls, **{key: count})
@@ -173,7 +173,7 @@ def test_lists_of_layers_with_a_default_of_their_own_have_a_rule() -> None:
         if key is None or config is None:
             continue
         values = written(config)
-        rules = {rule.key for rule in RULES.get(cls.model_type, ())}
+        rules = {rule.name for rule in RULES.get(cls.model_type, ())}
         for name, value in values.items():
             if name in rules | known or value == ["basic", "bottleneck"]:  # of a ResNet
                 continue
@@ -224,7 +224,7 @@ def read_with_a_layers_number() -> Iterator[tuple[str, str]]:
 def test_models_read_nothing_else_with_a_layers_number() -> None:
     known = set().union(*IN_MODELS.values())
     for rules in RULES.values():
-        known |= {key for rule in rules for key in (rule.key, *rule.says)}
+        known |= {key for rule in rules for key in (rule.name, *rule.keys)}
     unknown = {found for found in read_with_a_layers_number() if found[1] not in known}
     assert not unknown, f"no rule in layout/layer_rules: {sorted(unknown)}"
 

@@ -2,19 +2,27 @@
 
 A config.json may leave the kind of each layer to its class: every sixth layer attends to all
 tokens, the first three have no experts. Each rule here is a fact of one or several classes of
-transformers: the key of the setting, its entries for a number of layers, and the keys that state
-other entries. A test compares them with the classes themselves.
+transformers: the name of the setting, its entries for a number of layers, and the keys that they
+follow from. A test compares them with the classes themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resumerge.layout.layer_rules import attention, experts, others
+from resumerge.layout.layer_rules import (
+    attention,
+    experts,
+    hybrids,
+    layer_sizes,
+    numbered,
+    picked_layers,
+    shared_states,
+)
 from resumerge.layout.layer_rules.rule import RULES, LayerNumber, Rule, Section
 
 __all__ = ["RULES", "LayerNumber", "Rule", "rules_of"]
-_DECLARED = (attention, experts, others)
+_DECLARED = (attention, experts, hybrids, layer_sizes, shared_states, picked_layers, numbered)
 """The files whose rules are in `RULES` once they are imported."""
 
 

@@ -19,6 +19,7 @@ from resumerge.layout.layer_rules.rule import (
     by_number,
     declare,
     every,
+    fixed,
     integer,
     listed,
     numbers,
@@ -29,8 +30,8 @@ INTERVAL = "full_attention_interval"
 EVERY = "global_attn_every_n_layers"
 
 
-def _attention(types: str, derive: Derive, *says: str) -> None:
-    declare(types, listed("layer_types", derive, *says))
+def _attention(types: str, derive: Derive, *keys: str) -> None:
+    declare(types, listed("layer_types", derive, *keys))
 
 
 def _from_period(types: str, key: str, default: int, *kinds: str) -> None:
@@ -43,12 +44,12 @@ _from_period("afmoe", EVERY, 4)
 _from_period("bailing_hybrid", "layer_group_size", 6, FULL, LINEAR)
 _from_period("qwen3_next qwen3_5_text qwen3_5_moe_text", INTERVAL, 4, FULL, LINEAR)
 _from_period("qwen4_exp_text", INTERVAL, 4, INDEXED, LINEAR)
-_attention("gemma2 gpt_oss vaultgemma t5_gemma_module", every("", 2))
-_attention("ultrabert", every("", 3))
-_attention("olmo3", every("", 4))
-_attention("gemma3n_text kolibri1", every("", 5))
-_attention("inkling2_text", every("", 6, HYBRID, "hybrid_sliding"))
-_attention("minimax", every("", 2, LINEAR, FULL))
+_attention("gemma2 gpt_oss vaultgemma t5_gemma_module", fixed(2))
+_attention("ultrabert", fixed(3))
+_attention("olmo3", fixed(4))
+_attention("gemma3n_text kolibri1", fixed(5))
+_attention("inkling2_text", fixed(6, HYBRID, "hybrid_sliding"))
+_attention("minimax", fixed(2, LINEAR, FULL))
 _attention("cwm granite_swa granitemoe_swa", by_number(lambda n: SLIDING if n % 4 else FULL))
 _attention("glm5_next_text", by_number(lambda n: INDEXED if n % 4 == 3 else LINEAR))
 _attention("mimo_v2_flash", by_number(lambda n: FULL if n == 0 or n % 6 == 5 else SLIDING))
@@ -57,7 +58,7 @@ _attention(
     by_number(lambda n: FULL if n % 4 == 2 else SLIDING if n % 4 == 0 and n > 0 else "conv"),
 )
 _attention("lfm3_vl_vision", by_number(lambda n: "conv" if n < 2 or n % 2 else FULL))
-_attention("beam", every("", 6, last=FULL))
+_attention("beam", fixed(6, last=FULL))
 _attention(
     "axk2 deepseek_v32 glm_moe_dsa hy_v4 mistral_large4_text",
     always(INDEXED),
@@ -76,14 +77,14 @@ def _modernbert(section: Section, count: int) -> Entries:
 _attention("modernbert modernbert-decoder", _modernbert, EVERY)
 
 
-def ends_full(period: Callable[[Section], int], *says: str) -> Rule:
+def ends_full(period: Callable[[Section], int], *keys: str) -> Rule:
     """Return the rule of classes that make their last layer full attention, whatever is stated."""
-    stated = listed("layer_types", lambda section, n: every("", period(section))({}, n))
+    stated = listed("layer_types", lambda section, n: fixed(period(section))(section, n))
 
     def read(section: Section, count: int) -> Entries:
         return [*stated.read(section, count)[:-1], FULL]
 
-    return Rule("layer_types", read, stated.write, says)
+    return Rule("layer_types", read, stated.write, keys)
 
 
 declare(
@@ -93,15 +94,8 @@ declare(
 declare("embedding_gemma2_text", ends_full(lambda section: integer(section, PATTERN, 6), PATTERN))
 
 
-def last_too(kind: str, period: int, other: str) -> Derive:
-    """Return the pattern with `kind` at the end of each period and in the last layer."""
-    return lambda section, count: [
-        kind if (n + 1) % period == 0 or n == count - 1 else other for n in range(count)
-    ]
-
-
-_attention("neomme", last_too(FULL, 6, SLIDING))
-_attention("muse_glimmer_vision muse_spark_vision", last_too(FULL, 4, "window_attention"))
+_attention("neomme", fixed(6, last=FULL))
+_attention("muse_glimmer_vision muse_spark_vision", fixed(4, miss="window_attention", last=FULL))
 _attention(
     "flint",
     lambda section, count: [

@@ -21,8 +21,8 @@ from resumerge.layout.layer_rules.rule import (
 DENSE = "first_k_dense_replace"
 
 
-def _experts(types: str, derive: Derive, *says: str) -> None:
-    declare(types, listed("mlp_layer_types", derive, *says))
+def _experts(types: str, derive: Derive, *keys: str) -> None:
+    declare(types, listed("mlp_layer_types", derive, *keys))
 
 
 _experts("bailing_hybrid", first(DENSE, 2), DENSE)

@@ -26,16 +26,16 @@ class Rule:
     """A setting of each layer that follows from the layer's number.
 
     Args:
-        key: the setting's name: the key that lists it, if there is one.
+        name: the setting's name: the key that lists it, or words where there is none.
         read: the entries of so many layers, by the section of config.json that counts them.
         write: the keys that state given entries, and their values; empty if none can.
-        says: the keys that the entries follow from.
+        keys: the keys of config.json that the entries follow from.
     """
 
-    key: str
+    name: str
     read: Derive
     write: Callable[[Section, Entries], Mapping[str, Any]]
-    says: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
     def entries(self, section: Section, count: int) -> Entries | None:
         """Return the entries of so many layers; None if the class could not read config.json."""
@@ -61,7 +61,7 @@ def unwritten(section: Section, entries: Entries) -> Mapping[str, Any]:
     return {}
 
 
-def listed(key: str, derive: Derive, *says: str) -> Rule:
+def listed(key: str, derive: Derive, *keys: str) -> Rule:
     """Return the rule of a setting that a list in config.json may state, or else follows."""
 
     def read(section: Section, count: int) -> Entries:
@@ -71,10 +71,10 @@ def listed(key: str, derive: Derive, *says: str) -> Rule:
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
         return {key: entries}
 
-    return Rule(key, read, write, says)
+    return Rule(key, read, write, keys)
 
 
-def numbers(key: str, derive: Derive, *says: str) -> Rule:
+def numbers(key: str, derive: Derive, *keys: str) -> Rule:
     """Return the rule of a setting that a list of the numbers of layers may state."""
 
     def read(section: Section, count: int) -> Entries:
@@ -84,7 +84,7 @@ def numbers(key: str, derive: Derive, *says: str) -> Rule:
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
         return {key: [n for n, entry in enumerate(entries) if entry]}
 
-    return Rule(key, read, write, says)
+    return Rule(key, read, write, keys)
 
 
 def integer(section: Section, key: str, default: int) -> int:
@@ -93,17 +93,21 @@ def integer(section: Section, key: str, default: int) -> int:
     return value if type(value) is int else default
 
 
-def every(key: str, default: int, hit: str = FULL, miss: str = SLIDING, last: str = "") -> Derive:
-    """Return the pattern with `hit` at the end of each period, whose length a key states."""
+def fixed(period: int, hit: str = FULL, miss: str = SLIDING, last: str = "") -> Derive:
+    """Return the pattern with `hit` at the end of each period, and perhaps another last layer."""
 
     def derive(section: Section, count: int) -> Entries:
-        period = integer(section, key, default)
         if period < 1:  # the class divides by it
             return [hit] * count
         found = [hit if (n + 1) % period == 0 else miss for n in range(count)]
         return [*found[:-1], last] if last and found else found
 
     return derive
+
+
+def every(key: str, default: int, hit: str = FULL, miss: str = SLIDING) -> Derive:
+    """Return the pattern with `hit` at the end of each period, whose length a key states."""
+    return lambda section, count: fixed(integer(section, key, default), hit, miss)(section, count)
 
 
 def first(key: str, default: int, first: str = "dense", rest: str = "sparse") -> Derive:

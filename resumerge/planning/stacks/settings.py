@@ -16,7 +16,7 @@ from resumerge.recipe import Module, Recipe, Slice
 _BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
 _FEATURES = re.compile(r"(feature|select)_layers?$")
 _ENCODERS = re.compile(r"vision|audio|image|speech")
-_OF_NUMBERS = {key for rules in RULES.values() for rule in rules for key in rule.says}
+_OF_NUMBERS = {key for rules in RULES.values() for rule in rules for key in rule.keys}
 """Keys that rules of classes read."""
 _PATTERNS = {"layer_types", "block_types", "layers_block_type", "attn_layer_period"}
 """Settings that say what a layer is; numbers are not read beside them."""
@@ -149,7 +149,7 @@ def rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
             return
         section = section_of(config, path)
         rules = rules_of(section, config, path)
-        known = {name for rule in rules for name in rule.says}
+        known = {name for rule in rules for name in rule.keys}
         if not section.get("use_sliding_window", True):
             known.add("max_window_layers")
         for name, value in section.items():

@@ -101,7 +101,7 @@ def left_to_the_class(config: Any) -> dict[str, Any]:
     """config.json without the lists that the class derives, unless they were given to it."""
     model_type = config.model_type
     given = OPTIONS.get(model_type, {})
-    lists = {rule.key for rule in RULES[model_type]} - KEPT - given.keys()
+    lists = {rule.name for rule in RULES[model_type]} - KEPT - given.keys()
     stated = json.loads(json.dumps(config.to_dict(), default=str))
     return {
         key: value

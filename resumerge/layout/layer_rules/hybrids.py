@@ -1,0 +1,91 @@
+"""Rules of hybrids: of which kind each block is, and which blocks share their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.layout.layer_rules.rule import (
+    FULL,
+    HYBRID,
+    LINEAR,
+    RULES,
+    Entries,
+    Rule,
+    Section,
+    by_number,
+    declare,
+    integer,
+    listed,
+    unwritten,
+)
+
+
+def _zamba(section: Section, count: int) -> Entries:
+    period, offset = (
+        integer(section, "attn_layer_period", 6),
+        integer(section, "attn_layer_offset", 4),
+    )
+    rest = [HYBRID if n % max(period, 1) == offset else LINEAR for n in range(count - 3)]
+    return [LINEAR, LINEAR, HYBRID, *rest][:count]
+
+
+declare("zamba", listed("layers_block_type", _zamba, "attn_layer_period", "attn_layer_offset"))
+_ZAMBA2 = "LLLLLLH" + "LLLLLH" * 6 + "LLLLHLLLHLL"
+declare(
+    "zamba2",
+    listed(
+        "layers_block_type",
+        by_number(lambda n: HYBRID if _ZAMBA2[n % len(_ZAMBA2)] == "H" else LINEAR),
+    ),
+)
+
+
+def _shared_blocks(own: Rule, *, counted: bool) -> Rule:
+    """Return the rule of Zamba: hybrid layers share blocks, which they take in turn.
+
+    Args:
+        own: the rule of the kinds of layers.
+        counted: whether the blocks have a part for each hybrid layer.
+    """
+
+    def read(section: Section, count: int) -> Entries:
+        hybrid = [n for n, kind in enumerate(own.read(section, count)) if kind == HYBRID]
+        total = len(hybrid) if counted else 0
+        return [(hybrid.index(n), total) if n in hybrid else None for n in range(count)]
+
+    return Rule("shared blocks", read, unwritten, ("layers_block_type",))
+
+
+declare("zamba", _shared_blocks(RULES["zamba"][0], counted=False))
+declare("zamba2", _shared_blocks(RULES["zamba2"][0], counted=True))
+_LETTERS = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
+
+
+def _nemotron_h(section: Section, count: int) -> Entries:
+    pattern = section.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and len(pattern) == count:
+        return [_LETTERS.get(letter, letter) for letter in pattern]
+    return [(LINEAR, "moe", FULL, "mlp")[n % 4] for n in range(count)]
+
+
+declare("nemotron_h", listed("layers_block_type", _nemotron_h, "hybrid_override_pattern"))
+
+
+def _gpt_neo(section: Section, count: int) -> Entries:
+    return [("global", "local")[n % 2] for n in range(count)]
+
+
+def _write_gpt_neo(section: Section, entries: Entries) -> Mapping[str, Any]:
+    return {"attention_types": [[entries, 1]]}
+
+
+declare(
+    "gpt_neo",
+    Rule("attention_types", listed("attention_types", _gpt_neo).read, _write_gpt_neo),
+)
+declare("reformer", listed("attn_layers", by_number(lambda n: ("local", "lsh")[n % 2])))
+declare(
+    "recurrent_gemma",
+    listed("block_types", by_number(lambda n: "attention" if n % 3 == 2 else "recurrent")),
+)

@@ -1,0 +1,103 @@
+"""Rules of sizes that differ between layers: widths, heads, windows, multipliers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.layout.layer_lists import read_layer_list
+from resumerge.layout.layer_rules.rule import (
+    FULL,
+    SLIDING,
+    Entries,
+    Rule,
+    Section,
+    declare,
+    fixed,
+    integer,
+    listed,
+)
+
+
+def _widths(section: Section, count: int) -> Entries:
+    return [section.get("intermediate_size", 16384)] * count
+
+
+declare("gemma3n_text", listed("intermediate_size", _widths))
+declare(
+    "gemma3n_text",
+    listed(
+        "activation_sparsity_pattern",
+        lambda section, count: [0.95 if count > 10 and n < 10 else 0.0 for n in range(count)],
+    ),
+)
+declare(
+    "laguna",
+    listed(
+        "num_attention_heads_per_layer",
+        lambda section, count: [section.get("num_attention_heads", 48)] * count,
+    ),
+)
+
+
+def _sapiens2(section: Section, count: int) -> Entries:
+    first = integer(section, "num_first_full_attention_layers", 8)
+    last = count - integer(section, "num_last_full_attention_layers", 8)
+    heads = section.get("num_attention_heads", 16)
+    fewer = section.get("num_key_value_attention_heads", heads // 2)
+    return [fewer if first <= n < last else heads for n in range(count)]
+
+
+declare(
+    "sapiens2",
+    listed(
+        "num_key_value_heads_per_layer",
+        _sapiens2,
+        "num_first_full_attention_layers",
+        "num_last_full_attention_layers",
+    ),
+)
+
+
+def _long_windows(section: Section, count: int) -> Entries:
+    """Return NeoMME's windows: short and long in turn, over the layers that have one."""
+    kinds = listed("layer_types", fixed(6, last=FULL)).read(section, count)
+    stated = read_layer_list("per_layer_config", section.get("per_layer_config"), count)
+    if stated is not None:
+        return stated
+    found: Entries = []
+    windows = 0
+    for kind in kinds:
+        full = {"sliding_window": None} if kind == FULL else None
+        found.append(full if kind == FULL or windows % 2 == 0 else {"sliding_window": 1024})
+        windows += kind == SLIDING
+    return found
+
+
+def _write_by_number(section: Section, entries: Entries) -> Mapping[str, Any]:
+    return {"per_layer_config": {str(n): e for n, e in enumerate(entries) if e is not None}}
+
+
+declare("neomme", Rule("per_layer_config", _long_windows, _write_by_number))
+
+
+def _residual(section: Section, count: int) -> Entries:
+    stated = section.get("residual_multiplier")
+    return [(2 * count) ** -0.5 if stated is None else stated] * count
+
+
+declare(
+    "neomme",
+    Rule(
+        "residual_multiplier",
+        _residual,
+        lambda section, entries: {"residual_multiplier": entries[0]},
+    ),
+)
+
+
+_WINDOWS = [[16, 4], [16, 4], [16, 0], [16, 0], [16, 4], [16, 4]]
+declare(
+    "moonshine_streaming_encoder",
+    listed("sliding_windows", lambda section, count: _WINDOWS[:count]),
+)

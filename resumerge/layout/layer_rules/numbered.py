@@ -1,0 +1,84 @@
+"""Rules of what follows from a layer's number and no key can state for other layers."""
+
+from __future__ import annotations
+
+from resumerge.layout.layer_rules.rule import (
+    FULL,
+    LINEAR,
+    Derive,
+    Rule,
+    by_number,
+    declare,
+    fixed,
+    integer,
+    listed,
+    numbers,
+    unwritten,
+)
+
+
+def _never_written(name: str, read: Derive, *keys: str) -> Rule:
+    """Return the rule of a setting that config.json cannot state for other layers."""
+    return Rule(name, read, unwritten, keys)
+
+
+declare(
+    "gpt2 imagegpt decision_transformer",
+    _never_written(
+        "scale_attn_by_inverse_layer_idx",
+        lambda section, count: [
+            n if section.get("scale_attn_by_inverse_layer_idx") else 0 for n in range(count)
+        ],
+        "scale_attn_by_inverse_layer_idx",
+    ),
+)
+declare("diffllama", _never_written("lambda_init", lambda section, count: list(range(count))))
+declare(
+    "minimax",
+    _never_written(
+        "slope_rate",
+        lambda section, count: [
+            (n, count) if kind == LINEAR else None
+            for n, kind in enumerate(
+                listed("layer_types", fixed(2, LINEAR, FULL)).read(section, count)
+            )
+        ],
+    ),
+)
+declare(
+    "inkling2_text",
+    _never_written(
+        "n_layers_per_attn_res_block",
+        lambda section, count: [
+            n % max(integer(section, "n_layers_per_attn_res_block", 6), 1) == 0
+            for n in range(count)
+        ],
+        "n_layers_per_attn_res_block",
+    ),
+)
+declare(
+    "evolla",
+    _never_written(
+        "aligner_num_add_layers",
+        lambda section, count: [
+            (n + 1) % max(count // max(integer(section, "aligner_num_add_layers", 8), 1), 1) == 0
+            for n in range(count)
+        ],
+        "aligner_num_add_layers",
+    ),
+)
+declare(
+    "blip_2_qformer instructblip_qformer instructblipvideo_qformer",
+    _never_written(
+        "cross_attention_frequency",
+        lambda section, count: [
+            n % max(integer(section, "cross_attention_frequency", 2), 1) == 0 for n in range(count)
+        ],
+        "cross_attention_frequency",
+    ),
+)
+declare(
+    "granite_speech5_encoder",
+    _never_written("the middle layer", lambda section, n: [i + 1 == n // 2 for i in range(n)]),
+    numbers("subsample_layers", by_number(lambda n: n < 2)),
+)
