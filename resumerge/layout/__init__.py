@@ -11,7 +11,7 @@ from resumerge.layout.canonical_names import DOWNS, GATES, UPS, CanonicalNames
 from resumerge.layout.layer_lists import read_layer_list, write_layer_list
 from resumerge.layout.layer_settings import (
     SourceLayer,
-    Unsaid,
+    Unstated,
     layer_entries,
     mixed_settings,
     move_settings,
@@ -32,7 +32,7 @@ __all__ = [
     "Layers",
     "ModulePart",
     "SourceLayer",
-    "Unsaid",
+    "Unstated",
     "before_layers",
     "collapse",
     "find_parts",

@@ -7,7 +7,7 @@ the output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class SourceLayer:
 
 
 @dataclass(frozen=True)
-class Unsaid:
+class Unstated:
     """A setting of layers that config.json cannot state for the layers of the output.
 
     Args:
@@ -86,7 +86,7 @@ def layer_entries(config: Config, path: Sequence[str], count: int) -> dict[str, 
 
 def move_settings(
     config: Config, keys: Sequence[str], count: int, origins: Sequence[SourceLayer]
-) -> tuple[dict[tuple[str, ...], dict[str, Any]], list[Unsaid]]:
+) -> tuple[dict[tuple[str, ...], dict[str, Any]], list[Unstated]]:
     """Return what config.json says of layers, for an output whose layers were chosen by slices.
 
     Args:
@@ -100,15 +100,17 @@ def move_settings(
         settings that they cannot state.
     """
     sections: dict[tuple[str, ...], dict[str, Any]] = {}
-    unsaid: list[Unsaid] = []
+    unstated: list[Unstated] = []
     for key in keys:
         *path, counted = key.split(".")
         if tuple(path) not in sections:
-            sections[tuple(path)], unsayable = _moved_section(config, path, counted, count, origins)
-            unsaid += unsayable
+            sections[tuple(path)], unstated_there = _moved_section(
+                config, path, counted, count, origins
+            )
+            unstated += unstated_there
         if type(section_of(config, path).get(counted)) is int:
             sections[tuple(path)][counted] = len(origins)
-    return sections, unsaid
+    return sections, unstated
 
 
 def mixed_settings(
@@ -152,10 +154,10 @@ def _meant(entry: Any, layer: SourceLayer) -> Any:
 
 def _moved_section(
     config: Config, path: list[str], counted: str, count: int, origins: Sequence[SourceLayer]
-) -> tuple[dict[str, Any], list[Unsaid]]:
+) -> tuple[dict[str, Any], list[Unstated]]:
     """Return a section with the settings of the output's layers, and those it cannot state."""
     before = section_of(config, path)
-    section, unsaid = dict(before), list[Unsaid]()
+    section, unstated = dict(before), list[Unstated]()
     states = _States(path, counted, count)
     known = {
         rule: entries
@@ -163,29 +165,63 @@ def _moved_section(
         if (entries := rule.entries(before, count)) is not None
     }
     of_rules = {rule.name: entries for rule, entries in known.items()}
+    unstated += _move_lists(before, section, states, of_rules, origins)
+    unstated += _move_last_stage(before, section, count, len(origins))
+    wanted = {rule: states.moved(rule.name, own, origins) for rule, own in known.items()}
+    for rule, entries in wanted.items():
+        _state(rule, entries, section, count, origins)
+    for rule, entries in wanted.items():
+        place = _first_difference(rule, section, entries, origins)
+        if place is not None:
+            found = [f"{key}: {before[key]}" for key in rule.keys if key in before]
+            unstated.append(Unstated(rule.name, rule.keys, ", ".join(found), place))
+    return section, unstated
+
+
+def _move_lists(
+    before: Config,
+    section: dict[str, Any],
+    states: _States,
+    of_rules: Mapping[str, list[Any]],
+    origins: Sequence[SourceLayer],
+) -> Iterator[Unstated]:
+    """Write the lists of layers that config.json states; yield those that cannot be moved.
+
+    Args:
+        before: the section of the reference.
+        section: the section of the output, which is changed.
+        states: what the models of the layers state.
+        of_rules: the entries that rules find, by name: a list that its class reads otherwise is
+            left to its rule.
+        origins: where each layer of the output comes from.
+    """
     for key, value in before.items():
-        default = read_layer_list(key, value, count)
+        default = read_layer_list(key, value, states.count)
         if default is None or of_rules.get(key, default) != default:
             continue
         entries = states.moved(key, default, origins)
         if entries == default:
             continue
         if any(word in key for word in _OUTPUTS) and entries.count(True) != default.count(True):
-            unsaid.append(Unsaid(key, (key,), f"{key}: {value}", 0))
-        section[key] = write_layer_list(key, value, count, entries)
-    unsaid += _move_last_stage(before, section, count, len(origins))
-    wanted = {rule: states.moved(rule.name, own, origins) for rule, own in known.items()}
-    for rule, entries in wanted.items():
-        stated = section.get(rule.name)
-        stale = isinstance(stated, list) and len(stated) == count != len(origins)
-        if stale or _differs(rule, section, entries, origins) is not None:
-            section |= rule.write(section, _places(entries, origins))
-    for rule, entries in wanted.items():
-        place = _differs(rule, section, entries, origins)
-        if place is not None:
-            says = [f"{key}: {before[key]}" for key in rule.keys if key in before]
-            unsaid.append(Unsaid(rule.name, rule.keys, ", ".join(says), place))
-    return section, unsaid
+            yield Unstated(key, (key,), f"{key}: {value}", 0)
+        section[key] = write_layer_list(key, value, states.count, entries)
+
+
+def _state(
+    rule: Rule,
+    entries: list[Any],
+    section: dict[str, Any],
+    count: int,
+    origins: Sequence[SourceLayer],
+) -> None:
+    """Write a rule's entries where the class would derive others for the layers of the output.
+
+    They are also written where the section still has a list for the old number of layers.
+    """
+    stated = section.get(rule.name)
+    is_old = isinstance(stated, list) and len(stated) == count != len(origins)
+    if is_old or _first_difference(rule, section, entries, origins) is not None:
+        section |= rule.write(section, _renumbered(entries, origins))
 
 
 @dataclass
@@ -223,7 +259,7 @@ class _States:
         return read_layer_list(key, section.get(key), count)
 
 
-def _differs(
+def _first_difference(
     rule: Rule, section: Config, wanted: Sequence[Any], origins: Sequence[SourceLayer]
 ) -> int | None:
     """Return the first layer of the output that a section says something else of; None if none."""
@@ -242,7 +278,7 @@ def _differs(
     return None
 
 
-def _places(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
+def _renumbered(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
     """Return entries that name layers of the sources as entries that name layers of the output."""
     found = []
     for place, entry in enumerate(entries):
@@ -261,7 +297,7 @@ def _places(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
 
 def _move_last_stage(
     before: Config, section: dict[str, Any], count: int, length: int
-) -> list[Unsaid]:
+) -> list[Unstated]:
     """Write the names of a backbone's stages, of which each is a layer, if the last is taken."""
     stages = ["stem", *(f"stage{n + 1}" for n in range(count))]
     taken = {key: before[key] for key in _LAST_STAGE[1:] if before.get(key) is not None}
@@ -271,6 +307,6 @@ def _move_last_stage(
     last = {"out_features": [stages[-1]], "out_indices": [count]}
     for key, value in taken.items():
         if value != last[key]:
-            return [Unsaid(key, (key,), f"{key}: {value}", 0)] if length != count else []
+            return [Unstated(key, (key,), f"{key}: {value}", 0)] if length != count else []
         section[key] = {"out_features": [f"stage{length}"], "out_indices": [length]}[key]
     return []

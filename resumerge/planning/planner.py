@@ -29,11 +29,11 @@ from resumerge.planning.reference_files import (
 )
 from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
+from resumerge.planning.stacks.config_lists import check_settings, notes_on_numbers
 from resumerge.planning.stacks.implied import check_implied
 from resumerge.planning.stacks.kinds import check_kinds, compare_layers
 from resumerge.planning.stacks.mixed import notes_on_mixed_layers, notes_on_mixed_models
 from resumerge.planning.stacks.outside import check_outside, check_shared_counts
-from resumerge.planning.stacks.settings import check_settings, rules_by_number
 from resumerge.planning.tensor_specs import (
     TensorSpec,
     aligned,
@@ -284,7 +284,7 @@ class _Planner:
                     problems += check_kinds(self.recipe, self.models, module, part, found)
                 problems += check_outside(self.recipe, self.models, module, part, found)
                 self.problems += problems
-                self.notes += rules_by_number(self.models, found)
+                self.notes += notes_on_numbers(self.models, found)
                 self.notes += notes_on_mixed_layers(self.models, found)
         self.problems += check_shared_counts(self.recipe, self.models, maps)
         return maps

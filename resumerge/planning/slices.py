@@ -208,3 +208,14 @@ def _no_stack(recipe: Recipe, input_: Input, layers: Layers) -> Problem:
         if several
         else "Merge whole models with `models:` instead of `slices:`",
     )
+
+
+def slice_of(module: Module, place: int) -> Slice:
+    """Return the slice that a layer of the output comes from."""
+    start = 0
+    for slice_ in module.slices:
+        first, stop = slice_.inputs[0].layer_range or (0, 0)
+        start += stop - first
+        if start > place:
+            break
+    return slice_

@@ -13,8 +13,8 @@ from resumerge.errors import Problem
 from resumerge.layout import infer_layers, layer_entries, listed, split
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
+from resumerge.planning.stacks.config_lists import moved_config
 from resumerge.planning.stacks.kinds import Kind, kinds_of
-from resumerge.planning.stacks.settings import moved_config
 from resumerge.recipe import Recipe
 from resumerge.tensors.target import Target
 

@@ -14,7 +14,7 @@ from resumerge.layout import ModulePart, is_computed, layer_entries
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.plan import LayerMap
-from resumerge.planning.stacks.settings import slice_of
+from resumerge.planning.slices import slice_of
 from resumerge.planning.tensor_specs import guide_of
 from resumerge.recipe import ModelRef, Module, Recipe
 from resumerge.tensors import Tensor

@@ -1,4 +1,4 @@
-"""Checks whether the output's config.json can state what it says of each layer."""
+"""What config.json says of each layer: moved with the layers, and refused where it cannot be."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.layout import SourceLayer, Unsaid, layer_entries, move_settings, section_of
+from resumerge.layout import SourceLayer, Unstated, layer_entries, move_settings, section_of
 from resumerge.layout.layer_rules import RULES, rules_of
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
-from resumerge.recipe import Module, Recipe, Slice
+from resumerge.planning.slices import slice_of
+from resumerge.recipe import Module, Recipe
 
 _BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
 _FEATURES = re.compile(r"(feature|select)_layers?$")
@@ -42,13 +43,13 @@ def check_settings(
     rests = {
         rest for names in models.layer_tensors(reference, layers.stack).values() for rest in names
     }
-    unsaid = [
+    unstated = [
         setting
         for setting in move_settings(config, layers.keys, count, origins)[1]
         if not any(rest.endswith(f".{setting.key}") for rest in rests)  # it moves as a tensor
     ]
-    if unsaid:
-        yield _unsaid_problem(recipe, models, module, layers, unsaid)
+    if unstated:
+        yield _unstated_problem(recipe, models, module, layers, unstated)
 
 
 def _check_features(
@@ -101,16 +102,16 @@ def _origins(models: ModelViews, layers: LayerMap) -> list[SourceLayer]:
     return [SourceLayer(model, configs[model], layer) for model, layer in first]
 
 
-def _unsaid_problem(
-    recipe: Recipe, models: ModelViews, module: Module, layers: LayerMap, unsaid: list[Unsaid]
+def _unstated_problem(
+    recipe: Recipe, models: ModelViews, module: Module, layers: LayerMap, unstated: list[Unstated]
 ) -> Problem:
     """Return the problem of the first layer of the output that config.json cannot describe."""
-    place = min(setting.place for setting in unsaid)
+    place = min(setting.place for setting in unstated)
     refs = list(models.sources)
     source, layer = layers.origins[place].inputs[0]
     reference = models.reference
-    keys = dict.fromkeys(key for setting in unsaid for key in (setting.keys or (setting.key,)))
-    stated = [setting.found for setting in unsaid if setting.found]
+    keys = dict.fromkeys(key for setting in unstated for key in (setting.keys or (setting.key,)))
+    stated = [setting.found for setting in unstated if setting.found]
     stated = stated or [f"model_type: {models.sources[reference].config.get('model_type')}"]
     return recipe.problem(
         "config.json expects a different kind of layer at this position",
@@ -123,21 +124,10 @@ def _unsaid_problem(
     )
 
 
-def slice_of(module: Module, place: int) -> Slice:
-    """Return the slice that a layer of the output comes from."""
-    start = 0
-    for slice_ in module.slices:
-        first, stop = slice_.inputs[0].layer_range or (0, 0)
-        start += stop - first
-        if start > place:
-            break
-    return slice_
+def notes_on_numbers(models: ModelViews, layers: LayerMap) -> Iterator[str]:
+    """Yield a note on each key that selects layers by number, once layers have changed theirs.
 
-
-def rules_by_number(models: ModelViews, layers: LayerMap) -> Iterator[str]:
-    """Yield what config.json says of layers by their number, once layers have changed theirs.
-
-    Rules of known classes are not told: their settings move with the layers.
+    Keys that a rule of a known class reads are left out: these settings move with the layers.
     """
     if layers.keeps_numbers:
         return
