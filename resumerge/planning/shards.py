@@ -67,18 +67,19 @@ def _pack_part(
     shards: list[Shard],
 ) -> None:
     """Append the units and shards of one part."""
-    groups: list[list[Target]] = []
+    groups: list[list[list[Target]]] = []  # of whole tensors
     filled = 0
     for whole in _whole_tensors(targets):
         size = sum(target.nbytes for target in whole)
         if not groups or filled + size > shard_size:
             groups.append([])
             filled = 0
-        groups[-1] += whole
+        groups[-1].append(whole)
         filled += size
-    for index, group in enumerate(groups):
+    for index, tensors in enumerate(groups):
         number = len(shards)
-        group.sort(key=lambda target: -BITS[target.dtype])
+        tensors.sort(key=lambda whole: -BITS[whole[0].dtype])
+        group = [target for whole in tensors for target in whole]
         header = _header(group, prefix)
         first, offset = len(units), len(header)
         for target in group:
@@ -102,10 +103,10 @@ def _pack_part(
 
 
 def _whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
-    """Yield the targets, those of one tensor together."""
+    """Yield the targets, those of one tensor together: they have one dtype."""
     whole: list[Target] = []
     for target in targets:
-        if target.tensors and whole:
+        if whole and not target.continues_tensor:
             yield whole
             whole = []
         whole.append(target)

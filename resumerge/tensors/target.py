@@ -48,6 +48,11 @@ class Target:
     tensors: Mapping[str, tuple[int, ...]]
 
     @property
+    def continues_tensor(self) -> bool:
+        """Whether the target completes the tensor that the one before it began."""
+        return not self.tensors
+
+    @property
     def nbytes(self) -> int:
         """The length in bytes."""
         return nbytes(self.dtype, math.prod(self.shape))
