@@ -29,9 +29,9 @@ from resumerge.kernels.reductions import (
     row_gram,
     sums_of_squares,
 )
+from resumerge.kernels.selection.find_largest import order_statistics, select, select_largest
 from resumerge.kernels.selection.keys import Key, count_nonzero, float_of_key, keys_of
 from resumerge.kernels.selection.limits import selection_bytes
-from resumerge.kernels.selection.select import order_statistics, select, select_largest
 from resumerge.kernels.selection.selection import Band, Selection
 from resumerge.kernels.task_vectors import (
     SMALLEST_DIVISOR,

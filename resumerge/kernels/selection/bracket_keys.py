@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import numpy as np
 
@@ -62,10 +61,9 @@ class BracketKeys:
         if found is None:
             return None
         threshold, rank = found
-        selection = Selection(threshold, rank)
         places = np.flatnonzero(keys == threshold)
         equal = np.zeros(len(self._ends), np.int64)
         equal[np.searchsorted(self._ends, places, side="right")] = counts[places]
         if rank < equal.sum():
-            selection.before = [0, *accumulate(equal.tolist())]
-        return selection
+            return Selection.of(threshold, rank, equal.tolist())
+        return Selection(threshold, rank)

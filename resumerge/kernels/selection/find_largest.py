@@ -11,7 +11,6 @@ are kept. NaN counts as larger than any number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ def select(
             for which in split:
                 counts[which] += part[which]
         for which in split:
-            found[which].before = [0, *accumulate(counts[which])]
+            found[which] = Selection.of(found[which].threshold, found[which].equal, counts[which])
     nothing = Selection(threshold=0, equal=0)
     return {i: [found.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
 

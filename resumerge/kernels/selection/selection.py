@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from resumerge.kernels.selection.keys import Key
 from resumerge.native import Kept, Vector, _kernels
 
 
-@dataclass
+@dataclass(frozen=True)
 class Selection:
     """The k largest elements of one vector.
 
@@ -25,7 +27,18 @@ class Selection:
 
     threshold: int
     equal: int
-    before: list[int] = field(default_factory=list)
+    before: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, threshold: int, equal: int, counts: Sequence[int]) -> Selection:
+        """Return a selection that keeps some of the elements equal to the threshold.
+
+        Args:
+            threshold: the key of the k-th largest.
+            equal: the number of elements equal to it that are kept.
+            counts: the number of elements equal to it in each block.
+        """
+        return cls(threshold, equal, [0, *accumulate(counts)])
 
     def mask(self, values: Vector, run: Run, key: Key = Key.MAGNITUDE) -> np.ndarray:
         """Return the mask of a run: uint8, 1 where an element is kept, else 0."""
@@ -40,7 +53,10 @@ class Selection:
         return (self.threshold, self._quota(run)) if self.equal else self.mask(values, run)
 
     def _quota(self, run: Run) -> int:
-        """Return how many of a run's elements equal to the threshold are kept."""
+        """Return how many elements equal to the threshold a run may keep, its first ones.
+
+        It may be more than the run has.
+        """
         if not self.before:
             return run.length
         return max(0, self.equal - self.before[run.first])
