@@ -2,7 +2,8 @@
 
 A later attempt continues wherever the former one was interrupted, also on another machine. The
 server says the MD5 of what it received (the ETag), and that is compared. Where an ETag is no MD5,
-because the server encrypts with keys of its own, all of the object is read back.
+because the server encrypts with keys of its own, all of the object is read back, and a later
+attempt sends everything again.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ class Upload:
     def run(self) -> str:
         """Send what the server does not have, and return the SHA-256 of the local file.
 
+        An object that is there counts if its ETag is that of the file: where ETags are no MD5s, it
+        is sent again.
+
         Raises:
             StoreError: also if the server's copy differs.
             Changed: a condition is not met.
@@ -78,7 +82,7 @@ class Upload:
                 return self._sha256.hexdigest()
         etag = self._send_whole() if self._nbytes <= self._part else self._send_parts()
         if etag != self._expected_etag():
-            self._read_back()
+            self._check_sent()
         return self._sha256.hexdigest()
 
     def _etag_there(self) -> str:
@@ -181,7 +185,19 @@ class Upload:
                 for part in page.get("Parts", ())
             }
 
-    def _read_back(self) -> None:
+    def _check_sent(self) -> None:
+        """Compare the object with what was sent; delete it if it differs.
+
+        Raises:
+            StoreError: it differs.
+        """
+        if self._sha256_there() != self._sha256.hexdigest():
+            with s3_errors(self._bucket):
+                self._api.delete_object(**self._place)
+            raise StoreError(f"{self._key} in {self._bucket} differs from what was sent")
+
+    def _sha256_there(self) -> str:
+        """Read the object, and return its SHA-256."""
         digest = hashlib.sha256()
         with s3_errors(self._bucket, self._key):
             stream = self._api.get_object(**self._place)["Body"]
@@ -189,10 +205,7 @@ class Upload:
                 while piece := stream.read(REPORTED):
                     digest.update(piece)
                     self._moved(len(piece))
-        if digest.digest() != self._sha256.digest():
-            with s3_errors(self._bucket):
-                self._api.delete_object(**self._place)
-            raise StoreError(f"{self._key} in {self._bucket} differs from what was sent")
+        return digest.hexdigest()
 
 
 def part_bytes(nbytes: int) -> int:
