@@ -54,8 +54,19 @@ def code_of_module(name: str) -> str:
 
 def unknown_code(origin: str) -> str:
     """Return what of the code of a method cannot be known; empty if everything is known."""
-    found = [part for part in origin.split("; ") if part.endswith(PROCESS)]
-    return "; ".join(part.rpartition(" (")[0] for part in found)
+    places = map(_marked, origin.split("; "))
+    return "; ".join(place for place in places if place)
+
+
+def _mark(place: str) -> str:
+    """Return a place where any code may run, marked as known to this process alone."""
+    return f"{place} (process {PROCESS})"
+
+
+def _marked(part: str) -> str:
+    """Return the place of a part of an origin that this process marked; empty for another part."""
+    place = part.rpartition(" (process ")[0]
+    return place if _mark(place) == part else ""
 
 
 def _is_installed(path: Path) -> bool:
@@ -81,7 +92,7 @@ class _Code:
     def described(self) -> str:
         names = [*list(self._hashes)[:1], *sorted(list(self._hashes)[1:])]
         parts = [f"{name}, sha256 {self._hashes[name]}" for name in names]
-        return "; ".join([*parts, *(f"{place} (process {PROCESS}" for place in self._unknown)])
+        return "; ".join([*parts, *map(_mark, self._unknown)])
 
     def add(self, name: str, path: Path, package: str) -> None:
         """Add a file and what it imports.
