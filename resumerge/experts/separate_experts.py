@@ -7,7 +7,6 @@ gates of an expert are in front of its ups, so that the matrices follow each oth
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from resumerge.layout.expert_names import Template
 from resumerge.sources.types import Source
-from resumerge.tensors import Sliced, Stacked, Stored, Tensor
-from resumerge.tensors.dtypes import FLOATS, nbytes
+from resumerge.tensors import Stacked, Tensor
+from resumerge.tensors.dtypes import FLOATS
+from resumerge.tensors.parts import part_of
 
 _PACKED = re.compile(r"^(?P<head>.+)\.experts\.(?P<kind>[a-z]\w*?)(?:\.(?:weight|bias))?$")
 _LINEAR = re.compile(r"^(?P<head>.+)\.(?P<kind>(in|out)put_linear)\.weight$")
@@ -63,7 +63,10 @@ class PackedTensor:
         _, rows, *rest = self.tensor.shape
         shape = (rows // len(self.matrices), *rest)
         for number, name in enumerate(self.names()):
-            yield name, _part_of(self.tensor, name, shape, number)
+            if isinstance(self.tensor, Stacked) and self.tensor.parts[0].shape == shape:
+                yield name, self.tensor.parts[number]
+            else:
+                yield name, part_of(self.tensor, name, shape, number)
 
 
 def with_separate_experts(source: Source) -> tuple[Source, dict[str, Place]]:
@@ -109,17 +112,6 @@ def _packed_tensors(tensors: Mapping[str, Tensor]) -> dict[str, PackedTensor]:
                 if tensors.keys().isdisjoint(whole.names()):
                     packed[name] = whole
     return packed
-
-
-def _part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> Tensor:
-    """Return one of the parts of equal shape that a tensor consists of."""
-    size = math.prod(shape)
-    if isinstance(whole, Stored) and whole.strides is None:
-        offset = whole.offset + nbytes(whole.dtype, number * size)
-        return replace(whole, name=name, shape=shape, offset=offset)
-    if isinstance(whole, Stacked) and whole.parts[0].shape == shape:
-        return whole.parts[number]
-    return Sliced(name, whole.dtype, shape, whole, number * size)
 
 
 def _matrices(kind: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from resumerge.sources.adapters.meaning import KnownNames, spelled
-from resumerge.tensors import Adapted, Sliced, Stacked, Stored, Tensor
+from resumerge.tensors import Adapted, Stacked, Stored, Tensor
 from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.parts import part_of
 
 _MATRICES: dict[str, tuple[str, ...]] = {
     "gate_up_proj": ("gate_proj", "up_proj"),
@@ -95,7 +96,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlaceInPacked:
     """The place of an expert's matrix in a packed tensor.
 
     Args:
@@ -116,7 +117,7 @@ class Place:
 
     def matrix(self, packed: Tensor) -> Tensor:
         """Return the matrix as a tensor of its own."""
-        return _part(packed, self.number(packed), (self.height, packed.shape[-1]))
+        return _matrix(packed, self.number(packed), (self.height, packed.shape[-1]))
 
 
 class Experts:
@@ -141,7 +142,7 @@ class Experts:
             self._of[container] = tuple(self._parameters(container))
         return self._of[container]
 
-    def place(self, module: str) -> Place | None:
+    def place(self, module: str) -> PlaceInPacked | None:
         """Return where a packed tensor has an expert's matrix, or files have two matrices as one.
 
         Args:
@@ -162,17 +163,17 @@ class Experts:
             if number >= len(parameter.experts) or is_stored_transposed(several):
                 return None
             height = parameter.shape[0] // len(matrices)
-            return Place(parameter.packed, number, matrices.index(matrix), height)
+            return PlaceInPacked(parameter.packed, number, matrices.index(matrix), height)
         return None
 
-    def _place_in_fused(self, module: str) -> Place | None:
+    def _place_in_fused(self, module: str) -> PlaceInPacked | None:
         """Return where a matrix is that files have together with another."""
         parent, _, matrix = module.rpartition(".")
         for fused, matrices in _FUSED.items():
             name = self._known.find(f"{parent}.{fused}.weight")
             if name is not None and matrix in matrices and len(self._base[name].shape) == 2:
                 height = self._base[name].shape[0] // len(matrices)
-                return Place(name, 0, matrices.index(matrix), height)
+                return PlaceInPacked(name, 0, matrices.index(matrix), height)
         return None
 
     def _parameters(self, container: str) -> Iterator[Parameter]:
@@ -199,7 +200,7 @@ class Experts:
 def whole_parameter(label: str, name: str, tensor: Tensor) -> Parameter:
     """Return the parameter that one tensor with the experts along its first axis is."""
     count, rows, columns = tensor.shape
-    matrices = (_part(tensor, number, (rows, columns)) for number in range(count))
+    matrices = (_matrix(tensor, number, (rows, columns)) for number in range(count))
     return Parameter(label, name, tuple((matrix,) for matrix in matrices))
 
 
@@ -224,17 +225,12 @@ def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Ten
     """
     shape = (height, packed.shape[-1])
     count = packed.numel // math.prod(shape)
-    parts = tuple(changed.get(n) or _part(packed, n, shape) for n in range(count))
+    parts = tuple(changed.get(n) or _matrix(packed, n, shape) for n in range(count))
     return Stacked.of(packed.name, packed.shape, parts)
 
 
-def _part(whole: Tensor, number: int, shape: tuple[int, ...]) -> Tensor:
-    """Return one of the parts of equal shape that follow each other in a tensor."""
-    first, name = number * math.prod(shape), f"{whole.name}[{number}]"
-    if isinstance(whole, Stored) and whole.strides is None:
-        offset = whole.offset + nbytes(whole.dtype, first)
-        return replace(whole, name=name, shape=shape, offset=offset)
-    return Sliced(name, whole.dtype, shape, whole, first)
+def _matrix(packed: Tensor, number: int, shape: tuple[int, ...]) -> Tensor:
+    return part_of(packed, f"{packed.name}[{number}]", shape, number)
 
 
 def _factors(

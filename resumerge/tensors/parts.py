@@ -1,0 +1,27 @@
+"""A tensor that consists of parts of one shape, such as the matrices of experts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.sliced import Sliced
+from resumerge.tensors.stored import Stored
+from resumerge.tensors.tensor import Tensor
+
+
+def part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> Tensor:
+    """Return one of the parts of a shape that follow each other in a tensor.
+
+    Args:
+        whole: the tensor.
+        name: the part's name.
+        shape: the shape of every part.
+        number: the part's number, from 0.
+    """
+    first = number * math.prod(shape)
+    if isinstance(whole, Stored) and whole.strides is None:
+        offset = whole.offset + nbytes(whole.dtype, first)
+        return replace(whole, name=name, shape=shape, offset=offset)
+    return Sliced(name, whole.dtype, shape, whole, first)
