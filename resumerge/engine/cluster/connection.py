@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from resumerge.engine.cluster.machines import Machine, TaskRequest
-from resumerge.engine.cluster.outcomes import LOST, OOM, Failed, Outcome
+from resumerge.engine.cluster.outcomes import ERROR, LOST, OOM, Failed, Outcome
 from resumerge.engine.cluster.probe import probe
 from resumerge.engine.cluster.task import ShardTask, run_on_worker
 from resumerge.engine.resources.signals import stop_signals
@@ -183,7 +183,7 @@ class Cluster:
         except exceptions.OutOfMemoryError as error:
             return Failed(None, OOM, _first_line(error))
         except exceptions.RayTaskError as error:
-            return Failed(None, "error", _first_line(error.cause or error))
+            return Failed(None, ERROR, _first_line(error.cause or error))
         except exceptions.RayError as error:
             return Failed(None, LOST, _first_line(error))
 

@@ -18,13 +18,14 @@ from resumerge.engine.cluster.outcomes import (
     REFUSED,
     STALLED,
     UNPUBLISHED,
+    UNSCHEDULED,
     Failed,
     Finished,
     Node,
     Outcome,
     Refused,
 )
-from resumerge.engine.cluster.retries import UNSCHEDULED, Tries, stops_the_run
+from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.running import Heartbeats, RunningTask
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
@@ -84,10 +85,13 @@ class Dispatcher:
         self._fingerprint = (run.ledger.run() or {})["fingerprint"]
         self._looked = 0.0
         self._asked = self._answered = time.monotonic()
-        self._has_worked = self._told_misfit = False
+        self._has_worked = self._noted_misfit = False
 
     def run(self) -> None:
         """Work until every shard is sealed.
+
+        A shard whose tasks have failed too often is computed by this process, after the last task
+        has ended: while it computes, it journals no results and reads no heartbeats.
 
         Raises:
             Interrupted: a signal stopped the run.
@@ -100,10 +104,10 @@ class Dispatcher:
                 self._stop.check()
                 self._reporter.heartbeat()
                 self._exchange.check()
-                if self._current():
+                if self._active():
                     for reference in self._cluster.finished(self._running, POLL_SECONDS):
-                        self._over(self._running.pop(reference), self._cluster.outcome(reference))
-                    self._look()
+                        self._ended(self._running.pop(reference), self._cluster.outcome(reference))
+                    self._look_at_tasks()
                 else:
                     self._compute_here(next(iter(self._left.values())))
         finally:
@@ -157,7 +161,7 @@ class Dispatcher:
             ),
         )
 
-    def _over(self, running: RunningTask, outcome: Outcome) -> None:
+    def _ended(self, running: RunningTask, outcome: Outcome) -> None:
         """Do what follows from the end of a task."""
         task, shard = running.task, running.shard
         if isinstance(outcome, Finished):
@@ -194,7 +198,7 @@ class Dispatcher:
         self._report(shard)
 
     def _failed(self, running: RunningTask, failed: Failed) -> None:
-        """Count a failure, and try the shard again; without another try, it waits for the driver.
+        """Count a failure, and submit the shard again if it may have another try (`run`).
 
         Raises:
             Resumable: the task would fail anywhere.
@@ -252,25 +256,25 @@ class Dispatcher:
             if other is running:
                 self._cluster.cancel(reference)
 
-    def _look(self) -> None:
+    def _look_at_tasks(self) -> None:
         """Read the heartbeats, and give up tasks that are silent for too long."""
         now = time.monotonic()
         if now - self._looked < self._exchange.beat_seconds:
             return
         self._looked = now
-        for running in self._heartbeats.read(self._current()):
+        for running in self._heartbeats.read(self._active()):
             if running.beat is not None:
                 self._started(running, running.beat.node)
         self._report()
         if now - self._asked >= HEAD_SECONDS:
             self._asked = now
-            self._look_at_the_cluster(now)
+            self._look_at_machines(now)
         limit = self._context.options.stall_timeout
         if not limit:
             return
-        current = self._current()
-        last = max((r.changed for r in current), default=now)
-        for running in current:
+        active = self._active()
+        last = max((r.changed for r in active), default=now)
+        for running in active:
             # A task that waits for its turn has no heartbeat: it counts if nothing else goes on.
             quiet = now - (running.changed if running.beat else last)
             if running.beat and quiet > limit:
@@ -279,15 +283,15 @@ class Dispatcher:
             elif not running.beat and quiet > max(limit, START_SECONDS):
                 self._unscheduled(running, quiet)
 
-    def _look_at_the_cluster(self, now: float) -> None:
+    def _look_at_machines(self, now: float) -> None:
         """See whether the head answers, and where tasks are, or could be."""
         if not self._cluster.answers():
-            self._missing_head(now - self._answered)
+            self._stop_if_head_is_lost(now - self._answered)
             return
         self._answered = now
         machines = self._cluster.machines
         alive = {machine.id for machine in machines}
-        for running in self._current():
+        for running in self._active():
             if running.beat is not None:
                 # Ray waits for the worker of a lost machine as long as its connection seems open.
                 if running.beat.node.id not in alive:
@@ -295,9 +299,9 @@ class Dispatcher:
             elif any(running.request.fits(machine) for machine in machines):
                 running.fitted = now
             elif now - running.fitted > JOIN_SECONDS:
-                self._tell_misfit(running)
+                self._note_misfit(running)
 
-    def _missing_head(self, seconds: float) -> None:
+    def _stop_if_head_is_lost(self, seconds: float) -> None:
         if seconds > LOST_SECONDS:
             self._cluster.is_lost = True
             raise Resumable(
@@ -307,10 +311,10 @@ class Dispatcher:
                 "address, or without --ray.",
             )
 
-    def _tell_misfit(self, running: RunningTask) -> None:
+    def _note_misfit(self, running: RunningTask) -> None:
         """Say, once, that the cluster lacks a machine for what tasks ask for."""
-        if not self._told_misfit:
-            self._told_misfit = True
+        if not self._noted_misfit:
+            self._noted_misfit = True
             self._reporter.note(
                 f"No machine of the cluster can take a task. {self._asked_and_found(running)} "
                 "Waiting for such a machine to join. If none will, stop and lower --memory or "
@@ -338,7 +342,7 @@ class Dispatcher:
         return f"A task needs {running.request}. The machines have: {machines}."
 
     def _compute_here(self, shard: Shard) -> None:
-        """Compute a shard in this process, after its tasks have failed.
+        """Compute a shard in this process; until that is done, nothing else is (`run`).
 
         Raises:
             Interrupted: a signal stopped the run.
@@ -359,7 +363,7 @@ class Dispatcher:
                 outcome.reason,
                 f"{shard.name} cannot be computed, on the cluster or here: {outcome.message}",
             )
-        self._over(running, outcome)
+        self._ended(running, outcome)
         if shard.index in self._left:
             raise Resumable(
                 "cluster",
@@ -375,12 +379,12 @@ class Dispatcher:
         facts = {"task": running.task.id, "shard": running.shard.name}
         self._ledger.events.add(STARTED, **facts, node=str(node or ""))
 
-    def _current(self) -> list[RunningTask]:
+    def _active(self) -> list[RunningTask]:
         """Return the tasks that are not given up."""
         return [running for running in self._running.values() if not running.given_up]
 
     def _report(self, shard: Shard | None = None) -> None:
-        written = sum(running.beat.nbytes for running in self._current() if running.beat)
+        written = sum(running.beat.nbytes for running in self._active() if running.beat)
         total = sum(unit.nbytes for unit in self._plan.units)
         self._reporter.progressed(
             ProgressUpdate(

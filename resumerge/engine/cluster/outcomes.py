@@ -24,6 +24,15 @@ REFUSED = "refused"
 UNPUBLISHED = "unpublished"
 """The reason of a task that says it is done, and whose shard is not where it should be."""
 
+UNSCHEDULED = "unscheduled"
+"""The reason of a task that no machine had room for: another one would wait as long."""
+
+ABANDONED = "abandoned"
+"""The reason of a task whose driver has given it up, or is gone."""
+
+ERROR = "error"
+"""The reason of a task that raised an exception that nothing here expects."""
+
 OUT_OF_MEMORY = (OOM, "memory")
 """The reasons after which a task may do with less memory; the second is the governor's."""
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from resumerge.engine.cluster.outcomes import HASH_CONFLICT, OUT_OF_MEMORY, Failed
+from resumerge.engine.cluster.outcomes import HASH_CONFLICT, OUT_OF_MEMORY, UNSCHEDULED, Failed
 
 TRIES = 3
 """Tasks of a shard that may fail before the driver computes it."""
-
-UNSCHEDULED = "unscheduled"
-"""The reason of a task that no machine had room for: another one would wait as long."""
 
 _EVERYWHERE = ("source_changed", HASH_CONFLICT)
 """Reasons that another machine has, too. A full disk may be one of the machine's own; if it is the

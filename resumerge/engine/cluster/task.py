@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resumerge.engine.cluster.exchange.base import TaskAbandoned, TaskEndpoint
-from resumerge.engine.cluster.outcomes import OOM, REFUSED, Failed, Finished, Node, Outcome, Refused
+from resumerge.engine.cluster.outcomes import (
+    ABANDONED,
+    ERROR,
+    OOM,
+    REFUSED,
+    Failed,
+    Finished,
+    Node,
+    Outcome,
+    Refused,
+)
 from resumerge.engine.cluster.task_reporter import TaskReporter
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.context import RunContext
@@ -109,7 +119,7 @@ def run_task(
     except (Interrupted, KeyboardInterrupt):
         raise
     except TaskAbandoned as error:
-        return Failed(node, "abandoned", str(error))
+        return Failed(node, ABANDONED, str(error))
     except Resumable as error:
         return Failed(node, error.reason, error.message)
     except InputError as error:
@@ -120,7 +130,7 @@ def run_task(
     except MemoryError as error:
         return Failed(node, OOM, f"out of memory: {error}")
     except Exception as error:
-        return Failed(node, "error", f"{type(error).__name__}: {error}")
+        return Failed(node, ERROR, f"{type(error).__name__}: {error}")
     [shard] = plan.shards
     seconds = time.monotonic() - started
     traffic = reader.ranges.bytes_received, reader.ranges.requests
