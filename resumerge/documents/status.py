@@ -60,7 +60,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     from resumerge.engine.reporter import Reporter
     from resumerge.engine.resources.signals import StopRequest
     from resumerge.mirror.lease_record import read_lease
-    from resumerge.mirror.retrying import retry
+    from resumerge.mirror.retrying import retry_store
     from resumerge.options import Options
 
     session = MirrorSession(url, Options(), Reporter(), StopRequest())
@@ -70,7 +70,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
         return _finished(session.url, state.manifest)
     if not state.snapshot:
         raise refuse_mirror(session, state)
-    lease = retry(session.store, lambda: read_lease(session.store, state.files))
+    lease = retry_store(session.store, lambda: read_lease(session.store, state.files))
     alive = lease is not None and _is_alive(lease)
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.set_mirror_url(session.url)

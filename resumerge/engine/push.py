@@ -13,7 +13,7 @@ from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import refuse
 from resumerge.ledger import LEDGER_FILE, read_run
 from resumerge.ledger.run_store import RunStore
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.base import METADATA, Moved, Store
 from resumerge.mirror.stores.hub_repo import Commits
 from resumerge.mirror.stores.registry import has_scheme, open_store
@@ -101,8 +101,8 @@ def push(
 
     for name in files:
         begins(name, sizes[name], sum(sizes.values()))
-        retry(store, partial(store.upload, name, folder / name, count), "repo")
-    retry(store, lambda: store.put({}), "repo")
+        retry_store(store, partial(store.upload, name, folder / name, count), "repo")
+    retry_store(store, lambda: store.put({}), "repo")
     return Pushed(store.url, files, sum(sizes.values()), sent)
 
 
@@ -200,7 +200,7 @@ def _check_repo(store: Store, files: Sequence[str]) -> None:
     transformers may load the other weights in the place of the model, and the state is promised to
     other machines.
     """
-    there = retry(store, store.list, "repo")
+    there = retry_store(store, store.list, "repo")
     if any(name.startswith(f"{METADATA}/") for name in there):
         raise refuse(
             "The repo is the mirror of a run",

@@ -21,7 +21,7 @@ from resumerge.host.processes import birth, clock, pid_space
 from resumerge.mirror.lease_record import LONGEST_SECONDS, LeaseRecord, read_lease
 from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.names import LARGEST_TOKEN, MANIFEST_FILE, fencing_tokens, lease_name, leases
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.base import Store
 
 _log = logging.getLogger(__name__)
@@ -100,9 +100,9 @@ class Lease:
                 cannot hold a lease and `take_over` is not set.
             Resumable: the store cannot be reached.
         """
-        if obstacle := retry(store, store.lease_obstacle):
+        if obstacle := retry_store(store, store.lease_obstacle):
             # What --take-over said holds as long as no other machine has worked there since.
-            latest = retry(store, lambda: read_lease(store))
+            latest = retry_store(store, lambda: read_lease(store))
             if not take_over and (latest is None or not _is_of_this_boot(latest)):
                 raise _no_lease(store, obstacle)
             note(
@@ -120,8 +120,8 @@ class Lease:
             seconds=_configured_seconds() or MISSED_HEARTBEATS * store.heartbeat_seconds,
         )
         for _ in range(TRIES):
-            files = retry(store, store.list)
-            found = retry(store, lambda: read_lease(store, files))  # noqa: B023, called now
+            files = retry_store(store, store.list)
+            found = retry_store(store, lambda: read_lease(store, files))  # noqa: B023, called now
             if found is not None and found.owner == mine.owner:  # written, and the answer was lost
                 return cls(store, found)
             if found is not None and not take_over:
@@ -133,10 +133,10 @@ class Lease:
             name, data = lease_name(token), mine.as_bytes()
             if name in files:
                 break
-            written = retry(store, lambda: store.put_if_absent(name, data))  # noqa: B023
+            written = retry_store(store, lambda: store.put_if_absent(name, data))  # noqa: B023
             if written and store.settle_seconds:
                 time.sleep(store.settle_seconds)
-                found = retry(store, lambda: read_lease(store))
+                found = retry_store(store, lambda: read_lease(store))
                 written = found is not None and found.owner == mine.owner
             if written:
                 _log.info("lease of %s acquired, fencing token %d", store.url, mine.token)
@@ -258,7 +258,7 @@ def _tokens(store: Store, files: Collection[str]) -> list[int]:
     """
     manifest = None
     if MANIFEST_FILE in files:
-        manifest = retry(store, lambda: read_manifest(store))
+        manifest = retry_store(store, lambda: read_manifest(store))
     return [*fencing_tokens(files), manifest.token if manifest is not None else 0]
 
 
@@ -299,7 +299,7 @@ def _wait_until_dead(
         left = began + seconds - clock()
         time.sleep(min(max(left, 0.01), seconds / 8, 5.0))
         heartbeat()
-        latest = retry(store, lambda: read_lease(store))
+        latest = retry_store(store, lambda: read_lease(store))
         if latest is None or latest.released:
             return
         if latest.raw != found.raw:

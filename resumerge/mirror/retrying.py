@@ -23,7 +23,7 @@ _FIXES = {
 T = TypeVar("T")
 
 
-def retry(store: Store, call: Callable[[], T], noun: str = "") -> T:
+def retry_store(store: Store, call: Callable[[], T], noun: str = "") -> T:
     """Do something with a store, again if it fails for a moment.
 
     Args:

@@ -14,7 +14,7 @@ from resumerge.native import CODES, KINDS, Vector
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import FLOATS
 
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 
 
 class InFile(Protocol):
@@ -72,7 +72,7 @@ class HeldValues:
         self._values: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
         self._lock = threading.RLock()
 
-    def get(self, key: Hashable, nbytes: int, make: Callable[[], Kept]) -> Kept:
+    def get(self, key: Hashable, nbytes: int, make: Callable[[], Value]) -> Value:
         """Return a value. The first caller makes it, and the others wait.
 
         Args:
@@ -88,7 +88,7 @@ class HeldValues:
                 ):
                     self._values.popitem(last=False)
             self._values.move_to_end(key)
-            found: Kept = self._values[key][1]
+            found: Value = self._values[key][1]
             return found
 
 

@@ -15,7 +15,7 @@ from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Resumable
-from resumerge.mirror.retrying import retry as retry_store
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.base import StoreError
 from resumerge.options import Options
 from resumerge.retry import Backoff, retry

@@ -13,7 +13,7 @@ from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Resumable
 from resumerge.host.machine import free_bytes
 from resumerge.mirror.manifest import Manifest
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
 from resumerge.output_path import STAGES, OutputPath
@@ -45,7 +45,7 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
     nbytes, sha256 = manifest.files.get(RECIPE_IN_MODEL, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
         return False
-    data = retry(mirror.store, lambda: mirror.store.get(RECIPE_IN_MODEL, LARGEST_RECIPE))
+    data = retry_store(mirror.store, lambda: mirror.store.get(RECIPE_IN_MODEL, LARGEST_RECIPE))
     if hashlib.sha256(data).hexdigest() != sha256:
         return False
     text = data.decode(errors="replace")

@@ -29,7 +29,7 @@ from resumerge.mirror.manifest import (
     remove_metadata,
 )
 from resumerge.mirror.names import MANIFEST_FILE
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.state import FINISHED, MirrorState
 from resumerge.output_path import OutputPath, is_weights
 from resumerge.planning import Plan
@@ -69,7 +69,7 @@ def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
     """Return whether the mirror has a manifest of this run and all files; report missing ones."""
     mirror.check_mounted()
-    manifest, files = retry(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
+    manifest, files = retry_store(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
     missing = {s.name for s in plan.shards if files.get(s.name) != s.nbytes}
     if manifest is None or manifest.run != (ledger.run() or {})["id"]:
         missing.add(MANIFEST_FILE)
@@ -92,7 +92,7 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
     remove_stale_lock(run.out)
     mirror = run.mirror
     if mirror is not None and context.options.bring_back:
-        manifest = retry(mirror.store, lambda: read_manifest(mirror.store))
+        manifest = retry_store(mirror.store, lambda: read_manifest(mirror.store))
         if manifest is not None:
             with output_lock(run.out):
                 for name in fetch_model(mirror, manifest, run.out, context.storage):
@@ -166,7 +166,7 @@ def take_finished(
         Resumable: the mirror cannot be read now.
     """
     with suppress(InputError, Resumable):  # the machine that finished it may not have got to this
-        retry(mirror.store, lambda: remove_metadata(mirror.store))
+        retry_store(mirror.store, lambda: remove_metadata(mirror.store))
     if context.options.bring_back and out is not None:
         if problems := check_apart(out, mirror):
             raise InputError(problems)

@@ -22,7 +22,7 @@ from resumerge.mirror.names import (
     metadata_in,
     task_names,
 )
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.mirror.stores.folder import PART
 from resumerge.output_path import is_weights
@@ -70,12 +70,13 @@ def find_written(
     store = mirror.store
     lease = mirror.acquire_lease(run)
     listed = mirror.files()
-    if (manifest := retry(store, lambda: read_manifest(store))) and manifest.run == run:
+    if (manifest := retry_store(store, lambda: read_manifest(store))) and manifest.run == run:
         files = {**files, **manifest.files}
 
     def is_unedited(name: str, nbytes: int, sha256: str) -> bool:
         return listed.get(name) == nbytes and (
-            is_weights(name) or retry(store, lambda: store.sha256(name, mirror.moved)) == sha256
+            is_weights(name)
+            or retry_store(store, lambda: store.sha256(name, mirror.moved)) == sha256
         )
 
     written = {name for name, file in files.items() if is_unedited(name, *file)}
@@ -109,10 +110,10 @@ def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
     """
     back_up(mirror, written.backups)
     if tasks := [task.name for task in task_names(written.remove)]:  # which end then
-        retry(mirror.store, lambda: mirror.store.put({}, tasks))
-    retry(mirror.store, lambda: mirror.store.abandon_uploads(written.uploads))
+        retry_store(mirror.store, lambda: mirror.store.put({}, tasks))
+    retry_store(mirror.store, lambda: mirror.store.abandon_uploads(written.uploads))
     if written.remove:
-        retry(mirror.store, lambda: mirror.store.put({}, written.remove))
+        retry_store(mirror.store, lambda: mirror.store.put({}, written.remove))
 
 
 def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
@@ -128,13 +129,13 @@ def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
     """
     store = mirror.store
     for name, backup in names.items():
-        if retry(store, lambda: _rename(store, name, backup)):  # noqa: B023
+        if retry_store(store, lambda: _rename(store, name, backup)):  # noqa: B023
             continue
         with TemporaryFolder() as folder:
             copy = folder / "copy"
-            retry(store, lambda: store.download(name, copy, mirror.moved))  # noqa: B023
-            retry(store, lambda: store.upload(backup, copy, mirror.moved))  # noqa: B023
-            retry(store, lambda: store.put({}, [name]))  # noqa: B023
+            retry_store(store, lambda: store.download(name, copy, mirror.moved))  # noqa: B023
+            retry_store(store, lambda: store.upload(backup, copy, mirror.moved))  # noqa: B023
+            retry_store(store, lambda: store.put({}, [name]))  # noqa: B023
 
 
 def _rename(store: Store, name: str, backup: str) -> bool:

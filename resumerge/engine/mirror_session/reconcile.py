@@ -19,7 +19,7 @@ from resumerge.errors import Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.mirror.manifest import Manifest, missing_files
 from resumerge.mirror.names import MANIFEST_FILE, snapshot_names
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, MirrorState
 from resumerge.mirror.stores.folder import PART
@@ -145,8 +145,8 @@ class Reconciler:
                 self._ledger.events.add("mirror_lost_file", mirror=self._mirror.url, name=name)
         self._ledger.set_state("interrupted")
         older = snapshot_names(files)
-        retry(store, lambda: write_snapshot(store, self._ledger, token, older))
-        retry(store, lambda: store.put({}, [MANIFEST_FILE]))
+        retry_store(store, lambda: write_snapshot(store, self._ledger, token, older))
+        retry_store(store, lambda: store.put({}, [MANIFEST_FILE]))
         names = backup_names(edited, files)
         back_up(self._mirror, names)
         for name, now in names.items():
@@ -249,7 +249,7 @@ class Reconciler:
 
     def _sha256(self, name: str) -> str | None:
         store = self._mirror.store
-        return retry(store, lambda: store.sha256(name, self._mirror.moved))
+        return retry_store(store, lambda: store.sha256(name, self._mirror.moved))
 
 
 def fetch_from_mirror(
@@ -283,7 +283,7 @@ def fetch_from_mirror(
             raise out_of_order(error) from error
 
     try:
-        retry(mirror.store, download)
+        retry_store(mirror.store, download)
     except FileNotFoundError:
         found = None
     else:

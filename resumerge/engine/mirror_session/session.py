@@ -11,7 +11,7 @@ from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import is_output_in
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.state import MirrorState, read_state
 from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.registry import open_store
@@ -70,7 +70,7 @@ class MirrorSession:
             InputError: the store denies it.
             Resumable: the mirror cannot be reached.
         """
-        return retry(self.store, lambda: read_state(self.store, ledger))
+        return retry_store(self.store, lambda: read_state(self.store, ledger))
 
     def files(self) -> dict[str, int]:
         """Return the bytes of every file in the mirror, by name.
@@ -79,7 +79,7 @@ class MirrorSession:
             InputError: the store denies it.
             Resumable: the mirror cannot be reached.
         """
-        return retry(self.store, self.store.list)
+        return retry_store(self.store, self.store.list)
 
     def acquire_lease(self, run: str) -> Lease:
         """Return the lease; the first call acquires it.

@@ -15,7 +15,7 @@ from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.ledger import Ledger
 from resumerge.mirror.names import TaskName, task_names
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.planning.plan import Plan, Shard
 
@@ -52,14 +52,14 @@ def adopt_uploaded(
         InputError: the bucket cannot be used.
         Resumable: the bucket cannot be used now.
     """
-    tasks = [task for task in task_names(retry(store, store.list)) if task.token <= token]
+    tasks = [task for task in task_names(retry_store(store, store.list)) if task.token <= token]
     fingerprint = (ledger.run() or {})["fingerprint"]
     is_open = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
     progress = ledger.units.progress()
     adopted: list[int] = []
     superfluous, removed = [], []
     for task in tasks:
-        record = retry(store, lambda: uploaded_record(store, task))  # noqa: B023, called now
+        record = retry_store(store, lambda: uploaded_record(store, task))  # noqa: B023, called now
         shard = plan.shards[task.shard] if task.shard < len(plan.shards) else None
         if record is None or shard is None or not record.fits(plan, shard, fingerprint):
             removed.append(task.name)
@@ -67,7 +67,7 @@ def adopt_uploaded(
             superfluous.append(task.name)
         elif record.contradicts(progress):  # what was committed first is kept
             removed += [shard.name, task.name]
-        elif retry(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
+        elif retry_store(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
             ledger.shards.adopt_published(shard.index, record.units, record.mirrored)
             files.remove(shard)
             adopted.append(shard.index)
@@ -80,7 +80,7 @@ def adopt_uploaded(
         store.put({}, removed)
 
     if removed:
-        retry(store, remove)
+        retry_store(store, remove)
     return adopted, superfluous
 
 

@@ -26,7 +26,7 @@ from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore, named_output
 from resumerge.mirror.damaged_files import find_damaged
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
@@ -173,7 +173,7 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
             raise refuse_mirror(mirror, state)
         if state.manifest is not None and CARD in state.files:
             files.pop(CARD, None)
-        damaged = retry(mirror.store, lambda: find_damaged(mirror.store, files, mirror.moved))
+        damaged = retry_store(mirror.store, lambda: find_damaged(mirror.store, files, mirror.moved))
         known = next((folder for folder in home.runs() if folder.name == run), None)
         marked = (
             bool(damaged) and known is not None and _note_damage(known, mirror, damaged, storage)
@@ -272,7 +272,7 @@ def _away(ledger: Ledger, out: Path) -> dict[str, str]:
     store = open_store(run["mirror"])
     found = {}
     for name, sha256 in noted.items():
-        now = retry(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
+        now = retry_store(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
         found[name] = "" if now == sha256 else f"{name} in {store.url} {_differs(now)}"
     return found
 

@@ -14,7 +14,7 @@ from resumerge.sizes import counted, show_estimate, show_size
 from resumerge.ui.terminal.prose import Prose
 from resumerge.ui.text.format import both_ends
 from resumerge.ui.text.host import choice_rows, host_rows
-from resumerge.ui.text.layer_map import LayerMap, layer_map
+from resumerge.ui.text.layer_map import LayerDrawing, layer_map
 
 PLANNING = "opening the models and planning"
 
@@ -107,7 +107,7 @@ def _row(label: str, text: str) -> RenderableType:
     return Prose(printable(text), f"{label:<{_LABELS - 1}}", indent=_LABELS)
 
 
-def show_layer_map(drawing: LayerMap, models: Sequence[str]) -> RenderableType:
+def show_layer_map(drawing: LayerDrawing, models: Sequence[str]) -> RenderableType:
     """Return a bar for each model over the layers of the output, and the same ranges as numbers.
 
     Args:

@@ -10,7 +10,7 @@ Origin = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
-class LayerMap:
+class LayerDrawing:
     """A drawing of which layers of the output come from which model.
 
     Args:
@@ -28,7 +28,7 @@ class LayerMap:
     ranges: tuple[tuple[str, str], ...]
 
 
-def layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerMap:
+def layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerDrawing:
     """Return the drawing of a list of layers.
 
     Args:
@@ -43,7 +43,7 @@ def layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerMap:
         for first, last, origins in runs(layers)
     )
     bars = ((source, bar(layers, source, each)) for source in used)
-    return LayerMap(stack, len(layers), each, tuple(bars), tuple(ranges))
+    return LayerDrawing(stack, len(layers), each, tuple(bars), tuple(ranges))
 
 
 def bar(layers: Sequence[Origin], source: int, each: int = 1) -> str:

@@ -26,7 +26,7 @@ from resumerge.ledger import Ledger, UnitCommit
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.manifest import missing_files, read_manifest, remove_metadata
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.state import FINISHED, NOTHING, UNFINISHED
 from resumerge.options import Options
 from resumerge.storage import Storage
@@ -164,7 +164,7 @@ class Mirrored:
 
     def _is_complete(self, session: MirrorSession, ledger: Ledger) -> bool:
         """Whether a run that is done here is finished in the mirror."""
-        manifest = retry(session.store, lambda: read_manifest(session.store))
+        manifest = retry_store(session.store, lambda: read_manifest(session.store))
         run = (ledger.run() or {})["id"]
         if manifest is None or manifest.run != run or missing_files(manifest, session.files()):
             return False
@@ -173,7 +173,7 @@ class Mirrored:
 
     def _tidy(self, session: MirrorSession) -> None:
         with suppress(InputError, Resumable):
-            retry(session.store, lambda: remove_metadata(session.store))
+            retry_store(session.store, lambda: remove_metadata(session.store))
 
     def _recover(self, process: Process, ledger: Ledger) -> None:
         """Shards that are neither here nor in the mirror are computed again."""

@@ -23,7 +23,7 @@ from resumerge.errors import InputError, Resumable, unavailable
 from resumerge.ledger import Ledger
 from resumerge.mirror import Replicator
 from resumerge.mirror.names import TaskName
-from resumerge.mirror.retrying import retry
+from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.planning.plan import Plan, Shard
 
@@ -147,6 +147,6 @@ class BucketExchange(Exchange):
             Resumable: the bucket fails for longer, or denies it.
         """
         try:
-            return retry(self._store, call)
+            return retry_store(self._store, call)
         except InputError as error:
             raise unavailable(error) from error
