@@ -4,6 +4,10 @@ The rules for rows are mergekit's; each was observed by running mergekit 0.1.5 o
 model's own row of a token is used where it has one. Where it has none, the row is the base model's,
 or else that of the only input that has the token, or else the average of those that have it, or
 zeros where none has; what the recipe says of a token goes before these rules.
+
+A row without a token (a model has more rows than tokens) is the model's own row of that number
+where it has no token there either, else zeros. Rows after the last token are the mean of all others
+where the recipe pads the vocabulary.
 """
 
 from __future__ import annotations
@@ -63,7 +67,7 @@ class RowAlignment:
         self.problems += problems
         self.notes += notes
         self._check_tokens()
-        self._check_untold()
+        self._check_identified()
 
     def applies(self, ref: ModelRef, tensor: Tensor) -> bool:
         """Return whether a model's tensor has a row for every token."""
@@ -143,17 +147,25 @@ class RowAlignment:
             self.notes.append(
                 f"{int(nobody.sum())} tokens are in none of the merged models: their rows are zeros"
             )
-        padding = self.setting.pad_to_multiple_of is not None
         found = []
         for k, ref in enumerate(refs):
             spare = self._spare(ref, count, has_token)
             rows = np.where(spare, np.arange(count), own[k])
             origins = np.where(rows >= 0, k, fallback.origins)
             firsts = np.where(rows >= 0, rows, fallback.firsts)
-            if padding:
-                origins[named:] = MEAN
+            self._pad(origins, named)
             found.append(Rows.of(origins, firsts, named, fallback.averages))
         return found
+
+    def _pad(self, origins: np.ndarray, named: int) -> None:
+        """Make rows after the last token the mean of the others, if the recipe pads the vocabulary.
+
+        Args:
+            origins: the origin of each row, which is changed.
+            named: the number of rows up to the last token.
+        """
+        if self.setting.pad_to_multiple_of is not None:
+            origins[named:] = MEAN
 
     def _own(self, ref: ModelRef, count: int) -> np.ndarray:
         """Return the row of the same token in a model for every row of the output, or -1."""
@@ -168,8 +180,8 @@ class RowAlignment:
         """Return which rows have no token, in the output and in a model, and exist in both."""
         spare = ~has_token
         spare[self._size(ref) :] = False
-        taken = [n for n in self.vocabularies[ref].ids.values() if n < count]
-        spare[taken] = False
+        with_token = [n for n in self.vocabularies[ref].ids.values() if n < count]
+        spare[with_token] = False
         return spare
 
     def _number(self, token: str, row: TokenRow) -> int:
@@ -200,21 +212,21 @@ class RowAlignment:
                 note += f", though it has {rows:,} rows, and {other} has {others_rows:,}"
             self.notes.append(note)
 
-    def _check_untold(self) -> None:
+    def _check_identified(self) -> None:
         """Check that every tensor with token rows is known, where rows move."""
         for ref in self.recipe.merged_models:
             tensors = self._tensors[ref]
             if not self._moves_rows(ref) or (tensors.size is not None and not tensors.untold):
                 continue
             shapes = {name: self.models.sources[ref].tensors[name].shape for name in tensors.untold}
-            told = [f"{name} {list(shape)}" for name, shape in shapes.items()]
+            described = [f"{name} {list(shape)}" for name, shape in shapes.items()]
             self.problems.append(
                 self.recipe.problem(
                     f"The tensors of {ref} with one row per token cannot be identified",
                     self.setting.path("source"),
                     expected="embeddings, output heads and their biases, with vocab_size rows "
                     "(config.json)",
-                    found=listed(told) if told else "no such tensor",
+                    found=listed(described) if described else "no such tensor",
                     fix="Merge models whose tokenizers give each token the same id: then no row "
                     "has to be moved",
                 )

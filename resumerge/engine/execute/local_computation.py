@@ -113,12 +113,12 @@ class LocalComputation(Computation):
             offline=self.context.options.offline,
             evicting=bool(self.context.options.evict),
             on_start=evictor.started,
-            on_event=self._told,
+            on_event=self._note_event,
             reserved_bytes=space.reserved_bytes,
         )
 
-    def _told(self, kind: str, **facts: Any) -> None:
-        """Note what happened to a download. The user is told of a cached file that was damaged."""
+    def _note_event(self, kind: str, **facts: Any) -> None:
+        """Record what happened to a download, and note a cached file that was damaged."""
         self.ledger.events.add(kind, **facts)
         if kind == DAMAGED:
             then = "" if self.context.options.offline else ", and is downloaded again"

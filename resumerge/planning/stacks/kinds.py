@@ -93,7 +93,7 @@ def check_kinds(
     """
     assert part.stack is not None
     kinds = kinds_of(models, models.reference, part.stack)
-    if len(set(kinds)) < 2 or _are_told(models, layers, kinds):
+    if len(set(kinds)) < 2 or _are_stated(models, layers, kinds):
         return
     refs = list(models.sources)
     names = {ref: _layers(models, ref, part.stack) for ref in refs}
@@ -128,7 +128,7 @@ def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
     return found
 
 
-def _are_told(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
+def _are_stated(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
     """Return whether a setting in config.json tells the kinds apart, or all of them together."""
     config = models.sources[models.reference].config
     for key in layers.keys:
