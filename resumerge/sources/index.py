@@ -36,6 +36,7 @@ class Contents:
         single: returns the name that the only weight file has in a format.
         fix: what to do if no weights are found.
         prefix: the folder of all its files, with a slash; empty for the model's own.
+        others: the names of single weight files that other programs write.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Contents:
     single: Callable[[WeightFormat], str]
     fix: str
     prefix: str = ""
+    others: tuple[str, ...] = ()
 
     @property
     def weights(self) -> list[str]:
@@ -51,7 +53,8 @@ class Contents:
         The order is that of transformers and PEFT.
         """
         singles = [self.single(known) for known in FORMATS]
-        return [name for single in singles for name in (single, single + INDEX_SUFFIX)]
+        known = [name for single in singles for name in (single, single + INDEX_SUFFIX)]
+        return [*known, *self.others]
 
     @property
     def expected(self) -> str:
@@ -119,7 +122,10 @@ ADAPTER = Contents(
     "adapter_config.json",
     lambda known: known.adapter_file,
     "after the '+', write the folder or repo that peft's save_pretrained made",
+    others=("adapters.safetensors", "pytorch_lora_weights.safetensors"),  # of MLX, of diffusers
 )
+IN_HEADER = "lora_adapter_metadata"
+"""The key in a safetensors file's header under which diffusers writes an adapter's options."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +217,8 @@ def combined(
     """
     tensors: dict[str, Stored] = {}
     replaced = []
-    for file, (found, _, _) in headers.items():
+    for file, header in headers.items():
+        found = header.tensors
         twice = tensors.keys() & found.keys()
         if twice and index:
             replaced += [f"{name} (in {tensors[name].file}; read from {file})" for name in twice]

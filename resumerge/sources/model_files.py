@@ -18,6 +18,8 @@ from resumerge.sources.checkpoint_files import (
 )
 from resumerge.sources.formats.weight_format import Header
 from resumerge.sources.index import (
+    ADAPTER,
+    IN_HEADER,
     INDEX_SUFFIX,
     MODEL,
     Contents,
@@ -129,7 +131,7 @@ def open_files(files: ModelFiles, contents: Contents) -> Source:
         headers = files.headers([files.single])
         found, _ = combined(headers, files.where, "")
         tensors, notes = checkpoint_tensors(files.model, headers, found, {})
-        return files.source(Opened(tensors, headers, notes=notes))
+        return files.source(Opened(tensors, headers, _in_header(contents, headers), notes))
     if is_pipeline(contents, files.names):
         pipeline = _read_pipeline(files)
         _, notes = checkpoint_tensors(files.model, pipeline.headers, pipeline.tensors, {})
@@ -139,6 +141,7 @@ def open_files(files: ModelFiles, contents: Contents) -> Source:
         )
     weights = _read_weights(files, contents)
     config = read_config(files.folder, contents.config)
+    config = config or _in_header(contents, weights.headers)
     config.pop(NAMED_WEIGHTS, None)  # the output's have the usual names
     tensors, notes = checkpoint_tensors(files.model, weights.headers, weights.tensors, config)
     notes = (*weights.notes, *notes)
@@ -150,6 +153,12 @@ def open_files(files: ModelFiles, contents: Contents) -> Source:
     return files.source(
         Opened({**tensors, **more}, {**weights.headers, **headers}, config, notes, modules=modules)
     )
+
+
+def _in_header(contents: Contents, headers: Mapping[str, Header]) -> dict[str, Any]:
+    """Return what the header of an adapter without a config says in its place."""
+    said = [text for header in headers.values() if (text := header.metadata.get(IN_HEADER))]
+    return {IN_HEADER: said[0]} if said and contents is ADAPTER else {}
 
 
 def _read_pipeline(files: ModelFiles) -> Pipeline:

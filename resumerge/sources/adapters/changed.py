@@ -61,6 +61,8 @@ class ModuleChanges:
             )
             return None
         transposed = self._orientations.is_transposed(name) if len(fits) == 2 else fits[0]
+        if not self.has_rank(module, rank):
+            return None
         outputs = b.shape[0]
         if magnitude is not None and magnitude.numel != outputs:
             self._refusals.mismatch(module, f"{outputs} elements", magnitude)
@@ -70,6 +72,20 @@ class ModuleChanges:
             return None
         scale = self._settings.scale(module, rank, alpha=1.0 if alpha else None)
         return Adapted.of(name, weight, a, b, scale, transposed, magnitude, alpha)
+
+    def has_rank(self, module: str, rank: int) -> bool:
+        """Check that a LoRA has the rank that its config says: its scale is told by that."""
+        said = self._settings.rank_of(module)
+        if said is not None and said != rank:
+            self._refusals.problem(
+                "The adapter's matrices have another rank than its config says",
+                module,
+                expected=f"rank {said:g} (r, rank_pattern)",
+                found=f"rank {rank}",
+                fix="take adapter_config.json and the weights from the same place: the scale "
+                "follows from the rank, and peft does not load them either",
+            )
+        return said is None or said == rank
 
     def _with_tokens(self, name: str, module: str, weight: Tensor, delta: Tensor) -> Tensor | None:
         """Return an embedding with the rows of the adapter's tokens; None if they do not fit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from resumerge.errors import InputError, refuse
@@ -49,6 +49,8 @@ class LoraConfig:
         rslora: whether alpha is divided by the root of the rank (Kalajdzievski 2023,
             https://arxiv.org/abs/2312.03732) rather than by the rank.
         fan_in_fan_out: whether square weights are stored as (in, out).
+        rank: the rank of every LoRA; None if it is not said.
+        rank_pattern: other ranks, by a pattern of module names.
         dora: whether every LoRA has a magnitude vector (Liu et al. 2024,
             https://arxiv.org/abs/2402.09353).
         modules_to_save: the ends of the names of modules whose tensors the adapter has whole.
@@ -64,6 +66,8 @@ class LoraConfig:
     rslora: bool
     fan_in_fan_out: bool
     dora: bool
+    rank: float | None = None
+    rank_pattern: Mapping[str, float] = field(default_factory=dict)
     modules_to_save: tuple[str, ...] = ()
     bias: str = "none"
     task: str | None = None
@@ -80,11 +84,21 @@ class LoraConfig:
             alpha: the alpha, if the adapter's config does not say it.
         """
         if alpha is None:
-            patterns = self.alpha_pattern.items()
-            fitting = (a for pattern, a in patterns if re.match(_of_module(pattern), module))
-            alpha = next(fitting, self.alpha)
+            alpha = _first_fitting(self.alpha_pattern, module, self.alpha)
         root = math.sqrt(rank) if self.rslora else rank
         return 1.0 if alpha is None else alpha / root
+
+    def rank_of(self, module: str) -> float | None:
+        """Return the rank that a module's LoRA should have; None if it is not said."""
+        return _first_fitting(self.rank_pattern, module, self.rank)
+
+
+def _first_fitting(
+    patterns: Mapping[str, float], module: str, default: float | None
+) -> float | None:
+    """Return the value of the first pattern that fits a module's name."""
+    fitting = (value for key, value in patterns.items() if re.match(_of_module(key), module))
+    return next(fitting, default)
 
 
 def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
@@ -128,18 +142,14 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
             fix="save it with path_initial_model_for_weight_conversion (peft), or "
             + _MERGE_WITH_PEFT,
         )
-    patterns = config.get("alpha_pattern") or {}
-    if not isinstance(patterns, Mapping):
-        raise _invalid(where, "alpha_pattern: a mapping", type(patterns).__name__)
     return LoraConfig(
-        alpha=_number(config.get("lora_alpha", 8), "lora_alpha", where),
-        alpha_pattern={
-            _pattern(key, where): _number(value, f"alpha_pattern of {key[:40]!r}", where)
-            for key, value in patterns.items()
-        },
+        alpha=number(config.get("lora_alpha", 8), "lora_alpha", where),
+        alpha_pattern=_by_pattern(config, "alpha_pattern", where),
         rslora=bool(config.get("use_rslora")),
         fan_in_fan_out=bool(config.get("fan_in_fan_out")),
         dora=bool(config.get("use_dora")),
+        rank=None if config.get("r") is None else number(config["r"], "r", where),
+        rank_pattern=_by_pattern(config, "rank_pattern", where),
         modules_to_save=_words(config.get("modules_to_save"), "modules_to_save", where),
         bias=str(config.get("bias") or "none"),
         task=str(config["task_type"]) if config.get("task_type") else None,
@@ -147,6 +157,17 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
         tokens=_tokens(config.get("trainable_token_indices"), where),
         parameters=_words(config.get("target_parameters"), "target_parameters", where),
     )
+
+
+def _by_pattern(config: Mapping[str, Any], key: str, where: str) -> dict[str, float]:
+    """Return the numbers of a mapping from patterns of module names."""
+    patterns = config.get(key) or {}
+    if not isinstance(patterns, Mapping):
+        raise _invalid(where, f"{key}: a mapping", type(patterns).__name__)
+    return {
+        _pattern(pattern, where): number(value, f"{key} of {pattern[:40]!r}", where)
+        for pattern, value in patterns.items()
+    }
 
 
 def _tokens(value: Any, where: str) -> TokenIndices:
@@ -173,14 +194,19 @@ def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
     return tuple(word for word in value if word)
 
 
-def _number(value: Any, name: str, where: str) -> float:
+def number(value: Any, name: str, where: str) -> float:
+    """Return a finite number of an adapter's config.
+
+    Raises:
+        InputError: it is none.
+    """
     try:
-        number = float(value) if type(value) in (int, float) else math.nan
+        found = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:
-        number = math.nan
-    if not math.isfinite(number):
+        found = math.nan
+    if not math.isfinite(found):
         raise _invalid(where, f"{name}: a number", str(value)[:60])
-    return number
+    return found
 
 
 _REPEATS = re.compile(r"[*+?{]")

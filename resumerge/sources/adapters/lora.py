@@ -9,10 +9,18 @@ from typing import Any
 from resumerge.errors import InputError
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
+from resumerge.sources.adapters.diffusers import (
+    is_diffusers,
+    read_options,
+    renamed_from_diffusers,
+)
 from resumerge.sources.adapters.heads import classifier
 from resumerge.sources.adapters.kohya import SETTINGS, is_kohya
+from resumerge.sources.adapters.mlx import is_mlx, read_mlx_config, renamed_from_mlx
 from resumerge.sources.adapters.pairing import Pairing
+from resumerge.sources.adapters.refusals import without_config
 from resumerge.sources.adapters.ties import Ties
+from resumerge.sources.index import IN_HEADER
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor, with_stored
@@ -38,12 +46,16 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         InputError: not a LoRA adapter, a variant that is not supported, or one of another model.
     """
     where = f"{adapter.ref.text}/adapter_config.json"
-    without_config = not adapter.config and is_kohya(adapter.tensors)
-    settings = SETTINGS if without_config else parse_adapter_config(adapter.config, where)
+    settings = _settings(adapter, where)
     is_stage = base.kind == "stage"  # which has no files; the adapter is a source by itself
     folders = ("", "") if is_stage else ("base/", "adapter/")
     ties = Ties(base, settings, in_folder(folders[0], base.tensors))
-    pairing = Pairing(base, adapter, settings, ties, in_folder(folders[1], adapter.tensors))
+    of_adapter = in_folder(folders[1], adapter.tensors)
+    if is_mlx(adapter.config):
+        of_adapter = renamed_from_mlx(of_adapter)
+    elif adapter.config.keys() <= {IN_HEADER}:
+        of_adapter = renamed_from_diffusers(of_adapter)
+    pairing = Pairing(base, adapter, settings, ties, of_adapter)
     tensors, config = ties.after(pairing.tensors())
     parts = {} if is_stage else dict(zip(folders, (base, adapter)))
     if pairing.problems:
@@ -72,6 +84,19 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         components=base.components,
         modules=base.modules,
     )
+
+
+def _settings(adapter: Source, where: str) -> LoraConfig:
+    """Return what an adapter's config says, whichever program wrote it, or none did."""
+    if is_mlx(adapter.config):
+        return read_mlx_config(adapter.config, where)
+    if adapter.config.keys() <= {IN_HEADER}:
+        if is_kohya(adapter.tensors) and not adapter.config:
+            return SETTINGS
+        if is_diffusers(adapter.tensors):
+            return read_options(adapter.config, adapter.ref.text)
+        raise without_config(adapter)
+    return parse_adapter_config(adapter.config, where)
 
 
 def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from resumerge.tensors import Tensor
@@ -11,19 +11,28 @@ from resumerge.tensors import Tensor
 _ADDED = "base_model.model."
 """The prefix that peft adds to the names of a model's tensors."""
 
+_WRAPPERS = re.compile(r"(^|\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?=\.)")
+"""The modules that torch wraps others in, anywhere in a name: compiled, sharded, recomputed."""
+
 _ROLE = re.compile(
     r"(?P<module>.+)\.(?:"
-    r"lora_(?P<matrix>A|B)(?:\.default)?\.weight|"
+    r"lora_(?P<matrix>A|B)\.weight|"
     r"lora_(?P<kohya>down|up)\.weight|"
-    r"lora_(?P<embedding>embedding_[AB])(?:\.default)?|"
-    r"lora_(?P<magnitude>magnitude)_vector(?:\.default)?(?:\.weight)?|"
+    r"lora_(?P<embedding>embedding_[AB])|"
+    r"lora_(?P<magnitude>magnitude)_vector(?:\.weight)?|"
     r"(?P<alpha>alpha)|"
-    r"token_adapter\.trainable_tokens_(?P<tokens>delta)(?:\.default)?)",
+    r"token_adapter\.trainable_tokens_(?P<tokens>delta))",
     re.DOTALL,
 )
+_LABELLED = re.compile(
+    r".+\.(?:lora_(?:A|B|embedding_[AB]|magnitude_vector)|trainable_tokens_delta)"
+    r"\.(?!weight$)(?P<label>[^.]+)(?:\.weight)?",
+    re.DOTALL,
+)
+"""The names of tensors with the adapter's own name, which peft leaves out when it saves them."""
 _KOHYA = {"down": "A", "up": "B"}
 _NOT_WEIGHTS = re.compile(r"(^|\.)(lora_|token_adapter\.)")
-_COPY = re.compile(r"\.modules_to_save(\.default)?(?=\.)")
+_COPY = re.compile(r"\.modules_to_save(?=\.)")
 _ORIGINAL = re.compile(r"\.original_module(?=\.)")
 
 
@@ -52,13 +61,14 @@ class AdapterNames:
     @classmethod
     def of(cls, adapter: Mapping[str, Tensor]) -> AdapterNames:
         """Parse the names of an adapter's tensors."""
-        names = cls()
+        names, plain = cls(), _without_labels(adapter)
+        every = frozenset(plain.values())
         for key, tensor in adapter.items():
-            names._add(key, tensor, adapter)
+            names._add(key, plain[key], tensor, every)
         return names
 
-    def _add(self, key: str, tensor: Tensor, adapter: Mapping[str, Tensor]) -> None:
-        name = key.removeprefix(_ADDED)
+    def _add(self, key: str, plain: str, tensor: Tensor, every: frozenset[str]) -> None:
+        name = plain.removeprefix(_ADDED)
         found = _ROLE.fullmatch(name)
         if found:
             role = _KOHYA.get(found["kohya"] or "") or next(filter(None, found.groups()[1:]))
@@ -66,12 +76,12 @@ class AdapterNames:
                 self.modules.setdefault(found["module"], {})[role] = tensor
         elif _NOT_WEIGHTS.search(name):
             self.unknown.append(key)
-        elif self._is_unused(key, adapter):
+        elif _is_unused(plain, every):
             self.ignored.append(key)
         else:
-            plain = _COPY.sub("", name).replace(".base_layer.", ".")
-            if self._is_new(plain, "", key):
-                self.whole[plain] = tensor
+            whole = _COPY.sub("", name).replace(".base_layer.", ".")
+            if self._is_new(whole, "", key):
+                self.whole[whole] = tensor
 
     def _is_new(self, name: str, role: str, key: str) -> bool:
         before = self.keys.setdefault((name, role), key)
@@ -79,14 +89,30 @@ class AdapterNames:
             self.doubled.append((before, key))
         return before == key
 
-    def _is_unused(self, key: str, adapter: Mapping[str, Tensor]) -> bool:
-        """Return whether peft writes a tensor beside the one that it loads.
 
-        It is the original of a module that is saved whole, or a copy of the module's tensor.
-        """
-        plain = _COPY.sub("", key)
-        if plain != key and plain in adapter:
-            return True
-        kept = _ORIGINAL.sub("", key)
-        copies = (_ORIGINAL.sub(f".modules_to_save{name}", key) for name in ("", ".default"))
-        return kept != key and (kept in adapter or any(copy in adapter for copy in copies))
+def _without_labels(keys: Iterable[str]) -> dict[str, str]:
+    """Return the names of tensors without torch's wrappers and without the adapter's own name.
+
+    That name stands in all or none of the names. If tensors of several adapters are together, two
+    of them mean the same, and are refused.
+    """
+    plain = {key: _WRAPPERS.sub("", key).lstrip(".") for key in keys}
+    labels = {found["label"] for name in plain.values() if (found := _LABELLED.fullmatch(name))}
+    either = "|".join(map(re.escape, sorted({"default", *labels})))
+    label = re.compile(
+        r"(\.(?:lora_(?:A|B|embedding_[AB]|magnitude_vector)|trainable_tokens_delta"
+        rf"|modules_to_save))\.(?:{either})(?=\.|$)"
+    )
+    return {key: label.sub(r"\1", name) for key, name in plain.items()}
+
+
+def _is_unused(name: str, every: frozenset[str]) -> bool:
+    """Return whether peft writes a tensor beside the one that it loads.
+
+    It is the original of a module that is saved whole, or a copy of the module's tensor.
+    """
+    plain = _COPY.sub("", name)
+    if plain != name and plain in every:
+        return True
+    kept = _ORIGINAL.sub("", name)
+    return kept != name and not every.isdisjoint({kept, _ORIGINAL.sub(".modules_to_save", name)})

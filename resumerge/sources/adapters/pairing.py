@@ -197,6 +197,8 @@ class Pairing:
         for module, parameter, a, b, fitting in pairs:
             transposed = fitting[0] if len(fitting) == 1 else square_transposed
             rank = a.shape[0] // len(parameter.experts)
+            if not self._modules.has_rank(parameter.name, rank):
+                return
             scale = self._settings.scale(parameter.name, rank)
             for name, tensor in parameter.changed(a, b, scale, transposed):
                 self._use_all(name, module)

@@ -2,9 +2,34 @@
 
 from __future__ import annotations
 
-from resumerge.errors import Problem
+import re
+
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.sizes import some
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
+
+_KNOWN = re.compile(r"\.lora_(down|up|[AB])\.weight$|\.alpha$")
+"""Names of matrices, whichever program gives them."""
+
+_LYCORIS = re.compile(r"\.(hada_|lokr_|oft_|diff(_b)?$|lora_mid|dora_scale|[wb]_norm)")
+"""Names of matrices of LyCORIS that are no LoRA."""
+
+
+def without_config(adapter: Source) -> InputError:
+    """Return the error for an adapter that no config describes, and of which no names are known."""
+    others = [name for name in adapter.tensors if not _KNOWN.search(name)]
+    if any(map(_LYCORIS.search, others)):
+        fix = "it is one of LyCORIS (LoHa, LoKr, DoRA…): merge it with the tools that it is from"
+    else:
+        fix = "put the adapter_config.json that was saved with it beside it, and name the folder"
+    return refuse(
+        "The adapter has no adapter_config.json, and its names are not those of one program",
+        where=adapter.ref.text,
+        expected="an adapter_config.json, or all names as kohya's scripts or diffusers give them",
+        found=some(sorted(others or adapter.tensors), most=5)[:300],
+        fix=fix,
+    )
 
 
 class Refusals:

@@ -8,6 +8,7 @@ start of the data, which has neither gaps nor overlaps.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import xxhash
@@ -25,6 +26,9 @@ from resumerge.tensors.dtypes import BITS
 
 FORMAT = "safetensors file"
 
+METADATA = "__metadata__"
+"""The key of a header under which there is no tensor, but texts of the file's writer."""
+
 MAX_HEADER = 100_000_000
 """The largest header, in bytes; the limit of the reference implementation."""
 
@@ -41,8 +45,12 @@ class Safetensors(WeightFormat):
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
         length = header_length(read(0, 8), file_size=size, where=where)
         raw = read(8, 8 + length)
-        tensors = parse_header(raw, file_size=size, file=file, where=where)
-        return Header(tensors, xxhash.xxh3_128_hexdigest(raw))
+        entries = _json_object(raw, where)
+        tensors = _tensors(entries, len(raw), file_size=size, file=file, where=where)
+        texts = entries.get(METADATA)
+        texts = texts.items() if isinstance(texts, dict) else ()
+        metadata = {key: text for key, text in texts if isinstance(text, str)}
+        return Header(tensors, xxhash.xxh3_128_hexdigest(raw), metadata=metadata)
 
 
 def header_length(first8: bytes, *, file_size: int, where: str) -> int:
@@ -78,12 +86,18 @@ def parse_header(raw: bytes, *, file_size: int, file: str, where: str) -> dict[s
         InputError: not JSON, unknown dtype, a shape that does not match its bytes, or data that is
             out of bounds, overlapping or leaves holes.
     """
-    data_start = 8 + len(raw)
+    return _tensors(_json_object(raw, where), len(raw), file_size=file_size, file=file, where=where)
+
+
+def _tensors(
+    entries: Mapping[str, Any], length: int, *, file_size: int, file: str, where: str
+) -> dict[str, Stored]:
+    """Return the place of each tensor by a header of so many bytes."""
+    data_start = 8 + length
     data_size = file_size - data_start
-    entries = _json_object(raw, where)
     tensors: dict[str, Stored] = {}
     for name, entry in entries.items():
-        if name != "__metadata__":
+        if name != METADATA:
             tensors[name] = _tensor(name, entry, data_start, data_size, file, where)
     end = 0
     for info in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):

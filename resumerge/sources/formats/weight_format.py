@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from resumerge.errors import InputError, refuse
@@ -37,11 +38,13 @@ class Header(NamedTuple):
         tensors: the tensors, by name.
         digest: the xxh3-128 hex digest of the description; it pins a local file's content.
         left_out: what the file holds beside tensors, in words: ``epoch (int)``.
+        metadata: texts that the file's writer put beside the tensors.
     """
 
     tensors: dict[str, Stored]
     digest: str
     left_out: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = MappingProxyType({})
 
 
 class WeightFormat(ABC):

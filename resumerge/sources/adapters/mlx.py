@@ -1,0 +1,83 @@
+"""Adapters of MLX (``adapters.safetensors``), as peft would have saved them.
+
+MLX multiplies from the right: ``x @ lora_a @ lora_b``, so that both matrices lie transposed, and
+its config states the factor itself (``scale``), not an alpha. A magnitude vector of DoRA is ``m``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from resumerge.errors import refuse
+from resumerge.sources.adapters.config import LoraConfig, number
+from resumerge.sources.tied_names import is_embedding
+from resumerge.tensors import Stored, Tensor
+
+_KINDS = ("lora", "dora")
+_MATRIX = re.compile(r"(?P<module>.+)\.lora_(?P<matrix>[ab])", re.DOTALL)
+_MAGNITUDE = re.compile(r"(?P<module>.+)\.m", re.DOTALL)
+
+
+def is_mlx(config: Mapping[str, Any]) -> bool:
+    """Return whether an adapter_config.json is one that MLX writes."""
+    return "peft_type" not in config and isinstance(config.get("lora_parameters"), Mapping)
+
+
+def read_mlx_config(config: Mapping[str, Any], where: str) -> LoraConfig:
+    """Read an adapter's config.
+
+    A tied head is the embedding itself in MLX, so that it changes with it.
+
+    Raises:
+        InputError: trained without matrices, or a factor that versions of MLX read differently.
+    """
+    kind, parameters = config.get("fine_tune_type", "lora"), config["lora_parameters"]
+    rank, scale, alpha = (parameters.get(key) for key in ("rank", "scale", "alpha"))
+    if kind not in _KINDS or (alpha is not None and alpha != rank):
+        said = f"fine_tune_type: {kind}" if kind not in _KINDS else f"alpha: {alpha}"
+        raise refuse(
+            "What MLX trained is not told by this adapter's config",
+            where=where,
+            expected="fine_tune_type lora or dora, and lora_parameters with rank and scale",
+            found=f"{said[:60]}, rank: {str(rank)[:20]}, scale: {str(scale)[:20]}",
+            fix="remove alpha, and make scale the factor that the training used: scale, or in "
+            "old versions scale * alpha / rank"
+            if kind in _KINDS
+            else "fuse it with its model (mlx_lm.fuse) and name the result",
+        )
+    rank, scale = number(rank, "rank", where), number(scale, "scale", where)
+    return LoraConfig(
+        alpha=scale * rank,
+        alpha_pattern={},
+        rslora=False,
+        fan_in_fan_out=False,
+        dora=kind == "dora",
+        rank=rank,
+        ties=True,
+    )
+
+
+def renamed_from_mlx(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return an adapter's tensors under peft's names, and as peft has them."""
+    found: dict[str, Tensor] = {}
+    for key, tensor in tensors.items():
+        name = key
+        if matched := _MATRIX.fullmatch(key):
+            module, matrix = matched["module"], matched["matrix"].upper()
+            of_table = is_embedding(f"{module}.weight")
+            name = f"{module}.lora_" + (f"embedding_{matrix}" if of_table else f"{matrix}.weight")
+            tensor = _transposed(tensor)
+        elif matched := _MAGNITUDE.fullmatch(key):
+            name = f"{matched['module']}.lora_magnitude_vector"
+        found[name] = tensor
+    return found
+
+
+def _transposed(tensor: Tensor) -> Tensor:
+    if not isinstance(tensor, Stored) or len(tensor.shape) != 2:
+        return tensor
+    (rows, columns), (row, column) = tensor.shape, tensor.strides or (tensor.shape[1], 1)
+    return replace(tensor, shape=(columns, rows), strides=(column, row))
