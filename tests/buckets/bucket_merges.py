@@ -130,11 +130,16 @@ class Place:
             **env,
         }
 
-    def start(self, *words: object) -> subprocess.Popen[str]:
-        """Start a command; a merge in one process, so that a signal to it is one to the worker."""
+    def start(self, *words: object, before: str = "") -> subprocess.Popen[str]:
+        """Start a command; a merge in one process, so that a signal to it is one to the worker.
+
+        Args:
+            before: a program that the process runs before.
+        """
+        program = f"{before}\nfrom resumerge.__main__ import main\nmain()"
         alone = ["--no-supervise"] if words[0] in ("run", "resume") else []
         return subprocess.Popen(
-            [sys.executable, "-m", "resumerge", *map(str, words), *alone],
+            [sys.executable, "-c", program, *map(str, words), *alone],
             cwd=self.folder,
             env=self.env,
             stdout=subprocess.PIPE,
@@ -145,7 +150,7 @@ class Place:
     def call(self, *words: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         process = self.start(*words)
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate()
         assert process.returncode == expect, err + out
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

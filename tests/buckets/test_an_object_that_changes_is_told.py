@@ -4,12 +4,13 @@ which object changed."""
 from __future__ import annotations
 
 import signal
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from bucket_merges import Files, Place, forget, linear, sent, shard, sharded, upload
 from loopback_s3 import Bucket, Proxy, Server
+from waiting import wait_until
 
 FIRST, LAST = shard(1, 4), shard(4, 4)
 
@@ -21,16 +22,13 @@ def files() -> Files:
 
 def killed(place: Place, proxy: Proxy, after: int) -> None:
     """A run that was killed when so many bytes had arrived."""
-    proxy.bytes_per_second = 1e6
+    proxy.allowance.give(after)
     process = place.start("run", "merge.yaml", "out")
-    until = time.monotonic() + 60
-    while sum(sent(proxy).values()) < after or not list(place.folder.glob("state/*/ledger.db")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.005)
+    ledgers = partial(place.folder.glob, "state/*/ledger.db")
+    wait_until(lambda: proxy.allowance.is_spent() and [*ledgers()], process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    proxy.bytes_per_second = None
+    proxy.allowance.give(None)
 
 
 def test_between_two_attempts_it_is_refused_and_the_old_object_is_taken_again(

@@ -258,7 +258,7 @@ def test_a_response_can_be_ended_by_another_thread(
     bucket: Bucket, proxy: Proxy, cache: Path
 ) -> None:
     file = remote_file(opened(upload(bucket, "m", whole(1, numel=500_000))), MODEL)
-    proxy.bytes_per_second = 50_000  # all of it takes more than a minute
+    proxy.allowance.give(100_000)
     with pytest.raises(OSError), file.request(0) as response:
         next(response.chunks)
         threading.Thread(target=response.abort).start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import signal
-import time
 from pathlib import Path
 
 import torch
@@ -24,8 +23,11 @@ from bucket_merges import (
 )
 from loopback_s3 import Bucket, Proxy, Server, before
 from merging import merge
+from waiting import wait_until
 
 NAMES_A_RUN = ("README.md", "mergekit_config.yml")
+PATIENT = "from resumerge.buckets import s3\ns3.IDLE_TIMEOUT = 3600.0"
+"""The client would wait for an hour before it asks again."""
 
 
 def of_weights(proxy: Proxy) -> int:
@@ -103,18 +105,14 @@ def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_pa
     files = sharded(1, layers=8, numel=250_000)
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
     place.document("plan", "merge.yaml")
-    proxy.bytes_per_second = 2e6
     for kill in range(1, 4):
+        proxy.hold("GET", shard(2 * kill + 1, 8))
         words = ("run", "merge.yaml", "out", "--stream") if kill == 1 else ("resume", "out")
         process = place.start(*words)
-        until = time.monotonic() + 60
-        while place.committed() < 4 * kill:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda kill=kill: place.committed() >= 4 * kill, process)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    proxy.bytes_per_second = None
+    proxy.choose = lambda method, path: None
     place.call("resume", "out")
     assert stored(place) == []
     assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
@@ -126,19 +124,13 @@ def test_a_signal_does_not_wait_for_a_server(
     files = sharded(1, layers=3, numel=500_000)
     place = Place(s3, tmp_path / "place", linear(upload(bucket, "m", files)), proxy)
     place.document("plan", "merge.yaml")
-    proxy.bytes_per_second = 20_000
-    forget(proxy)
-    process = place.start("run", "merge.yaml", "out", "--stream")
-    until = time.monotonic() + 60
-    while of_weights(proxy) < 20_000:
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.01)
-    proxy.goes_on.clear()
+    proxy.allowance.give(100_000)
+    process = place.start("run", "merge.yaml", "out", "--stream", before=PATIENT)
+    wait_until(proxy.allowance.is_spent, process)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=50)  # the client would ask again after 60 s
+    _, told = process.communicate()
     assert process.returncode == 130, told
-    proxy.bytes_per_second = None
-    proxy.goes_on.set()
+    proxy.allowance.give(None)
     place.call("resume", "out")
     assert place.output() == merged(tmp_path / "calm", linear(write(tmp_path / "m", files)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +13,7 @@ from bucket_merges import Place, adapter, linear, shard, sharded, upload, whole,
 from loopback_clouds import Cloud, Container, fixtures
 from loopback_clouds.clouds import SECRET
 from loopback_s3 import Proxy, before
+from waiting import wait_until
 
 from resumerge.buckets.calls import open_bucket
 from resumerge.buckets.content import HashCheck
@@ -105,16 +105,12 @@ def test_killed_and_resumed(
     address = put(bucket, "m", files)
     place = placed(cloud, tmp_path / "place", linear(address), proxy)
     place.document("plan", "merge.yaml")
-    proxy.bytes_per_second = 3e6
+    proxy.hold("GET", shard(6, 6))
     process = place.start("run", "merge.yaml", "out", *["--stream"][: int(stream)])
-    until = time.monotonic() + 60
-    while place.committed() < 4:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: place.committed() >= 4, process)
     process.kill()
     process.communicate()
-    proxy.bytes_per_second = None
+    proxy.choose = lambda method, path: None
     place.call("resume", "out")
     calm = placed(cloud, tmp_path / "calm", linear(write(tmp_path / "m", files)))
     calm.call("run", "merge.yaml", "out")
@@ -130,15 +126,12 @@ def test_an_object_that_changes_is_told(
     address = put(bucket, "m", files)
     place = placed(cloud, tmp_path / "place", linear(address), proxy)
     place.document("plan", "merge.yaml")
-    proxy.bytes_per_second = 1e5
+    proxy.hold("GET", shard(4, 4))
     process = place.start("run", "merge.yaml", "out", "--stream")
-    until = time.monotonic() + 60
-    while not place.committed():
-        assert process.poll() is None and time.monotonic() < until, process.communicate()
-        time.sleep(0.01)
+    wait_until(place.committed, process)
     process.kill()
     process.communicate()
-    proxy.bytes_per_second = None
+    proxy.choose = lambda method, path: None
     bucket.put(f"m/{shard(4, 4)}", files[shard(4, 4)])
     told = place.call("resume", "out", expect=2).stderr
     assert shard(4, 4) in told

@@ -28,7 +28,7 @@ except (Interrupted, Resumable) as stopped:
 
 def script(text: str, place: Path) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-c", text]
-    return subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, cwd=place, capture_output=True, text=True)
 
 
 def test_the_last_line_goes_on(place: Path, tmp_path: Path) -> None:

@@ -20,9 +20,7 @@ main()
 
 
 def python(*words: object, **how: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, words)], capture_output=True, text=True, timeout=60, **how
-    )  # type: ignore[call-overload,no-any-return]
+    return subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, **how)  # type: ignore[call-overload,no-any-return]
 
 
 def test_all_output_comes_through_a_pipe() -> None:
@@ -50,7 +48,7 @@ def test_the_exit_code_and_the_reason_are_there(
 def test_output_that_cannot_be_written_is_no_success() -> None:
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "resumerge", "methods"]
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 75
     assert "full" in done.stderr
 

@@ -9,12 +9,12 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from merging import shards_of
+from waiting import wait_until
 
 HELD = """
 import os, time
@@ -45,7 +45,7 @@ def start(
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate()
     return process.returncode, stderr
 
 
@@ -116,9 +116,7 @@ Session.run = run
 def test_without_proc(place: Path, tmp_path: Path) -> None:
     def run(command: str) -> int:
         hide = f"mount -t tmpfs none /proc || exit 99; exec {command}"
-        return subprocess.run(
-            ["unshare", "-m", "sh", "-c", hide], cwd=place, timeout=120
-        ).returncode
+        return subprocess.run(["unshare", "-m", "sh", "-c", hide], cwd=place).returncode
 
     if run("true"):
         pytest.skip("needs the right to mount")
@@ -137,10 +135,7 @@ def test_a_state_folder_that_is_deleted_meanwhile(end: str, place: Path, tmp_pat
     words = ("run", "linear.yaml", out, "--state-dir", state)
     go = tmp_path / "go"
     process = start(*words, cwd=place, before=HELD.format(go=str(go)))
-    deadline = time.monotonic() + 60
-    while not list(out.glob("*.partial")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: list(out.glob("*.partial")), process)
     shutil.rmtree(state)
     if end == "SIGTERM":
         process.terminate()

@@ -28,7 +28,7 @@ def without_a_reader(stream: str, *words: object, cwd: Path) -> tuple[int, str]:
         text=True,
     )
     os.close(writing)
-    said = process.communicate(timeout=120)
+    said = process.communicate()
     return process.returncode, said[0] or said[1] or ""
 
 

@@ -111,7 +111,7 @@ def test_a_terminal_is_asked(copied: Path, answer: str) -> None:
         words, cwd=copied, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     os.write(main, f"{answer}\n".encode())
-    said = process.communicate(timeout=60)[0].decode()
+    said = process.communicate()[0].decode()
     os.close(main)
     os.close(terminal)
     assert process.returncode == 0, said

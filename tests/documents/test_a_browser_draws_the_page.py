@@ -75,7 +75,7 @@ def browser(page: Path, *words: str) -> str:
     assert CHROMIUM is not None
     profile = page.with_name("profile")
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", *words, page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout
 
 

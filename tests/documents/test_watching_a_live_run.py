@@ -58,7 +58,7 @@ def test_json_is_a_document_a_line_until_the_run_ends(place: Path) -> None:
         second = json.loads(process.stdout.readline())
         end(place)
     rest = [json.loads(line) for line in process.stdout]
-    assert process.wait(timeout=30) == 0
+    assert process.wait() == 0
     assert [doc["runs"][0]["state"] for doc in (first, second)] == ["running", "running"]
     assert rest[-1]["runs"][0]["state"] == "done"
     assert rest[-1] == json.loads(status(place, "made-up", "--json"))
@@ -71,7 +71,7 @@ def test_json_leaves_cleanly_at_ctrl_c(place: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
     assert all(json.loads(line)["runs"] for line in out.splitlines())
 
@@ -90,7 +90,7 @@ def test_between_two_attempts_it_waits_a_while(place: Path) -> None:
             states.append(json.loads(process.stdout.readline())["runs"][0]["state"])
         end(place)
     assert json.loads(process.stdout.read().splitlines()[-1])["runs"][0]["state"] == "done"
-    assert process.wait(timeout=30) == 0
+    assert process.wait() == 0
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(24, 80), (50, 60)])
@@ -110,9 +110,7 @@ def test_a_terminal_is_drawn_live_and_given_back(place: Path, rows: int, columns
         )
         os.close(theirs)
         seen = b""
-        deadline = time.monotonic() + 30
         while seen.count(b"throughput") < 2:  # drawn, and drawn again
-            assert time.monotonic() < deadline
             seen += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
         try:
@@ -121,7 +119,7 @@ def test_a_terminal_is_drawn_live_and_given_back(place: Path, rows: int, columns
         except OSError:  # the other side is closed
             pass
     os.close(ours)
-    assert process.wait(timeout=30) == 0
+    assert process.wait() == 0
     assert seen.count(b"\x1b[?25l") == seen.count(b"\x1b[?25h") > 0  # the cursor is back
     assert b"Traceback" not in seen
     assert b"Abort" not in seen
@@ -135,14 +133,11 @@ def test_q_leaves_and_the_terminal_is_as_before(place: Path) -> None:
             os.execv(sys.executable, [sys.executable, "-m", "resumerge", "status", "--watch"])
         ioctl(ours, TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         before, seen = termios.tcgetattr(ours), b""
-        deadline = time.monotonic() + 60
         while b"q or Ctrl-C leaves; the run goes on" not in seen:
-            assert time.monotonic() < deadline
             seen += os.read(ours, 4096)
         os.write(ours, b"xq")
         os.write(ours, b"q")
         while seen.count(b"\x1b[?25h") < 1:
-            assert time.monotonic() < deadline
             seen += os.read(ours, 4096)
         try:
             while more := os.read(ours, 4096):
@@ -161,7 +156,7 @@ def test_without_a_terminal_the_picture_comes_once_at_the_end(place: Path) -> No
         process = start("status", "--watch", cwd=place, stdout=subprocess.PIPE)
         time.sleep(1.5)
         end(place)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate()
     assert process.returncode == 0
     assert out.count("throughput") == 1
     assert "\x1b" not in out

@@ -21,6 +21,7 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.models.llama.modeling_llama import LlamaMLP
+from waiting import HANGS_SECONDS
 
 from resumerge.engine.execute import steps
 from resumerge.errors import InputError
@@ -187,7 +188,7 @@ def test_texts_are_computed_at_once_to_the_same_bits(
     """Each thread gives what belongs to its own text, in the order of the texts."""
     recipe = mixture("hidden_norm", "mixtral").replace(", an odd one", "") + "dtype: float32\n"
     alone = merge(llamas, recipe, tmp_path / "alone", threads=1)
-    both, mlp, met = threading.Barrier(2, timeout=20), LlamaMLP.forward, list[bool]()
+    both, mlp, met = threading.Barrier(2, timeout=HANGS_SECONDS), LlamaMLP.forward, list[bool]()
 
     def waiting(module: LlamaMLP, x: torch.Tensor) -> torch.Tensor:
         met.append(both.wait() >= 0)

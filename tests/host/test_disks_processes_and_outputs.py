@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import wait_until
 
 from resumerge.host import processes, speed
 from resumerge.host.machine import existing_folder, free_bytes
@@ -122,10 +122,8 @@ def test_a_process_is_known_by_its_birth_until_it_is_dead() -> None:
     assert 0 <= clock() - born / ticks < 60, "in ticks of the clock that counts suspensions too"
     assert birth(child.pid) == born
     child.kill()
-    until = time.monotonic() + 60
-    while birth(child.pid) is not None:  # it is a zombie then: nobody asked for its code yet
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    # It is a zombie then: nobody asked for its code yet.
+    wait_until(lambda: birth(child.pid) is None)
     assert child.wait() == -signal.SIGKILL
     assert birth(child.pid) is None
     assert pid_space() == str(Path(f"/proc/{os.getpid()}/ns/pid").readlink())

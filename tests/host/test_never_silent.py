@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tiny_models import write_family
+from waiting import HANGS_SECONDS
 
 IPYTHON = {"JPY_PARENT_PID": "7", "TERM": "xterm-color", "CLICOLOR": "1", "FORCE_COLOR": "1"}
 """What the commands of a cell find; FORCE_COLOR is the kernel's wish, not the user's."""
@@ -60,7 +61,7 @@ def on_a_terminal(folder: Path, *words: object, before: str = "", **env: str) ->
     os.close(theirs)
     text, silence, last = b"", 0.0, time.monotonic()
     try:
-        while time.monotonic() - last < 60:
+        while time.monotonic() - last < HANGS_SECONDS:
             if not select.select([ours], [], [], 1)[0]:
                 continue
             try:
@@ -69,7 +70,7 @@ def on_a_terminal(folder: Path, *words: object, before: str = "", **env: str) ->
                 break
             silence, last = max(silence, time.monotonic() - last), time.monotonic()
             text += piece
-        return Said(process.wait(10), text.replace(b"\r\n", b"\n"), silence)
+        return Said(process.wait(), text.replace(b"\r\n", b"\n"), silence)
     finally:
         process.kill()
         process.wait()

@@ -141,7 +141,6 @@ def plan(models: Path, *words: str, **env: str) -> str:
         env={**os.environ, "COLUMNS": "140", **env},
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     ).stdout
 

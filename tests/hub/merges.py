@@ -102,7 +102,7 @@ class Place:
     def call(self, *words: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         process = self.start(*words)
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate()
         assert process.returncode == expect, err
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

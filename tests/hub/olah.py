@@ -10,10 +10,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
+
+from loopback_s3.servers import answers
+from waiting import wait_until
 
 PACKAGE = "olah==0.5.4"
 HOME = Path(sys.prefix) / "olah"
@@ -80,17 +80,7 @@ class Olah:
                 stderr=log,
                 env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
             )
-        until = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"{self.url}/", timeout=5).read()
-                return
-            except OSError as error:
-                if isinstance(error, urllib.error.HTTPError):
-                    return
-                assert self._process.poll() is None, (self.folder / "olah.log").read_text()
-                assert time.monotonic() < until
-                time.sleep(0.1)
+        wait_until(lambda: answers(f"{self.url}/"), self._process, every=0.1)
 
     def stop(self) -> None:
         self._process.terminate()

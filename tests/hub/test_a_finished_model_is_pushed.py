@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from hub_models import shard
 from loopback_hub import Hub
 from merges import COPIES, Place, layered
 from safetensors.torch import save_file
+from waiting import wait_until
 
 import resumerge
 from resumerge.errors import InputError
@@ -110,14 +111,11 @@ def test_what_was_sent_before_an_interruption_is_not_sent_again(
     hub: Hub, place: Place, merged: Path, signum: int, code: int
 ) -> None:
     hub.received = 0
-    hub.bytes_per_second = 4e6
     total = sum(map(len, files(merged / "out").values()))
     words = ("push", merged / "out", REPO, "--state-dir", merged / "state")
+    hub.allowance.give(total // 2)
     process = place.start(*words)
-    until = time.monotonic() + 120
-    while hub.received < total / 2:
-        assert time.monotonic() < until and process.poll() is None
-        time.sleep(0.005)
+    wait_until(hub.allowance.is_spent, process)
     process.send_signal(signum)
     _, stderr = process.communicate()
     assert process.returncode == code, stderr
@@ -125,7 +123,7 @@ def test_what_was_sent_before_an_interruption_is_not_sent_again(
         assert stderr.splitlines()[-1].startswith(f"resumerge push {merged}/out {REPO} ")
     before = hub.contents(REPO) if REPO in hub.repos else {}
     assert not any(name.endswith(".safetensors") for name in before), "no half of a model is there"
-    hub.bytes_per_second = None
+    hub.allowance.give(None)
     push(place, merged)
     assert hub.contents(REPO) == files(merged / "out")
     largest = max(len(data) for data in files(merged / "out").values())
@@ -182,13 +180,11 @@ def test_what_is_no_finished_model_is_refused(
 def test_a_run_that_is_not_done_says_how_to_finish_it(hub: Hub, tmp_path: Path) -> None:
     for seed, name in enumerate(("org/math", "org/code")):
         hub.commit(name, layered(seed, numel=2_000_000))
-    hub.bytes_per_second = 8e6
     place = Place(hub, tmp_path, COPIES)
+    place.call("plan", "merge.yaml")
+    hub.fail(shard(8, 8), stall_after=1000, times=None)
     process = place.start("run", "merge.yaml", "out")
-    until = time.monotonic() + 120
-    while not (list(tmp_path.glob("state/*/ledger.db")) and place.committed()):
-        assert time.monotonic() < until and process.poll() is None
-        time.sleep(0.02)
+    wait_until(place.committed, process)
     process.kill()
     process.wait()
     for partial in (tmp_path / "out").glob("*.partial"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from loopback_hub import Hub
 from merges import Place, layered, output
 from olah import Olah
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -36,10 +36,7 @@ def test_same_merge_as_from_the_hub_even_if_it_is_killed(
     assert document["problems"] == []
     process = place.start("run", "merge.yaml", "out")
     blobs = place.folder / "hf" / "hub"
-    until = time.monotonic() + 60
-    while not list(blobs.glob("*/blobs/*.incomplete")) and process.poll() is None:
-        assert time.monotonic() < until
-        time.sleep(0.002)
+    wait_until(lambda: list(blobs.glob("*/blobs/*.incomplete")), process, every=0.002)
     process.kill()
     process.wait()
     place.call("run", "merge.yaml", "out")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from hub_models import ref, single
+from hub_models import ref, shard, single
 from loopback_hub import Hub
 from merges import COPIES, Place, layered, output
+from waiting import wait_until
 
 from resumerge.errors import InputError
 from resumerge.sources.remote.files import fetch
@@ -23,15 +23,13 @@ def test_access_lost_between_two_attempts(hub: Hub, tmp_path: Path) -> None:
     calm = Place(hub, tmp_path / "calm", COPIES)
     calm.call("run", "merge.yaml", "out")
     place = Place(hub, tmp_path / "place", COPIES)
-    hub.bytes_per_second = 1e6
+    place.call("plan", "merge.yaml")
+    hub.fail(shard(8, 8), stall_after=1000, times=None)
     process = place.start("run", "merge.yaml", "out")
-    until = time.monotonic() + 60
-    while not place.committed():
-        assert process.poll() is None and time.monotonic() < until, process.communicate()
-        time.sleep(0.01)
+    wait_until(place.committed, process)
     process.send_signal(signal.SIGTERM)
     process.communicate()
-    hub.bytes_per_second = None
+    hub.faults.clear()
 
     for status, code in ((401, None), (403, "GatedRepo"), (404, "RepoNotFound")):
         hub.fail(status=status, code=code, times=None)

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_models import CONFIG, ref
-from loopback_hub import Hub
-from test_downloads_go_on_where_they_were_cut_off import (
+from begun_downloads import (
     CUT,
     MODEL,
     NAME,
@@ -19,6 +17,8 @@ from test_downloads_go_on_where_they_were_cut_off import (
     downloads,
     is_whole,
 )
+from hub_models import CONFIG, ref
+from loopback_hub import Hub
 
 from resumerge.digests import ExpectedContent
 from resumerge.errors import Resumable

@@ -34,7 +34,6 @@ def child(code: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         env={**env, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
         check=True,
     )
 

@@ -8,48 +8,15 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from hub_models import CONFIG, ref, safetensors, single
-from loopback_hub import Hub, Request
+from begun_downloads import CUT, MODEL, NAME, SIZE, begun, downloads, is_whole
+from hub_models import CONFIG, ref, safetensors
+from loopback_hub import Hub
 
 from resumerge.errors import Resumable
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.sources import Source
 from resumerge.sources.remote.files import fetch, remote_file
 from resumerge.sources.remote.hub import open_hub
-
-NAME = "model.safetensors"
-MODEL = single(fill=7, numel=500_000)
-SIZE = len(MODEL[NAME])
-CUT = 700_000
-
-
-class Killed(Exception):
-    """Stands for the end of the process."""
-
-
-def begun(hub: Hub, metadata: MetadataCache | None = None) -> Source:
-    """A source of which a part has been downloaded by a process that is gone."""
-    hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
-
-    def kill(nbytes: int) -> None:
-        if nbytes >= CUT:
-            raise Killed
-
-    with pytest.raises(Killed):
-        fetch(source, [NAME], metadata, DownloadCallbacks(progressed=kill))
-    assert remote_file(source, NAME).partial.stat().st_size >= CUT
-    hub.forget_requests()
-    return source
-
-
-def downloads(hub: Hub) -> list[Request]:
-    return [r for r in hub.requests if r.file == NAME and r.status != 302]
-
-
-def is_whole(source: Source) -> bool:
-    return (source.folder / NAME).read_bytes() == MODEL[NAME]
 
 
 def test_the_next_process_asks_for_the_rest(hub: Hub, tmp_path: Path) -> None:

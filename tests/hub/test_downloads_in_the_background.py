@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from hub_models import ref, shard, sharded
+from huggingface_hub import constants
 from loopback_hub import Hub
+from waiting import HANGS_SECONDS, wait_until
 
 from resumerge.errors import Resumable, ResumergeError
 from resumerge.hub.file import HubFile
@@ -40,16 +41,14 @@ def metadata(tmp_path: Path) -> MetadataCache:
 
 
 def until_all_are_ready(fetcher: Prefetcher, count: int) -> None:
-    for _ in range(count + 10):  # it returns with each file
-        if fetcher.ready_count < count:
-            fetcher.wait(10)
-    assert fetcher.ready_count >= count
+    while fetcher.ready_count < count:
+        fetcher.wait(10)
 
 
 def failure(fetcher: Prefetcher) -> ResumergeError:
     """What the downloads end with."""
     with pytest.raises(ResumergeError) as caught:
-        for _ in range(10):
+        while True:
             fetcher.wait(10)
     return caught.value
 
@@ -132,10 +131,9 @@ def test_while_another_arrives_there_may_be_space_later(
     )
     fetcher.blocked_at = 0
     with fetcher:
-        until = time.monotonic() + 60
-        while len(asked) < 4 and time.monotonic() < until:
+        while len(asked) < 4:
             fetcher.wait(0.1)
-        assert len(asked) >= 4 and all(asked)
+        assert all(asked)
         assert started == FILES[:1]
         hub.over.set()
 
@@ -156,7 +154,7 @@ def test_where_files_are_evicted_a_download_waits_for_space(
 
     wanted = [(source, FILES[0])]
     with Prefetcher(wanted, metadata, evicting=True, reserved_bytes=reserved_bytes) as fetcher:
-        assert looked.wait(60)
+        assert looked.wait()
         fetcher.wait(1)
         assert fetcher.ready_count == 0
         assert not any(asked), "the caller has work"
@@ -228,28 +226,25 @@ def test_what_arrives_is_ready_though_another_file_cannot_be_had(
     hub.fail(hub.blob_of("org/model", FILES[1]).sha256, status=403, times=None)
     with Prefetcher([(source, name) for name in FILES[:2]], metadata) as fetcher:
         stopped = failure(fetcher)
-        until = time.monotonic() + 60
-        while not fetcher.is_ready(source, FILES[0]) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert fetcher.is_ready(source, FILES[0]) and not fetcher.is_ready(source, FILES[1])
+        wait_until(lambda: fetcher.is_ready(source, FILES[0]))
+        assert not fetcher.is_ready(source, FILES[1])
     assert isinstance(stopped, Resumable), "the run has begun"
     assert stopped.reason == "source_unavailable" and "denied access" in str(stopped)
 
 
 def test_at_the_end_downloads_are_cut_off_and_what_was_set_is_set_back(
-    hub: Hub, source: Source, metadata: MetadataCache
+    hub: Hub, source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The client itself would wait for minutes for a connection that stalls."""
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 600)
     before = sys.getswitchinterval()
     hub.fail("/cdn/", stall_after=1000, times=None)
-    received = threading.Event()
     partial = remote_file(source, FILES[0]).partial
     with Prefetcher([(source, FILES[0])], metadata) as fetcher:
         assert sys.getswitchinterval() < before
-        until = time.monotonic() + 60
-        while not (partial.exists() and partial.stat().st_size) and time.monotonic() < until:
-            received.wait(0.01)
+        wait_until(lambda: partial.exists() and partial.stat().st_size)
         [thread] = fetcher._threads
-    thread.join(30)  # a connection that stalls is given up after the client's own time otherwise
+    thread.join(HANGS_SECONDS)
     assert not thread.is_alive()
     assert sys.getswitchinterval() == before
     assert 0 < partial.stat().st_size < source.files[FILES[0]].size

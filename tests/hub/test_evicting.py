@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from hub_models import shard
 from loopback_hub import Hub
 from merges import COPIES, Place, layered, output
 from small_disks import mounted
+from waiting import wait_until
 
 NUMEL = 2_000_000
 SHARD = 4 * NUMEL
@@ -48,22 +48,17 @@ def test_a_disk_too_small_for_the_inputs(filled: Hub, small_disk: Path, tmp_path
     assert "too small for the downloads" in refused.stderr
     assert "--evict" in refused.stderr
 
-    filled.bytes_per_second = 40e6
-    filled.sent = 0
     filled.forget_requests()
     needed = 16 * SHARD
     for part in (0.3, 0.6):
+        filled.allowance.give(int(0.3 * needed))
         process = place.start(
             *(["run", "merge.yaml", "out", "--evict"] if part == 0.3 else ["resume"])
         )
-        until = time.monotonic() + 120
-        while filled.sent < part * needed:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(filled.allowance.is_spent, process)
         process.kill()
         process.wait()
-    filled.bytes_per_second = None
+    filled.allowance.give(None)
     place.call("resume")
 
     assert output(place.folder / "out") == output(calm.folder / "out")

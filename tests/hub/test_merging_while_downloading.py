@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from hub_models import shard
 from loopback_hub import Hub
 from merges import COPIES, Place, layered, output
+from waiting import wait_until
 
 QUARTER = """
 merge_method: passthrough
@@ -112,13 +112,6 @@ def flip(path: Path, at: int = 5000) -> None:
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def wait_for_units(place: Place, process: subprocess.Popen[str], committed: int) -> None:
-    until = time.monotonic() + 60
-    while place.committed() < committed:
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_answered_though_the_hub_sends_nothing(
     filled: Hub, tmp_path: Path, signum: signal.Signals
@@ -127,9 +120,9 @@ def test_a_signal_is_answered_though_the_hub_sends_nothing(
     place.call("plan", "merge.yaml")
     filled.fail(shard(8, 8), stall_after=1000, times=None)
     process = place.start("run", "merge.yaml", "out")
-    wait_for_units(place, process, 14)
+    wait_until(lambda: place.committed() >= 14, process)
     process.send_signal(signum)
-    told = process.communicate(timeout=60)[1]
+    told = process.communicate()[1]
     assert process.returncode == 128 + signum
     assert told.splitlines()[-1].startswith("resumerge resume")
     filled.faults.clear()
@@ -143,11 +136,11 @@ def test_network_lost_midway_merges_what_is_there_and_resumes(filled: Hub, tmp_p
     last = filled.blob_of("org/code", shard(8, 8)).sha256
     filled.fail(last, stall_after=1000, times=None)
     process = place.start("run", "merge.yaml", "out")
-    wait_for_units(place, process, 14)
+    wait_until(lambda: place.committed() >= 14, process)
     filled.faults.clear()
     filled.fail(last, status=403, times=None)
     filled.over.set()
-    stderr = process.communicate(timeout=60)[1]
+    stderr = process.communicate()[1]
     assert process.returncode == 75
     assert "denied access" in stderr
     assert stderr.strip().splitlines()[-1].startswith("resumerge resume")
@@ -177,15 +170,12 @@ def test_a_branch_that_moves_meanwhile_changes_nothing(filled: Hub, tmp_path: Pa
     calm = Place(filled, tmp_path / "calm")
     calm.call("run", "merge.yaml", "out")
     place = Place(filled, tmp_path / "moved")
-    filled.bytes_per_second = 2e6
-    filled.sent = 0
+    filled.allowance.give(3_000_000)
     process = place.start("run", "merge.yaml", "out")
-    while filled.sent < 3_000_000:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
+    wait_until(filled.allowance.is_spent, process)
     process.kill()
     process.wait()
-    filled.bytes_per_second = None
+    filled.allowance.give(None)
     filled.commit("org/math", layered(3))
     place.call("resume")
     assert output(place.folder / "out") == output(calm.folder / "out")

@@ -12,6 +12,7 @@ from hub_models import shard
 from huggingface_hub import constants
 from loopback_hub import Hub
 from merges import Place, layered, output
+from waiting import HANGS_SECONDS
 
 from resumerge.errors import Resumable
 from resumerge.hub import http
@@ -178,5 +179,5 @@ def test_who_closes_the_reader_does_not_wait_for_the_hub(
     closing = threading.Thread(target=reader.close, daemon=True)
     closing.start()
     for thread in [closing, *begun]:
-        thread.join(60)
+        thread.join(HANGS_SECONDS)
         assert not thread.is_alive()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ledger_rows import make
+from waiting import HANGS_SECONDS
 
 from resumerge.ledger import Ledger, UnitCommit
 from resumerge.ledger.validity import check_agreement
@@ -40,7 +41,7 @@ def test_a_write_waits_for_another(ledgers: tuple[Ledger, Ledger]) -> None:
 
     thread = threading.Thread(target=write)
     thread.start()
-    assert writing.wait(60)
+    assert writing.wait(HANGS_SECONDS)
     ledger.events.add("second")
     thread.join()
     told = [(event["kind"], event["attempt"]) for event in ledger.events.all()]

@@ -50,7 +50,7 @@ def said(installed: Path, *words: str) -> list[str]:
     """What a Python with these libraries says, line by line."""
     path = os.pathsep.join([str(installed), *filter(None, [os.environ.get("PYTHONPATH")])])
     ended = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, cwd=installed, timeout=120,
+        [sys.executable, *words], capture_output=True, text=True, cwd=installed,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     return [line for line in ended.stdout.splitlines() if line.endswith("imported")] + (

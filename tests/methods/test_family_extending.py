@@ -59,7 +59,7 @@ def forgetting() -> Iterator[None]:
 def resumerge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """The command line, in a process of its own."""
     command = [sys.executable, "-m", "resumerge", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
 
 
 def method_file(folder: Path, text: str = "", name: str = "trust_region.py") -> Path:

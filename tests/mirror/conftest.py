@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from finished_runs import Bed
 from loopback_s3 import Bucket, Server, start
+from machines import SHARD_SIZE, Machine, files_of
 from made_up_mirrors import RECIPE as COPIES
 from merging import merge
 from mirrored import Bench
@@ -51,6 +52,15 @@ def store(workplace: Path) -> Iterator[Path]:
 def models(store: Path) -> Path:
     """`base`, `math` and `code`, with 39 tensors each."""
     return write_family(store / "models", LLAMA)
+
+
+@pytest.fixture(scope="module")
+def reference_of_machines(store: Path, models: Path) -> dict[str, bytes]:
+    """The model of a machine that nothing interrupts, without a mirror."""
+    machine = Machine(store / "calm", models)
+    machine.call("run", "recipe.yaml", "merged", "--shard-size", SHARD_SIZE)
+    assert len(list(machine.out.glob("*.safetensors"))) >= 5
+    return files_of(machine.out)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 from ledger_rows import query
+from waiting import wait_until
 
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.state import MirrorState, read_state
@@ -29,7 +29,6 @@ ROOT = Path(__file__).parents[2]
 SLOWLY = ROOT / "tests" / "supervisor" / "slowly.py"
 BIN = Path(sys.executable).parent
 LEASE_SECONDS = 1.0
-PATIENCE_SECONDS = 120
 SHARD_SIZE = "8kB"
 
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
@@ -103,7 +102,7 @@ class Machine:
     def call(self, *words: object, expect: int = 0, **env: str) -> tuple[str, str]:
         """A command to its end: what it said on stdout and stderr."""
         process = self.start(*words, **env)
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        out, err = process.communicate()
         assert process.returncode == expect, (process.returncode, err)
         return out, err
 
@@ -111,7 +110,7 @@ class Machine:
         """A line of a shell, as it was printed."""
         return subprocess.run(
             line, shell=True, cwd=self.folder, env={**self.env, **env}, capture_output=True,
-            text=True, timeout=PATIENCE_SECONDS,
+            text=True,
         )  # fmt: skip
 
     def hold(self, blocks: int) -> None:
@@ -167,16 +166,6 @@ def kill(process: subprocess.Popen[str]) -> None:
             with suppress(psutil.NoSuchProcess):
                 member.send_signal(signal.SIGKILL)
     process.communicate()
-
-
-def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-    """Wait for something that a live process does; that is returned."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := condition()):
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from typing import Any
 
 from plain_folder import PlainFolder
@@ -33,10 +32,3 @@ def seconds_to_acquire(store: PlainFolder, leases: list[Lease], **options: Any) 
     began = time.monotonic()
     leases.append(Lease.acquire(store, "run", **options))
     return time.monotonic() - began
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

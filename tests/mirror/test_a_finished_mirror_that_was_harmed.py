@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from finished_runs import Bed
 from ledger_rows import change
 from machines import files_of
-from made_up_leases import ELSEWHERE, SECONDS, wait_for
+from made_up_leases import ELSEWHERE, SECONDS
+from waiting import wait_until
 
 import resumerge
 from resumerge.cli.main import app
@@ -251,7 +252,7 @@ def test_who_lost_the_lease_does_not_open_a_finished_mirror_again(
     session = MirrorSession(str(bed.mirror), Options(), Reporter(), StopRequest())
     lease = session.acquire_lease(folder.name)
     session.store.put({lease_name(lease.token + 1): ELSEWHERE.as_bytes()})
-    wait_for(lambda: lease.is_lost)
+    wait_until(lambda: lease.is_lost)
     with (
         closing(Ledger(folder / "ledger.db")) as ledger,
         pytest.raises(Resumable, match="Another machine has taken over"),

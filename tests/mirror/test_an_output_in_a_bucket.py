@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from loopback_s3 import Bucket, Server
-from machines import HELD, SLOW, Machine, files_of, in_mirror, kill, resume_line, wait_until
+from machines import HELD, SLOW, Machine, files_of, in_mirror, kill, resume_line
 from mirror_audit import check_mirror
+from waiting import wait_until
 
 import resumerge
 from resumerge.cli.main import _exit_code as exit_code_of

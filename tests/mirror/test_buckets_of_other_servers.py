@@ -7,11 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback_s3 import Bucket, Server, start
-from loopback_s3.servers import missing
-from machines import HELD, SLOW, Machine, files_of, in_mirror, kill, wait_until
-from store_conformance import CHECKS, Check, Place
-from test_a_bucket_as_a_place import (
+from any_bucket import (
     large,
     place,
     proxy,
@@ -23,9 +19,14 @@ from test_a_bucket_as_a_place import (
     test_what_was_created_is_not_replaced,
     url,
 )
-from test_runs_mirrored_to_a_bucket import Merges, merges
-from test_runs_mirrored_to_a_bucket import test_a_server_that_fails_now_and_then as fails
-from test_runs_mirrored_to_a_bucket import test_killed_at_requests as killed
+from any_mirrored_run import test_a_server_that_fails_now_and_then as fails
+from any_mirrored_run import test_killed_at_requests as killed
+from loopback_s3 import Bucket, Server, start
+from loopback_s3.servers import missing
+from machines import HELD, SLOW, Machine, files_of, in_mirror, kill
+from mirrored_to_buckets import Merges, merges
+from store_conformance import CHECKS, Check, Place
+from waiting import wait_until
 
 from resumerge.errors import InputError
 from resumerge.mirror import Lease

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hub_merges import HubMerge
 from loopback_hub import Hub
 from mirrored import KILLED, Bench, Merge
-from test_runs_mirrored_to_the_hub import HubMerge
 
 MINE = b"# mine\n\nwritten by hand, and longer than what the Hub makes of a licence\n"
 

@@ -20,6 +20,7 @@ import pytest
 from ledger_rows import query
 from mirrored import RECIPE
 from small_disks import mounted, resize
+from waiting import wait_until
 
 from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
@@ -84,17 +85,9 @@ class Place:
 
 def end(process: subprocess.Popen[str], code: int = 0) -> str:
     """Wait for a process; what it said."""
-    said = process.communicate(timeout=150)[1]
+    said = process.communicate()[1]
     assert process.returncode == code, said
     return said
-
-
-def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def hashes(folder: Path) -> dict[str, str]:

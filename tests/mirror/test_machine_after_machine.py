@@ -21,9 +21,9 @@ from machines import (
     kill,
     resume_line,
     skip_without_names,
-    wait_until,
 )
 from safetensors.torch import load_file, save_file
+from waiting import wait_until
 
 KILLS = 3
 HELD_AFTER_HALF = 12
@@ -36,15 +36,6 @@ def new(store: Path, models: Path, request: pytest.FixtureRequest) -> Callable[[
     numbers = iter(range(1000))
     name = f"{abs(hash(request.node.name)) % 10**6}"
     return lambda: Machine(store / f"{name}-{next(numbers)}", models)
-
-
-@pytest.fixture(scope="module")
-def reference(store: Path, models: Path) -> dict[str, bytes]:
-    """The model that nothing interrupts, without a mirror."""
-    machine = Machine(store / "calm", models)
-    machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
-    assert len(list(machine.out.glob("*.safetensors"))) >= 5
-    return files_of(machine.out)
 
 
 @pytest.fixture
@@ -86,7 +77,7 @@ def first(died: tuple[Machine, Path], half: Path, store: Path) -> Machine:
 
 
 def test_killed_again_and_again_and_always_another_machine(
-    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes], soak: bool
+    new: Callable[[], Machine], mirror: Path, reference_of_machines: dict[str, bytes], soak: bool
 ) -> None:
     """Each process is held after a third of the work at most, so that it does not come to the end
     before it is killed."""
@@ -108,7 +99,7 @@ def test_killed_again_and_again_and_always_another_machine(
             assert_kept(machine, before)
             before = in_mirror(mirror)
             for name in before.sealed:
-                assert (mirror / name).read_bytes() == reference[name]
+                assert (mirror / name).read_bytes() == reference_of_machines[name]
             assert not (mirror / "config.json").exists()
             machine.wipe()
             machine = new()
@@ -118,7 +109,7 @@ def test_killed_again_and_again_and_always_another_machine(
         assert_kept(machine, before)
         (last,) = machine.rows("SELECT units_committed FROM attempts ORDER BY n DESC LIMIT 1")
         assert last["units_committed"] == 39 - len(before.units)
-        assert files_of(mirror) == reference
+        assert files_of(mirror) == reference_of_machines
         assert not (machine.out / "config.json").exists(), "shards are in the mirror alone"
         assert [path.name for path in (mirror / ".resumerge").iterdir()] == ["done.json"]
         machine.wipe()
@@ -135,25 +126,25 @@ def assert_kept(machine: Machine, before: object) -> None:
 
 
 def test_the_finished_mirror_is_a_model_that_loads(
-    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], half: Path, mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     from transformers import AutoModelForCausalLM
 
     new().call("resume", mirror)
     model = AutoModelForCausalLM.from_pretrained(mirror)
     assert sum(p.numel() for p in model.parameters()) > 10_000
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
 
 
 def test_run_goes_on_with_what_the_mirror_holds(
-    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], half: Path, mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     before = in_mirror(mirror)
     machine = new()
     process = machine.begin(mirror)
     assert process.communicate() and process.returncode == 0
     assert_kept(machine, before)
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
     # and once it is finished, there is nothing to do, on any machine
     third = new()
     process = third.begin(mirror)
@@ -201,7 +192,7 @@ def test_files_of_others_are_left_alone(new: Callable[[], Machine], mirror: Path
 
 
 def test_a_second_machine_is_refused_while_the_first_lives_and_follows_when_it_is_dead(
-    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     skip_without_names()
     first, second = new(), new()
@@ -217,11 +208,11 @@ def test_a_second_machine_is_refused_while_the_first_lives_and_follows_when_it_i
     _, err = second.call("resume", mirror)
     assert "is dead: taking over" in err
     assert_kept(second, before)
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
 
 
 def test_one_that_was_suspended_and_followed_stops_and_writes_nothing_more(
-    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     skip_without_names()
     first, second = new(), new()
@@ -233,11 +224,11 @@ def test_one_that_was_suspended_and_followed_stops_and_writes_nothing_more(
     done = {path: path.stat().st_mtime_ns for path in sorted(mirror.rglob("*"))}
     first.let_go()
     process.send_signal(signal.SIGCONT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate()
     assert process.returncode == 75, err
     assert "taken over" in err
     assert {path: path.stat().st_mtime_ns for path in sorted(mirror.rglob("*"))} == done
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
     # and what it says does go on: the model is finished over there
     again = first.call_line(resume_line(err))
     assert again.returncode == 0, again.stderr
@@ -245,7 +236,7 @@ def test_one_that_was_suspended_and_followed_stops_and_writes_nothing_more(
 
 
 def test_a_damaged_and_a_missing_shard_are_found_and_computed_again(
-    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], half: Path, mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     damaged, missing, *_ = sorted(in_mirror(mirror).sealed)
     data = bytearray((mirror / damaged).read_bytes())
@@ -257,24 +248,24 @@ def test_a_damaged_and_a_missing_shard_are_found_and_computed_again(
     rows = machine.rows("SELECT data FROM events WHERE kind = 'mirror_damaged' ORDER BY id")
     found = {json.loads(row["data"])["name"]: json.loads(row["data"])["found"] for row in rows}
     assert found == {damaged: "different content", missing: "missing"}
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
 
 
 def test_shards_come_back_where_that_is_asked_for(
-    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], half: Path, mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     machine = new()
     machine.call("resume", mirror, "--bring-back", "--output", "here")
     found = files_of(machine.work / "here")
-    assert found.pop("README.md") != reference["README.md"], "it has another name"
-    assert found == {k: v for k, v in reference.items() if k != "README.md"}
+    assert found.pop("README.md") != reference_of_machines["README.md"], "it has another name"
+    assert found == {k: v for k, v in reference_of_machines.items() if k != "README.md"}
     other = new()
     other.call("resume", mirror, "--bring-back", "--output", "there")
     assert files_of(other.work / "there") == files_of(mirror)
 
 
 def test_what_is_brought_back_stays_though_the_run_frees_its_shards(
-    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     first = new()
     first.hold(HELD)
@@ -286,7 +277,7 @@ def test_what_is_brought_back_stays_though_the_run_frees_its_shards(
     second.call("resume", mirror, "--bring-back", "--output", "here")
     found = files_of(second.work / "here")
     assert {k: v for k, v in found.items() if k != "README.md"} == {
-        k: v for k, v in reference.items() if k != "README.md"
+        k: v for k, v in reference_of_machines.items() if k != "README.md"
     }
     _, both = second.call("resume", "--bring-back", "--mirror-then-delete", expect=2)
     assert "leave one of them out" in both
@@ -297,7 +288,7 @@ def test_the_first_machine_may_come_back_and_go_on_where_the_second_stopped(
     first: Machine,
     half: Path,
     mirror: Path,
-    reference: dict[str, bytes],
+    reference_of_machines: dict[str, bytes],
 ) -> None:
     second, known = new(), len(in_mirror(mirror).sealed)
     second.hold(HELD_AFTER_HALF)
@@ -309,7 +300,7 @@ def test_the_first_machine_may_come_back_and_go_on_where_the_second_stopped(
     computed = first.rows("SELECT sum(units_committed) AS n FROM attempts WHERE n > 1")[0]["n"]
     assert "shard_from_mirror" in first.events()
     assert computed <= 39 - len(before.units)
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
 
 
 def test_what_another_machine_merged_of_other_models_is_not_mixed_with_ours(
@@ -332,7 +323,7 @@ def test_what_another_machine_merged_of_other_models_is_not_mixed_with_ours(
 
 
 def test_a_run_that_stops_short_says_how_to_go_on_and_that_works(
-    new: Callable[[], Machine], half: Path, mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], half: Path, mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     machine = new()
     machine.hold(HELD_AFTER_HALF)
@@ -346,11 +337,11 @@ def test_a_run_that_stops_short_says_how_to_go_on_and_that_works(
     assert "--state-dir" in line
     done = machine.call_line(line)
     assert done.returncode == 0, done.stderr
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
 
 
 def test_a_worker_that_is_killed_is_resumed_with_the_lease_of_its_machine(
-    new: Callable[[], Machine], mirror: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], mirror: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     machine = new()
     (machine.folder / "accidents" / "segfault").touch()
@@ -359,7 +350,7 @@ def test_a_worker_that_is_killed_is_resumed_with_the_lease_of_its_machine(
     assert process.returncode == 0, err
     assert "worker_crashed" in machine.events()
     assert "whether it is alive" not in err, "its own machine's lease is not watched"
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
 
 
 def test_starting_over_gives_up_what_the_run_wrote_there_and_nothing_else(
@@ -367,7 +358,7 @@ def test_starting_over_gives_up_what_the_run_wrote_there_and_nothing_else(
     first: Machine,
     half: Path,
     mirror: Path,
-    reference: dict[str, bytes],
+    reference_of_machines: dict[str, bytes],
 ) -> None:
     (mirror / "holiday.jpg").write_bytes(b"a picture")
     before = files_of(mirror)
@@ -380,7 +371,7 @@ def test_starting_over_gives_up_what_the_run_wrote_there_and_nothing_else(
     process = first.begin(mirror, "--restart")
     _, err = process.communicate()
     assert process.returncode == 0, err
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
     assert first.rows("SELECT count(*) AS n FROM attempts")[0]["n"] == 1
     # on a machine that does not know it, and of a finished one
     other = new()
@@ -388,19 +379,19 @@ def test_starting_over_gives_up_what_the_run_wrote_there_and_nothing_else(
     _, err = process.communicate()
     assert process.returncode == 0, err
     assert "already done" not in err
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
 
 
 def test_a_run_gets_a_mirror_later_or_another_one(
-    new: Callable[[], Machine], mirror: Path, store: Path, reference: dict[str, bytes]
+    new: Callable[[], Machine], mirror: Path, store: Path, reference_of_machines: dict[str, bytes]
 ) -> None:
     machine = new()
     machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
     machine.call("resume", "merged", "--mirror", mirror)
-    assert files_of(mirror) == reference
+    assert files_of(mirror) == reference_of_machines
     other = store / "other mirror"
     machine.call("resume", "merged", "--mirror", other)
-    assert files_of(other) == files_of(mirror) == reference
+    assert files_of(other) == files_of(mirror) == reference_of_machines
 
 
 def test_the_output_may_not_be_its_own_mirror(new: Callable[[], Machine]) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from loopback_s3 import Bucket, Server
 from loopback_s3.servers import SECRET
-from machines import SLOW, Machine, files_of, go_on_with, in_mirror, kill, wait_until
+from machines import SLOW, Machine, files_of, go_on_with, in_mirror, kill
+from waiting import wait_until
 
 from resumerge.errors import InputError
 from resumerge.mirror.stores.base import StoreError
@@ -22,14 +23,6 @@ from resumerge.mirror.stores.registry import open_store
 
 PREFIX = "merges/llama/"
 KILLS = 3
-
-
-@pytest.fixture(scope="module")
-def reference(store: Path, models: Path) -> dict[str, bytes]:
-    """The model that nothing interrupts, without a mirror."""
-    machine = Machine(store / "calm", models)
-    machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
-    return files_of(machine.out)
 
 
 @pytest.fixture
@@ -52,7 +45,11 @@ def model(bucket: Bucket) -> dict[str, bytes]:
 
 
 def test_killed_again_and_again_and_always_another_machine(
-    bucket: Bucket, url: str, new: Callable[[], Machine], reference: dict[str, bytes], soak: bool
+    bucket: Bucket,
+    url: str,
+    new: Callable[[], Machine],
+    reference_of_machines: dict[str, bytes],
+    soak: bool,
 ) -> None:
     if not soak:
         pytest.skip("one kill is in the next test; more of them with --soak")
@@ -74,7 +71,7 @@ def test_killed_again_and_again_and_always_another_machine(
             before = in_mirror(url)
             assert len(before.sealed) >= target - 1  # a shard comes just before the snapshot
             for name in before.sealed:
-                assert model(bucket)[name] == reference[name]
+                assert model(bucket)[name] == reference_of_machines[name]
             machine.wipe()
             machine = new()
             if kills < KILLS:
@@ -86,7 +83,7 @@ def test_killed_again_and_again_and_always_another_machine(
         found = {row["number"]: (row["attempt"], row["batch"]) for row in rows}
         for number, by in before.units.items():
             assert found[number] == by, f"{number} was computed again"
-        assert model(bucket) == reference
+        assert model(bucket) == reference_of_machines
         assert bucket.begun_uploads() == []
         machine.wipe()
         for name in bucket.contents():
@@ -94,11 +91,11 @@ def test_killed_again_and_again_and_always_another_machine(
 
 
 def test_one_machine_at_a_time(
-    bucket: Bucket, url: str, new: Callable[[], Machine], reference: dict[str, bytes]
+    bucket: Bucket, url: str, new: Callable[[], Machine], reference_of_machines: dict[str, bytes]
 ) -> None:
     first, second = new(), new()
     go_on_with(first, second, url)
-    assert files_of(second.out) == reference == model(bucket)
+    assert files_of(second.out) == reference_of_machines == model(bucket)
     bucket.put(f"{PREFIX}model-00002-of-00008.safetensors", b"damaged")
     out, err = second.call("verify", url, expect=75)
     assert "model-00002-of-00008.safetensors" in out + err

@@ -9,20 +9,13 @@ from pathlib import Path
 
 import pytest
 from loopback_hub import Hub
-from machines import HELD, SLOW, Machine, files_of, in_mirror, kill, wait_until
+from machines import HELD, SLOW, Machine, files_of, in_mirror, kill
+from waiting import wait_until
 
 from resumerge.mirror.stores.registry import open_store
 
 URL, REPO = "hf://org/merged", "org/merged"
 KILLS = 3
-
-
-@pytest.fixture(scope="module")
-def reference(store: Path, models: Path) -> dict[str, bytes]:
-    """The model that nothing interrupts, without a mirror."""
-    machine = Machine(store / "calm", models)
-    machine.call("run", "recipe.yaml", "merged", "--shard-size", "8kB")
-    return files_of(machine.out)
 
 
 @pytest.fixture
@@ -49,7 +42,7 @@ def shards(hub: Hub) -> set[str]:
 
 
 def test_killed_again_and_again_and_always_another_machine(
-    hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes], soak: bool
+    hub: Hub, new: Callable[[], Machine], reference_of_machines: dict[str, bytes], soak: bool
 ) -> None:
     for seed in range(20 if soak else 1):
         print(f"seed {seed}")
@@ -66,7 +59,7 @@ def test_killed_again_and_again_and_always_another_machine(
             # A beat of the lease may bring a shard just before the snapshot that names it.
             assert len(before.sealed) >= target - 1
             for name in before.sealed:
-                assert hub.contents(REPO)[name] == reference[name]
+                assert hub.contents(REPO)[name] == reference_of_machines[name]
             machine.wipe()
             machine = new()
             if kills < KILLS:
@@ -81,14 +74,14 @@ def test_killed_again_and_again_and_always_another_machine(
             assert found[number] == by, f"{number} was computed again"
         there = hub.contents(REPO)
         done = there.pop(".resumerge/done.json")
-        assert there == reference
+        assert there == reference_of_machines
         assert b"hf_test" not in done
         machine.wipe()
         del hub.repos[REPO]
 
 
 def test_one_machine_at_a_time(
-    hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes]
+    hub: Hub, new: Callable[[], Machine], reference_of_machines: dict[str, bytes]
 ) -> None:
     first, second = new(), new()
     first.hold(HELD)  # alive until it is killed
@@ -99,10 +92,10 @@ def test_one_machine_at_a_time(
     assert not second.out.exists()
     kill(process)
     second.call("resume", URL, "--bring-back")
-    assert files_of(second.out) == reference
+    assert files_of(second.out) == reference_of_machines
     there = hub.contents(REPO)
     del there[".resumerge/done.json"]
-    assert there == reference
+    assert there == reference_of_machines
 
 
 def test_a_repo_without_a_run_is_refused_and_not_made(hub: Hub, new: Callable[[], Machine]) -> None:
@@ -131,7 +124,7 @@ def test_offline_a_mirror_on_the_hub_is_refused(hub: Hub, new: Callable[[], Mach
 
 
 def test_an_edited_card_hinders_nobody_and_is_kept_where_all_is_made_again(
-    hub: Hub, new: Callable[[], Machine], reference: dict[str, bytes]
+    hub: Hub, new: Callable[[], Machine], reference_of_machines: dict[str, bytes]
 ) -> None:
     process = new().begin(URL)
     _, err = process.communicate()
@@ -145,4 +138,4 @@ def test_an_edited_card_hinders_nobody_and_is_kept_where_all_is_made_again(
     assert process.returncode == 0, err
     there = hub.contents(REPO)
     assert there["README.md.kept"] == b"my own words"
-    assert {name: there.get(name) for name in reference} == reference
+    assert {name: there.get(name) for name in reference_of_machines} == reference_of_machines

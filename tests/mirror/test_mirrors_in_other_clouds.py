@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import random
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from loopback_clouds import Cloud, Container, fixtures
-from loopback_clouds.clouds import ACCOUNT, SECRET
-from loopback_s3 import Proxy, before
-from machines import ROOT, Machine, files_of, go_on_with, kill
-from store_conformance import CHECKS, Check, Place, Stopped
-from test_a_bucket_as_a_place import (
+from any_bucket import (
     test_a_neighbour_and_marks_of_folders_are_no_files_of_the_mirror,
     test_no_update_is_lost_between_claimants,
     test_what_fails_for_long_fails_for_now,
     test_what_was_created_is_not_replaced,
 )
-from test_machine_after_machine_in_a_bucket import reference as reference_of_machines
-from test_runs_mirrored_to_a_bucket import Merges
-from test_runs_mirrored_to_a_bucket import test_a_server_that_fails_now_and_then as fails
-from test_runs_mirrored_to_a_bucket import test_killed_at_requests as killed
+from any_mirrored_run import test_a_server_that_fails_now_and_then as fails
+from any_mirrored_run import test_killed_at_requests as killed
+from loopback_clouds import Cloud, Container, fixtures
+from loopback_clouds.clouds import ACCOUNT, SECRET
+from loopback_s3 import Proxy, before
+from machines import ROOT, Machine, files_of, go_on_with, kill
+from mirrored_to_buckets import Merges
+from store_conformance import CHECKS, Check, Place, Stopped
+from waiting import wait_until
 
 from resumerge.errors import InputError
 from resumerge.mirror.stores.base import Store, StoreError
@@ -37,7 +37,6 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.registry import open_store
 
 __all__ = [
-    "reference_of_machines",
     "test_a_neighbour_and_marks_of_folders_are_no_files_of_the_mirror",
     "test_no_update_is_lost_between_claimants",
     "test_what_fails_for_long_fails_for_now",
@@ -47,12 +46,12 @@ __all__ = [
 NAME = "model-00001-of-00002.safetensors"
 PART = 1 << 20
 UPLOAD = f"""
-import sys, time
+import sys
 from pathlib import Path
 from resumerge.mirror.stores.buckets import azure, google
 from resumerge.mirror.stores.registry import open_store
 azure.BLOCK = google.CHUNK = {PART}
-open_store(sys.argv[1]).upload({NAME!r}, Path(sys.argv[2]), lambda nbytes: time.sleep(0.02))
+open_store(sys.argv[1]).upload({NAME!r}, Path(sys.argv[2]), lambda nbytes: None)
 """
 
 
@@ -120,18 +119,15 @@ def test_a_process_that_is_killed_while_it_uploads(
     url: str, place: Store, proxy: Proxy, bucket: Container, large: Path
 ) -> None:
     """Azure has blocks of it, which are not sent again; Google's library begins again."""
+    idle, puts = proxy.connections, itertools.count()
+    proxy.choose = lambda method, path: "held" if method == "PUT" and next(puts) >= 2 else None
     command = [sys.executable, "-c", UPLOAD, url, str(large)]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True)
-    while sum(method == "PUT" for method, _ in proxy.requests) < 3 and process.poll() is None:
-        time.sleep(0.005)
-        if len(bucket.begun_uploads()) and url.startswith("az"):
-            break
-        if url.startswith("gs") and any("uploadType=resumable" in p for _, p in proxy.requests):
-            break
-    assert process.poll() is None
+    wait_until(lambda: proxy.wrong["held"], process)
     kill(process)
+    wait_until(lambda: proxy.connections <= idle)  # the server has done what came before the kill
+    proxy.choose = lambda method, path: None
     assert NAME not in place.list()
-    time.sleep(0.2)  # the server may still be busy with what came before the kill
     proxy.requests.clear()
     assert place.upload(NAME, large, ignore) == hashlib.sha256(large.read_bytes()).hexdigest()
     blocks = [path for _, path in proxy.requests if "comp=block&" in path]

@@ -16,9 +16,9 @@ from machines import (
     in_mirror,
     kill,
     resume_line,
-    wait_until,
 )
 from tiny_models import LLAMA, write_family
+from waiting import wait_until
 
 REPO, MIRROR = "org/merged", "hf://org/merged"
 ON_THE_HUB = "merge_method: slowly\nmodels: [{model: org/math}, {model: org/code}]\n"
@@ -117,7 +117,7 @@ def test_a_token_is_in_nothing_that_is_left(hub: Hub, models: Path, tmp_path: Pa
     wait_until(lambda: has_shards(hub, 1), process)
     process.terminate()
     machine.let_go()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate()
     assert process.returncode == 143, err
     line = resume_line(err)
     left = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from machines import SLOW, Machine, files_of, held, in_mirror, kill, wait_until
+from machines import SLOW, Machine, files_of, held, in_mirror, kill
 from safetensors.torch import save_file
+from waiting import wait_until
 
 LAYERS = 12
 OF_FILES = "merge_method: slowly\nmodels: [{model: a/a.safetensors}, {model: b/last.ckpt}]\n"

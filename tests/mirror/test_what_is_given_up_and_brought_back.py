@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import xxhash
 from ledger_rows import TIME
-from made_up_leases import ELSEWHERE, SECONDS, wait_for
+from made_up_leases import ELSEWHERE, SECONDS
 from ordered_storage import Ordered
 from plain_folder import PlainFolder
+from waiting import wait_until
 
 from resumerge.engine.lifecycle.fetch_model import (
     LARGEST_RECIPE,
@@ -107,7 +108,7 @@ def test_nothing_is_given_up_where_there_is_a_file_of_somebody(mirror: MirrorSes
 def test_who_lost_the_lease_gives_up_nothing(mirror: MirrorSession) -> None:
     lease = mirror.acquire_lease("run")
     mirror.store.put({"config.json": b"{}", lease_name(2): ELSEWHERE.as_bytes()})
-    wait_for(lambda: lease.is_lost)
+    wait_until(lambda: lease.is_lost)
     with pytest.raises(Resumable, match="Another machine has taken over"):
         find_written(mirror, "run", {"config.json": (2, sha256(b"{}"))})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ from click.testing import CliRunner
 from machines import in_mirror
 from made_up_mirrors import RECIPE
 from merging import working_in
+from waiting import wait_until
 
 import resumerge
 from resumerge.cli.main import app
@@ -51,10 +51,7 @@ class StopsLate(Storage):
     def rename(self, source: Path, target: Path) -> None:
         if target.name.startswith("model-00002-") and not self._stopped:
             self._stopped = True
-            deadline = time.monotonic() + 100
-            while not in_mirror(self._mirror).sealed:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            wait_until(lambda: in_mirror(self._mirror).sealed)
             self._stop()
         super().rename(source, target)
 

@@ -69,6 +69,7 @@ def virtual_time(*modules: object) -> Iterator[VirtualTime]:
         f"{mirror}.transfer.time": time,
         "resumerge.retry.time": time,
         "made_up_leases.time": time,
+        "waiting.time": time,
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in seen.items():

@@ -118,7 +118,6 @@ def test_no_other_merge_loads_torch(models: Path, tmp_path: Path) -> None:
         cwd=models,
         capture_output=True,
         text=True,
-        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"{name}: {name in NEEDS_TORCH}" for name in names]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from streamed_models import ServedFile
+from waiting import HANGS_SECONDS, wait_until
 
 from resumerge.errors import Resumable
 from resumerge.remote import expected_ranges, range_reader
@@ -74,7 +75,7 @@ def test_whatever_is_expected_and_read(files: list[ServedFile], soak: bool) -> N
         cut = [(file, start + draw.randrange(stop - start), stop) for file, start, stop in wanted]
         with ThreadPoolExecutor(3) as pool:
             for done in [pool.submit(read, reader, *part) for part in [*wanted, *cut]]:
-                done.result(timeout=20)
+                done.result(HANGS_SECONDS)
         reader.forget(expected)
         assert reader._held == 0
         reader.close()
@@ -112,10 +113,7 @@ def test_what_a_step_has_in_common_with_the_one_before_is_requested_once(
 def test_no_more_is_ahead_than_may_be(reader: RangeReader, files: list[ServedFile]) -> None:
     """It comes while nobody reads; what nobody expects comes at once."""
     expected = reader.expect([[(files[0], 0, SIZE)]])  # type: ignore[arg-type]
-    until = time.monotonic() + 10
-    while sent(files) < AHEAD:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: sent(files) >= AHEAD)
     time.sleep(0.1)
     assert sent(files) == AHEAD
     read(reader, files[1], 100, 5000)
@@ -147,9 +145,9 @@ def test_an_error_is_told_to_all_who_read(
     def request(self: ServedFile, start: int, stop: int | None = None) -> Iterator[Response]:
         if self is files[1]:
             arrived.set()
-            late.wait(20)
+            late.wait()
         elif start == 0:
-            arrived.wait(20)
+            arrived.wait()
             raise Resumable("source_changed", "it is another object")
         with real(self, start, stop) as response:
             yield response
@@ -159,7 +157,7 @@ def test_an_error_is_told_to_all_who_read(
         waiting = [pool.submit(read, reader, file, 0, 100) for file in reversed(files)]
         for told in waiting:
             with pytest.raises(Resumable, match="another object"):
-                told.result(timeout=5)
+                told.result(HANGS_SECONDS)
         late.set()
 
 
@@ -168,10 +166,7 @@ def test_what_is_forgotten_is_not_requested_any_more(
 ) -> None:
     first = reader.expect([[(files[0], 0, SIZE)]])  # type: ignore[arg-type]
     read(reader, files[0], 0, PIECE)
-    until = time.monotonic() + 60
-    while sent(files) < AHEAD + PIECE:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: sent(files) >= AHEAD + PIECE)
     reader.forget(first)
     reader.expect([[(files[1], 0, 3 * AHEAD)]])  # type: ignore[arg-type]
     read(reader, files[1], 0, 3 * AHEAD)

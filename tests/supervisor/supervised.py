@@ -6,21 +6,19 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 from ledger_rows import query
+from waiting import wait_until
 
 from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 
 SLOWLY = Path(__file__).with_name("slowly.py")
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
-PATIENCE_SECONDS = 120
 
 
 @dataclass
@@ -74,18 +72,9 @@ class Supervised:
         done = subprocess.run([*self.command[:3], *words], text=True, **options)
         assert done.returncode == 0, done.stderr
 
-    def wait_for(self, condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-        """Wait for something true about a live merge; that is returned."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not (found := condition()):
-            assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        return found
-
     def wait_until_committed(self, process: subprocess.Popen[str], blocks: int = 1) -> int:
         """Wait until so many blocks are committed; the pid of the worker."""
-        self.wait_for(lambda: self.committed() >= blocks, process)
+        wait_until(lambda: self.committed() >= blocks, process)
         (worker,) = psutil.Process(process.pid).children()
         return worker.pid
 
@@ -129,7 +118,4 @@ def is_alive(pid: int) -> bool:
 
 def wait_until_dead(pid: int) -> None:
     """Wait for the end of a process: it closes its output a moment before it is gone."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} lives on"
-        time.sleep(0.01)
+    wait_until(lambda: not is_alive(pid))

@@ -5,29 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from small_disks import fill, mounted
-from supervised import PATIENCE_SECONDS, SLOWLY, Supervised
+from supervised import SLOWLY, Supervised
 from terminals import ended, in_a_terminal
+from waiting import wait_until
 
 from resumerge.ledger.run_store import RunStore
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def detach(merge: Supervised, *words: str) -> tuple[dict[str, object], str]:
     """What `--detach --json` tells, and what it prints for people."""
     process = merge.start("--detach", "--json", *words)
-    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    stdout, stderr = process.communicate()
     assert process.returncode == 0, stderr
     (line,) = stdout.splitlines()
     return json.loads(line), stderr
@@ -78,7 +70,7 @@ def test_a_run_that_is_refused_says_so_here(merge: Supervised) -> None:
         "merge_method: slowly\nmodels: [{model: nowhere}, {model: math}]\n"
     )
     process = merge.start("--detach", "--json")
-    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    stdout, stderr = process.communicate()
     assert process.returncode == 2
     assert "nowhere" in stderr
     (line,) = stdout.splitlines()
@@ -91,7 +83,7 @@ def test_another_process_works_on_the_run(merge: Supervised, reference: dict[str
     worker = merge.wait_until_committed(process)
     os.kill(worker, signal.SIGSTOP)
     second = merge.start("--detach")
-    _, stderr = second.communicate(timeout=PATIENCE_SECONDS)
+    _, stderr = second.communicate()
     assert second.returncode == 2
     assert "Another process is working on this run" in stderr
     os.kill(worker, signal.SIGCONT)
@@ -123,7 +115,7 @@ def test_a_full_disk_is_told_though_it_takes_no_log(merge: Supervised) -> None:
     with mounted(merge.state, 1 << 16) as small:
         fill(small / "full")
         process = merge.start("--detach")
-        _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+        _, stderr = process.communicate()
     assert process.returncode == 75
     assert "Is the disk of" in stderr
 
@@ -136,6 +128,6 @@ def test_ctrl_c_stops_what_has_no_run_yet(merge: Supervised, tmp_path: Path) -> 
     process = merge.start("--detach")
     wait_until(begun.exists)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    _, stderr = process.communicate()
     assert process.returncode == 130, stderr
     assert not list(merge.state.iterdir())

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from cgroups import MB, TestCgroup, memory_cgroup
 from supervised import Supervised
+from waiting import wait_until
 
 PLENTY, LITTLE = 4000 * MB, 220 * MB
 """Of memory: with the little a merge can be planned, and no block of it computed."""
@@ -47,7 +48,7 @@ def test_a_killed_worker_is_resumed_when_there_is_memory_again(
     merge.wait_until_committed(process)
     group.limit(700 * MB)
     (merge.accidents / "hunger").touch()
-    merge.wait_for(lambda: merge.events("worker_killed"), process)
+    wait_until(lambda: merge.events("worker_killed"), process)
     group.limit(LITTLE)
     said = list(_until("Waiting for memory: the cgroup", process))
     group.limit(PLENTY)

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from supervised import Supervised, is_alive, wait_until_dead
 from terminals import in_a_terminal
+from waiting import wait_until
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -53,10 +54,9 @@ def test_ctrl_c_in_a_terminal(merge: Supervised, reference: dict[str, bytes]) ->
         os.chdir(merge.models)
         os.execve(merge.command[0], merge.command, merge.options["env"])
     said = b""
-    deadline = time.monotonic() + 120
     os.set_blocking(terminal, False)
     pressed = False
-    while time.monotonic() < deadline:
+    while True:
         try:
             if not (piece := os.read(terminal, 65536)):
                 break
@@ -85,10 +85,7 @@ def test_the_terminal_is_closed(
     """The kernel sends SIGHUP, a shell sends it again, and nothing can be printed any more."""
     command = [*merge.command, *more]
     pid, terminal = in_a_terminal(command, merge.models, merge.options["env"])
-    deadline = time.monotonic() + 120
-    while not merge.committed():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(merge.committed)
     os.close(terminal)
     time.sleep(0.3)
     with suppress(ProcessLookupError):
@@ -132,11 +129,11 @@ def has_taken(pid: int, signum: int) -> bool:
 def test_a_second_signal_leaves_at_once(merge: Supervised, reference: dict[str, bytes]) -> None:
     merge.environment["SLOWLY_SECONDS"] = "1000"
     process = merge.start("--json")
-    merge.wait_for((merge.accidents / "begun").exists, process)
+    wait_until((merge.accidents / "begun").exists, process)
     process.send_signal(signal.SIGINT)  # it computes a block, of which this does not disturb it
     [worker] = psutil.Process(process.pid).children()
     for pid in (process.pid, worker.pid):  # signals that come at once have no order
-        merge.wait_for(partial(has_taken, pid, signal.SIGINT), process)
+        wait_until(partial(has_taken, pid, signal.SIGINT), process)
     process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate()
     assert process.returncode == 130, stderr
@@ -191,9 +188,9 @@ def test_ctrl_z_stops_both_and_they_go_on(merge: Supervised, reference: dict[str
     for _ in range(2):
         process.send_signal(signal.SIGTSTP)
         for pid in (process.pid, worker):
-            merge.wait_for(lambda pid=pid: _state(pid) == "T", process)
+            wait_until(lambda pid=pid: _state(pid) == "T", process)
         process.send_signal(signal.SIGCONT)
-        merge.wait_for(lambda: _state(worker) != "T", process)
+        wait_until(lambda: _state(worker) != "T", process)
     _, stderr = merge.end(process)
     assert process.returncode == 0, stderr
     assert merge.files() == reference

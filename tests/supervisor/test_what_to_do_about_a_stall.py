@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import wait_until
 
 from resumerge.host.stalled import blocked_thread
 from resumerge.supervisor.worker_exit import WorkerExit
@@ -29,10 +29,8 @@ def test_a_worker_that_waits_for_no_disk(
     busy = subprocess.Popen([sys.executable, "-c", f"print(1, flush=True)\n{program}"], stdout=-1)
     try:
         assert busy.stdout is not None and busy.stdout.readline() == b"1\n"
-        deadline = time.monotonic() + 20
-        while (doing := blocked_thread(busy.pid)).state != state:
-            assert time.monotonic() < deadline, doing
-            time.sleep(0.05)
+        wait_until(lambda: blocked_thread(busy.pid).state == state, busy)
+        doing = blocked_thread(busy.pid)
     finally:
         busy.kill()
         busy.communicate()

@@ -24,7 +24,6 @@ def status(place: Path, *words: object, **environment: str) -> str:
         cwd=place,
         env={**os.environ, **environment},
         capture_output=True,
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.decode(environment.get("PYTHONIOENCODING", "utf-8"))

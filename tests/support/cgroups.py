@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from waiting import wait_until
 
 from resumerge.host.memory import cgroups
 
@@ -89,15 +90,15 @@ def _remove(folder: Path) -> None:
     """Remove a cgroup, once what was in it is gone."""
     for pid in (folder / "cgroup.procs").read_text().split():
         os.kill(int(pid), 9)
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            folder.rmdir()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+    wait_until(lambda: _is_removed(folder))
+
+
+def _is_removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def drop_cache(folder: Path) -> None:

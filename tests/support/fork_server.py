@@ -17,8 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HANGS_SECONDS = 250
-"""Longer than any job takes on a busy machine, and less than a test may take."""
+from waiting import HANGS_SECONDS
 
 WARM = (
     "numpy.random",
@@ -70,7 +69,7 @@ class Server:
 
 
 def serve(work: Callable[[dict[str, Any]], int]) -> None:
-    """Do each job in a child.
+    """Do each job in a child, after this process has imported what the job names in `imports`.
 
     Args:
         work: a job; returns the exit code.
@@ -79,6 +78,8 @@ def serve(work: Callable[[dict[str, Any]], int]) -> None:
         importlib.import_module(name)
     for line in sys.stdin:
         job = json.loads(line)
+        for name in job.get("imports", ()):
+            importlib.import_module(name)
         pid = os.fork()
         if pid == 0:
             _child(work, job)

@@ -54,7 +54,6 @@ class FreshVenv:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=240,
         )
 
     def pip(self, *words: object, cwd: Path) -> None:

@@ -281,7 +281,6 @@ def test_case(name: str, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
     )
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
@@ -325,9 +324,7 @@ def test_a_resumed_run_whose_source_changed_is_refused_and_nothing_is_lost(tmp_p
     subprocess.run([*command, "run", "recipe.yaml", "out"], cwd=tmp_path, check=True)
     written = everything_in(tmp_path / "out")
     with_shape(tmp_path)
-    done = subprocess.run(
-        [*command, "resume"], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([*command, "resume"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "  do:" in done.stderr

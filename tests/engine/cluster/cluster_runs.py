@@ -8,9 +8,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,12 +199,3 @@ def events(out: Path) -> list[tuple[str, dict[str, Any]]]:
 def counted(out: Path) -> Counter[str]:
     """How often each kind of event happened."""
     return Counter(kind for kind, _ in events(out))
-
-
-def wait_for(happened: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """What a function returns, once that is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := happened()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return found

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from bucket_runs import BucketRun
-from cluster_runs import SHARD_SIZE, ClusterRuns, counted, events, recipe_in, state_of, wait_for
+from cluster_runs import SHARD_SIZE, ClusterRuns, counted, events, recipe_in, state_of
 from loopback_s3 import Bucket, Proxy, Server, before, start
 from loopback_s3.servers import KEY_ID, SECRET, missing
+from waiting import wait_until
 
 import resumerge
 from resumerge.engine.cluster import driver
@@ -149,9 +150,9 @@ def test_a_driver_that_is_killed(run: BucketRun, tmp_path: Path, soak: bool, aga
         pytest.skip("one way to go on is enough for every day: the others with --soak")
     run.runs.cluster.lay("middle-meet-0", "middle-meet-1")  # however long a worker takes to start
     process = run.begin()
-    wait_for(lambda: tasks(run, b"node") == 2)
+    wait_until(lambda: tasks(run, b"node") == 2)
     process.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
-    wait_for(lambda: tasks(run, b"record") >= 2)
+    wait_until(lambda: tasks(run, b"record") >= 2)
     process.kill()
     process.wait()
     known, there = counted(run.out)["task_finished"], tasks(run, b"record")
@@ -163,7 +164,7 @@ def test_a_driver_that_is_killed(run: BucketRun, tmp_path: Path, soak: bool, aga
         words = (str(out), "--state-dir", str(state_of(out)))
     on_ray = ("--ray", run.runs.cluster.address) if again.endswith("with Ray") else ()
     resumed = run.resume(*words, *on_ray, **home)
-    assert resumed.wait(200) == 0, resumed.stderr and resumed.stderr.read()
+    assert resumed.wait() == 0, resumed.stderr and resumed.stderr.read()
     run.check_finished()
     found = counted(out)
     assert found["shard_adopted"] >= there - known > 0
@@ -178,9 +179,9 @@ def test_a_driver_that_is_killed(run: BucketRun, tmp_path: Path, soak: bool, aga
 def test_a_driver_that_is_stopped(run: BucketRun, only_soak: None) -> None:
     run.runs.cluster.lay("return-stop-1", "middle-stop-2")
     process = run.begin()
-    wait_for(lambda: len(run.runs.cluster.victims()) == 2)
+    wait_until(lambda: len(run.runs.cluster.victims()) == 2)
     process.send_signal(signal.SIGINT)
-    assert process.wait(100) == 130
+    assert process.wait() == 130
     done = run.shards()
     found = counted(run.out)
     assert found["shard_adopted"] == 1 and found["task_finished"] + 1 == len(done) < 4
@@ -200,7 +201,7 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
     run.check_finished()
     before = run.files()
     os.kill(sleeper, signal.SIGCONT)
-    wait_for(lambda: not is_at_work(sleeper))
+    wait_until(lambda: not is_at_work(sleeper))
     run.check_finished()
     assert run.files() == before
     assert counted(run.out)["task_finished"] == 4
@@ -218,9 +219,9 @@ def is_at_work(worker: int) -> bool:
 def test_a_machine_that_is_killed(run: BucketRun, only_soak: None) -> None:
     run.runs.cluster.lay("middle-stop-0")
     process = run.begin()
-    [victim] = wait_for(run.runs.cluster.victims)
+    [victim] = wait_until(run.runs.cluster.victims)
     run.runs.cluster.kill_one_with(victim)
-    assert process.wait(200) == 0, process.stderr and process.stderr.read()
+    assert process.wait() == 0, process.stderr and process.stderr.read()
     run.runs.cluster.add_machine()
     run.check_finished()
     assert failures(run) == ["lost"] and counted(run.out)["task_finished"] == 4
@@ -229,7 +230,7 @@ def test_a_machine_that_is_killed(run: BucketRun, only_soak: None) -> None:
 def test_a_run_that_is_started_over(run: BucketRun, only_soak: None) -> None:
     run.runs.cluster.lay("uploaded-stop-0")
     process = run.begin()
-    wait_for(lambda: tasks(run, b"record") >= 1 and len(run.shards()) >= 2)
+    wait_until(lambda: tasks(run, b"record") >= 1 and len(run.shards()) >= 2)
     process.kill()
     process.wait()
     run.merge(restart=True, stall_timeout=STALLED)
@@ -259,10 +260,10 @@ def test_what_was_committed_first_is_kept(run: BucketRun, only_soak: None) -> No
     config, state = str(recipe_in(run.runs.models)), ("--state-dir", str(state_of(run.out)))
     wrong = {"OTHERWISE": "0.5", "SLOWNESS": "0.1"}
     other = run.runs.command("run", config, str(run.out), *words, *state, **wrong)
-    wait_for(lambda: list(run.out.glob("*.partial")))
-    before = wait_for(lambda: committed(run))
+    wait_until(lambda: list(run.out.glob("*.partial")))
+    before = wait_until(lambda: committed(run))
     other.send_signal(signal.SIGINT)
-    assert other.wait(100) == 130
+    assert other.wait() == 130
     with pytest.raises(Resumable) as stopped:
         resumerge.resume(
             str(run.out), state_dir=state_of(run.out), ray=run.runs.cluster.address, threads=1
@@ -321,14 +322,14 @@ def test_no_secret_is_written_anywhere(run: BucketRun, tmp_path: Path, only_soak
     log = tmp_path / "log"
     run.runs.cluster.lay("publish-raise-2")
     process = run.begin("-vv", RESUMERGE_LOG=f"debug:{log}")
-    said = [*process.communicate(timeout=200)]
+    said = [*process.communicate()]
     assert process.returncode == 0, said
     run.check_finished()
     report = tmp_path / "report.html"
     shown = run.runs.command(
         "status", str(run.out), "--state-dir", str(state_of(run.out)), "--html", str(report)
     )
-    said += shown.communicate(timeout=60)
+    said += shown.communicate()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     files += [path for path in run.runs.cluster.folder.rglob("*") if path.is_file()]
     assert {log, report} <= set(files)

@@ -7,7 +7,6 @@ import json
 import pickle
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,28 +16,28 @@ from typing import NoReturn
 import pytest
 import torch
 from dense_models import CONFIGS, EXPERTS, write_dense
-from merging import merge, shards_of, working_in
+from merging import shards_of, working_in
 from safetensors.torch import save_file
+from shard_tasks import RECIPES, Shards
 from streamed_models import ServedFile, serve_local_models
 from tiny_models import LLAMA, write_family
+from waiting import HANGS_SECONDS
 
 from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.cluster.exchange.base import Beat, TaskAbandoned
 from resumerge.engine.cluster.exchange.folder import FolderEndpoint, read_beat
-from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Failed, Finished, Node, Outcome
+from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Failed, Node
 from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
-from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.session import Session
-from resumerge.engine.recovery.published import adopt_published, remove_tasks
+from resumerge.engine.recovery.published import remove_tasks
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.engine.shards.shard_files import TASKS, ShardFiles
+from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import Interrupted
-from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.options import Options
-from resumerge.planning import Plan, estimate
+from resumerge.planning import estimate
 from resumerge.recipe import load_recipe
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.remote.files import on_this_machine
@@ -46,75 +45,10 @@ from resumerge.sources.types import Source, SourceFile
 from resumerge.storage import Storage
 from resumerge.tensors import Stored, stored_in
 
-TIES = """
-merge_method: {method}
-base_model: base
-models:
-  - {{model: math, parameters: {{density: 0.5, weight: 0.6}}}}
-  - {{model: code, parameters: {{density: 0.5, weight: 0.4}}}}
-"""
-STAGES = """
-name: first
-merge_method: linear
-models: [{model: math, parameters: {weight: 1}}, {model: code, parameters: {weight: 1}}]
----
-merge_method: ties
-base_model: base
-models:
-  - {model: first, parameters: {density: 0.5, weight: 1}}
-  - {model: code, parameters: {density: 0.5, weight: 1}}
-"""
-RECIPES = {
-    "ties": TIES.format(method="ties"),
-    "dare_ties": TIES.format(method="dare_ties"),
-    "copies": "merge_method: passthrough\nmodels: [{model: math}]\n",
-    "stages": STAGES,
-}
-
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_family(tmp_path_factory.mktemp("models"), LLAMA)
-
-
-class Shards:
-    """A run of one recipe, and tasks for its shards."""
-
-    def __init__(self, models: Path, recipe: str, folder: Path) -> None:
-        self.whole = merge(models, recipe, folder / "whole", shard_size=16_000)
-        self.out = folder / "out"
-        self.attempt = self.out / TASKS / "0123456789abcdef"
-        self.attempt.mkdir(parents=True)
-        with working_in(models):
-            session = Session(Options(shard_size=16_000, state_dir=folder / "planned"))
-            self.plan: Plan = session.plan(load_recipe(folder / "whole.yaml"))
-        [ledger] = (folder / "whole.state").glob(f"*/{LEDGER_FILE}")
-        self.ledger = Ledger(ledger)
-        self.ledger.units.forget(range(len(self.plan.units)), "pending_again")
-        self.fingerprint = (self.ledger.run() or {})["fingerprint"]
-
-    def compute(self, number: int) -> Finished:
-        outcome = self.outcome(number)
-        assert isinstance(outcome, Finished), outcome
-        return outcome
-
-    def outcome(self, number: int, stop: StopRequest | None = None) -> Outcome:
-        plan = shard_plan(self.plan, number)
-        task = ShardTask(
-            f"t{number}",
-            number,
-            self.plan.shards[number].first,
-            FolderEndpoint(self.attempt, f"t{number}", number, self.out),
-            self.fingerprint,
-            Versions.of_plan(plan),
-            pickle.dumps(plan),
-            Options(threads=2),
-        )
-        return run_task(task, Node("", "here"), stop or StopRequest())
-
-    def adopt(self) -> list[int]:
-        with closing(ShardFiles(self.plan, self.out, Storage())) as files:
-            return adopt_published(self.plan, self.ledger, files)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -353,7 +287,7 @@ def test_a_task_that_waits_for_a_server_can_be_stopped(
 
     def silent(*range: object) -> NoReturn:
         stop.signum = signal.SIGTERM
-        ended.wait(60)
+        ended.wait(HANGS_SECONDS)
         raise AssertionError("nobody ended the request")
 
     serve_local_models(monkeypatch)

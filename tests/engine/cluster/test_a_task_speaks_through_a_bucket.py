@@ -4,50 +4,49 @@ nothing then; what it put there is journaled only if it is what its record says.
 from __future__ import annotations
 
 import json
-import pickle
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from loopback_clouds import Container
+from any_bucket_task import (
+    models,
+    other_byte,
+    test_a_shard_that_another_task_uploaded_is_compared,
+    test_a_task_that_is_given_up_before_its_record,
+    test_a_task_that_is_given_up_while_it_uploads,
+    test_a_task_that_was_given_up_before_it_began,
+    test_two_tasks_that_upload_at_once,
+    test_what_is_not_as_its_record_is_not_journaled,
+    test_what_was_uploaded_is_journaled_once,
+)
+from bucket_tasks import TOKEN, InBucket
 from loopback_s3 import Bucket, Proxy, Server, before, start
-from loopback_s3.servers import SECRET
-from test_a_shard_is_a_merge_of_its_own import RECIPES, Shards
-from tiny_models import LLAMA, write_family
+from shard_tasks import RECIPES, Shards
 
 from resumerge.engine.cluster.exchange import bucket_task
 from resumerge.engine.cluster.exchange.base import Beat
 from resumerge.engine.cluster.exchange.bucket import BucketExchange
-from resumerge.engine.cluster.exchange.bucket_task import BucketEndpoint, opening
-from resumerge.engine.cluster.outcomes import Failed, Finished, Node, Outcome
-from resumerge.engine.cluster.shard_plan import shard_plan
-from resumerge.engine.cluster.task import ShardTask, run_task
-from resumerge.engine.cluster.versions import Versions
-from resumerge.engine.recovery.uploaded import adopt_uploaded
-from resumerge.engine.resources.signals import StopRequest
-from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.cluster.outcomes import Failed, Finished, Node
 from resumerge.errors import Resumable
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease
-from resumerge.mirror.names import MANIFEST_FILE, TaskName, lease_name
-from resumerge.mirror.stores.base import Moved
-from resumerge.mirror.stores.buckets import s3_uploads
-from resumerge.mirror.stores.buckets.store import BucketStore
-from resumerge.mirror.stores.registry import open_store
-from resumerge.options import Options
+from resumerge.mirror.names import TaskName
 from resumerge.storage import Storage
 
-TOKEN = 7
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_family(tmp_path_factory.mktemp("models"), LLAMA)
+__all__ = [
+    "models",
+    "test_a_shard_that_another_task_uploaded_is_compared",
+    "test_a_task_that_is_given_up_before_its_record",
+    "test_a_task_that_is_given_up_while_it_uploads",
+    "test_a_task_that_was_given_up_before_it_began",
+    "test_two_tasks_that_upload_at_once",
+    "test_what_is_not_as_its_record_is_not_journaled",
+    "test_what_was_uploaded_is_journaled_once",
+]
 
 
 @pytest.fixture(scope="module")
@@ -64,96 +63,9 @@ def proxy(s3: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         yield proxy
 
 
-class InBucket:
-    """A run whose tasks put their shards into a bucket."""
-
-    def __init__(self, shards: Shards, bucket: Bucket | Container) -> None:
-        self.shards, self.bucket = shards, bucket
-        store = open_store(f"{bucket.url}/m")
-        assert isinstance(store, BucketStore)
-        self.store = store
-        shards.ledger.set_mirror(store.url)
-
-    def task(self, number: int, attempt: int = 1) -> ShardTask:
-        """A task as it is sent to a machine."""
-        plan = shard_plan(self.shards.plan, number)
-        name = TaskName(TOKEN, f"shard{number}-{attempt}")
-        self.store.put({name.name: opening("nonce")})
-        task = ShardTask(
-            name.task,
-            number,
-            self.shards.plan.shards[number].first,
-            BucketEndpoint(self.store.url, name, "nonce", None, 60.0),
-            self.shards.fingerprint,
-            Versions.of_plan(plan),
-            pickle.dumps(plan),
-            Options(threads=1),
-        )
-        sent = pickle.dumps(task)
-        assert SECRET.encode() not in sent
-        return pickle.loads(sent)  # type: ignore[no-any-return]
-
-    def run(self, task: ShardTask) -> Outcome:
-        return run_task(task, Node("", "here"), StopRequest())
-
-    def compute(self, number: int, attempt: int = 1) -> Finished:
-        outcome = self.run(self.task(number, attempt))
-        assert isinstance(outcome, Finished), outcome
-        return outcome
-
-    def name(self, number: int) -> str:
-        return self.shards.plan.shards[number].name
-
-    def there(self) -> dict[str, bytes]:
-        return self.bucket.contents("m/")
-
-    def tasks(self) -> list[str]:
-        return sorted(name for name in self.there() if "/task-" in name)
-
-    def give_up(self, number: int) -> None:
-        self.store.put({}, [name for name in self.tasks() if f"shard{number}-" in name])
-
-    def adopt(self, token: int = TOKEN) -> list[int]:
-        return self.adopt_and_tidy(token)[0]
-
-    def adopt_and_tidy(
-        self, token: int = TOKEN, check_lease: Callable[[], None] = lambda: None
-    ) -> tuple[list[int], list[str]]:
-        shards = self.shards
-        with closing(ShardFiles(shards.plan, shards.out, Storage())) as files:
-            parts = (shards.plan, shards.ledger, files, self.store, token)
-            return adopt_uploaded(*parts, check_lease)
-
-    def change_record(self, number: int, **values: object) -> None:
-        [name] = [name for name in self.tasks() if f"shard{number}-" in name]
-        found = json.loads(self.there()[name])
-        found["record"] |= values
-        self.bucket.put(f"m/{name}", json.dumps(found).encode())
-
-
 @pytest.fixture
 def run(models: Path, tmp_path: Path, s3: Server, proxy: Proxy) -> InBucket:
     return InBucket(Shards(models, RECIPES["copies"], tmp_path), Bucket(s3.env()))
-
-
-def test_what_was_uploaded_is_journaled_once(run: InBucket) -> None:
-    plan = run.shards.plan
-    for shard in plan.shards:
-        run.compute(shard.index)
-    there = run.there()
-    for shard in plan.shards:
-        assert there[shard.name] == (run.shards.whole / shard.name).read_bytes()
-    assert not list(run.shards.out.rglob("*.safetensors")), "nothing is in the output"
-    assert run.adopt(TOKEN - 1) == [], "those are of a later driver"
-    assert run.adopt() == [shard.index for shard in plan.shards]
-    assert run.shards.ledger.mirrored.checksums().keys() == {shard.name for shard in plan.shards}
-    assert not run.shards.ledger.shards.open() and not run.shards.ledger.shards.unmirrored()
-    run.shards.ledger.check_rows()
-    assert run.adopt() == []
-    assert len(run.tasks()) == len(plan.shards), "until a snapshot names the shards"
-
-
-Damage = Callable[[InBucket], None]
 
 
 def test_a_shard_that_is_journaled_meanwhile_is_not_to_be_uploaded(
@@ -170,59 +82,6 @@ def test_a_shard_that_is_journaled_meanwhile_is_not_to_be_uploaded(
 
     monkeypatch.setattr(ledger.mirrored, "checksums", and_then_journaled)
     assert ledger.shards.unmirrored() == []
-
-
-def other_byte(run: InBucket) -> None:
-    data = bytearray(run.there()[run.name(1)])
-    data[-1] ^= 1
-    run.bucket.put(f"m/{run.name(1)}", bytes(data))
-
-
-def missing(run: InBucket) -> None:
-    run.store.put({}, [run.name(1)])
-
-
-def of_another_run(run: InBucket) -> None:
-    run.change_record(1, fingerprint="0" * 64)
-
-
-def nowhere(run: InBucket) -> None:
-    run.change_record(1, uploaded=None)
-
-
-def with_a_hash_that_is_none(run: InBucket) -> None:
-    run.change_record(1, uploaded=[1, "' OR 1", "x"])
-
-
-def with_other_hashes(run: InBucket) -> None:
-    nbytes = len(run.there()[run.name(1)])
-    run.change_record(1, uploaded=[nbytes, "0" * 64, "another"])
-
-
-def that_is_none(run: InBucket) -> None:
-    [name] = [name for name in run.tasks() if "shard1-" in name]
-    run.bucket.put(f"m/{name}", b"[" * 200_000)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        other_byte,
-        missing,
-        of_another_run,
-        nowhere,
-        with_a_hash_that_is_none,
-        with_other_hashes,
-        that_is_none,
-    ],
-)
-def test_what_is_not_as_its_record_is_not_journaled(run: InBucket, damage: Damage) -> None:
-    for number in (0, 1):
-        run.compute(number)
-    damage(run)
-    assert run.adopt() == [0]
-    assert run.name(1) in run.shards.ledger.shards.open()
-    assert not [name for name in run.tasks() if "shard1-" in name]
 
 
 def test_what_was_committed_first_is_kept(run: InBucket) -> None:
@@ -284,104 +143,6 @@ def test_whoever_has_lost_the_lease_removes_nothing(run: InBucket) -> None:
     with pytest.raises(Resumable):
         run.adopt_and_tidy(check_lease=lost)
     assert run.there() == before
-
-
-def test_a_task_that_was_given_up_before_it_began(run: InBucket) -> None:
-    task = run.task(0)
-    run.give_up(0)
-    outcome = run.run(task)
-    assert isinstance(outcome, Failed) and outcome.reason == "abandoned"
-    assert run.there() == {}
-
-
-def test_a_task_that_is_given_up_while_it_uploads(
-    run: InBucket, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bucket has parts of it already."""
-    monkeypatch.setattr(BucketEndpoint, "beat_seconds", 0.0)
-    monkeypatch.setattr(s3_uploads, "PART", 5000)
-    create = BucketStore.create
-
-    def given_up(store: BucketStore, name: str, path: Path, moved: Moved) -> str | None:
-        def sent(nbytes: int) -> None:
-            if nbytes:
-                run.give_up(0)
-            moved(nbytes)
-
-        return create(store, name, path, sent)
-
-    monkeypatch.setattr(BucketStore, "create", given_up)
-    outcome = run.run(run.task(0))
-    assert isinstance(outcome, Failed) and outcome.reason == "abandoned"
-    assert run.there() == {} and run.bucket.begun_uploads() == []
-
-
-@pytest.mark.parametrize("whose", [lease_name(1), MANIFEST_FILE, ""])
-def test_a_task_that_is_given_up_before_its_record(
-    run: InBucket, monkeypatch: pytest.MonkeyPatch, whose: str
-) -> None:
-    upload = BucketEndpoint._upload
-    if whose:
-        run.store.put({whose: b"{}"})
-
-    def given_up(endpoint: BucketEndpoint, *given: object) -> object:
-        uploaded = upload(endpoint, *given)  # type: ignore[arg-type]
-        run.give_up(0)
-        return uploaded
-
-    monkeypatch.setattr(BucketEndpoint, "_upload", given_up)
-    outcome = run.run(run.task(0))
-    assert isinstance(outcome, Failed) and outcome.reason == "abandoned"
-    left = {run.name(0), whose} if whose else set()
-    assert run.there().keys() == left, "the same bytes, where they are somebody's"
-
-
-def test_a_task_that_is_given_up_leaves_what_another_one_uploaded(
-    run: InBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whose record may be about to be written."""
-    run.compute(0)
-    before, upload = run.there()[run.name(0)], BucketEndpoint._upload
-
-    def given_up(endpoint: BucketEndpoint, *given: object) -> object:
-        uploaded = upload(endpoint, *given)  # type: ignore[arg-type]
-        run.give_up(0)
-        return uploaded
-
-    monkeypatch.setattr(BucketEndpoint, "_upload", given_up)
-    outcome = run.run(run.task(0, 2))
-    assert isinstance(outcome, Failed) and outcome.reason == "abandoned"
-    assert run.there() == {run.name(0): before}
-
-
-def test_a_shard_that_another_task_uploaded_is_compared(run: InBucket) -> None:
-    first = run.compute(1)
-    assert run.compute(1, 2).record.uploaded == first.record.uploaded
-    other_byte(run)
-    before = run.there()[run.name(1)]
-    failed = run.run(run.task(1, 3))
-    assert isinstance(failed, Failed) and failed.reason == "hash_conflict"
-    assert first.record.units[-1].hashes[-16:].hex() in failed.message
-    assert run.there()[run.name(1)] == before, "the first is kept"
-
-
-@pytest.mark.parametrize("differs", [False, True])
-def test_two_tasks_that_upload_at_once(
-    run: InBucket, monkeypatch: pytest.MonkeyPatch, differs: bool
-) -> None:
-    """Both have looked before one has uploaded."""
-    first = run.compute(1)
-    if differs:
-        other_byte(run)
-    before, listed = run.there()[run.name(1)], BucketStore.listed
-    looks = iter([None])
-    monkeypatch.setattr(BucketStore, "listed", lambda store, name: next(looks, listed(store, name)))
-    second = run.run(run.task(1, 2))
-    if differs:
-        assert isinstance(second, Failed) and second.reason == "hash_conflict"
-    else:
-        assert isinstance(second, Finished) and second.record.uploaded == first.record.uploaded
-    assert run.there()[run.name(1)] == before, "the first is kept"
 
 
 def test_requests_that_go_wrong_are_made_again(run: InBucket, proxy: Proxy, soak: bool) -> None:

@@ -18,9 +18,9 @@ from cluster_runs import (
     in_files,
     recipe_in,
     state_of,
-    wait_for,
 )
 from merging import shards_of
+from waiting import wait_until
 
 import resumerge
 from resumerge.engine.cluster import driver
@@ -97,11 +97,11 @@ def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
     runs.cluster.lay("middle-stop-0")
     process = runs.begin(out)
-    [victim] = wait_for(runs.cluster.victims)
-    wait_for(lambda: is_stopped(victim))
+    [victim] = wait_until(runs.cluster.victims)
+    wait_until(lambda: is_stopped(victim))
     runs.cluster.kill_one_with(victim)
     assert is_stopped(victim), "and not dead"
-    assert process.wait(200) == 0, process.stderr and process.stderr.read()
+    assert process.wait() == 0, process.stderr and process.stderr.read()
     runs.cluster.add_machine()
     assert runs.is_same(out)
     found = counted(out)
@@ -124,7 +124,7 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
     assert runs.is_same(out)
     before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
     os.kill(sleeper, signal.SIGCONT)
-    wait_for(lambda: not is_at_work(sleeper))
+    wait_until(lambda: not is_at_work(sleeper))
     assert runs.is_same(out)
     assert before == {path: path.stat().st_mtime_ns for path in out.iterdir()}
     failed = {data["reason"] for kind, data in events(out) if kind == "task_failed"}
@@ -149,15 +149,15 @@ def test_a_driver_that_is_killed(runs: ClusterRuns, tmp_path: Path, again: list[
     out = tmp_path / "model"
     runs.cluster.lay("middle-meet-0", "middle-meet-1")  # however long a worker takes to start
     process = runs.begin(out, "--no-supervise")
-    wait_for(lambda: len(list((out / TASKS).glob("*/*/heartbeat.json"))) == 2)
+    wait_until(lambda: len(list((out / TASKS).glob("*/*/heartbeat.json"))) == 2)
     process.send_signal(signal.SIGSTOP)  # so that it journals nothing of what is published
-    wait_for(lambda: len(shards_of(out)) >= 2)
+    wait_until(lambda: len(shards_of(out)) >= 2)
     process.kill()
     process.wait()
     known, published = counted(out)["task_finished"], len(shards_of(out))
     words = again and [*again, runs.cluster.address, "--threads", "1"]
     resumed = runs.command("resume", str(out), "--state-dir", str(state_of(out)), *words)
-    assert resumed.wait(200) == 0, resumed.stderr and resumed.stderr.read()
+    assert resumed.wait() == 0, resumed.stderr and resumed.stderr.read()
     assert runs.is_same(out)
     found = counted(out)
     assert found["shard_adopted"] == published - known > 0
@@ -169,9 +169,9 @@ def test_a_driver_that_is_stopped(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
     runs.cluster.lay("return-stop-1", "middle-stop-2")
     process = runs.begin(out)
-    wait_for(lambda: len(runs.cluster.victims()) == 2)
+    wait_until(lambda: len(runs.cluster.victims()) == 2)
     process.send_signal(signal.SIGINT)
-    assert process.wait(100) == 130
+    assert process.wait() == 130
     assert (
         process.stderr is not None and "resumerge resume" in process.stderr.read().splitlines()[-1]
     )
@@ -199,7 +199,7 @@ def on_the_hub(runs: ClusterRuns, out: Path, *further: str) -> None:
     words = ("run", str(config), str(out), "--state-dir", str(state_of(out)), "--threads", "1")
     home = {"HF_HOME": str(home_of(out))}
     merging = runs.command(*words, "--shard-size", str(SHARD_SIZE), *further, **home)
-    assert merging.wait(200) == 0, merging.stderr and merging.stderr.read()
+    assert merging.wait() == 0, merging.stderr and merging.stderr.read()
 
 
 def home_of(out: Path) -> Path:
@@ -238,10 +238,10 @@ def test_two_machines_that_disagree(runs: ClusterRuns, tmp_path: Path) -> None:
     words = ("--shard-size", "1MB", "--state-dir", str(state_of(out)))
     config = str(recipe_in(runs.models))
     other = runs.command("run", config, str(out), *words, OTHERWISE="0.5", SLOWNESS="0.1")
-    wait_for(lambda: list(out.glob("*.partial")))
-    before = wait_for(lambda: committed(out))
+    wait_until(lambda: list(out.glob("*.partial")))
+    before = wait_until(lambda: committed(out))
     other.send_signal(signal.SIGINT)
-    assert other.wait(100) == 130
+    assert other.wait() == 130
     with pytest.raises(Resumable) as stopped:
         resumerge.resume(str(out), state_dir=state_of(out), ray=runs.cluster.address, threads=1)
     assert stopped.value.reason == "hash_conflict"
@@ -302,10 +302,10 @@ def test_a_machine_that_comes_later_and_alone_fits(runs: ClusterRuns, tmp_path: 
     out = tmp_path / "model"
     runs.cluster.lay("publish-raise-2")
     process = runs.begin(out, "--ray-resources", "late=1")
-    wait_for(lambda: [*out.glob(f"{TASKS}/*")])
+    wait_until(lambda: [*out.glob(f"{TASKS}/*")])
     late = runs.cluster.add_machine({"late": 1.0})
     try:
-        assert process.wait(200) == 0, process.stderr and process.stderr.read()
+        assert process.wait() == 0, process.stderr and process.stderr.read()
     finally:
         runs.cluster.kill(late)
     assert runs.is_same(out)
@@ -328,7 +328,7 @@ def test_a_run_that_is_started_over(runs: ClusterRuns, tmp_path: Path) -> None:
     out = tmp_path / "model"
     runs.cluster.lay("middle-meet-3", held := "middle-meet-9")  # which no worker comes to
     process = runs.begin(out, "--no-supervise")
-    wait_for(lambda: len(shards_of(out)) >= 1)
+    wait_until(lambda: len(shards_of(out)) >= 1)
     process.kill()
     process.wait()
     assert (out / TASKS).is_dir()
@@ -357,14 +357,14 @@ def test_a_head_that_hangs_or_dies(
     out = tmp_path / "model"
     runs.cluster.lay("middle-stop-1")
     process = runs.begin(out)
-    wait_for(runs.cluster.victims)
+    wait_until(runs.cluster.victims)
     with runs.cluster.signalled_head(number):
         check_that_it_is_told(runs, out, process)
 
 
 def check_that_it_is_told(runs: ClusterRuns, out: Path, process: subprocess.Popen[str]) -> None:
     """That a merge stops because of its cluster's head, and goes on without."""
-    assert process.wait(200) == 75
+    assert process.wait() == 75
     assert process.stderr is not None
     assert "resumerge resume" in process.stderr.read().splitlines()[-1]
     assert not (out / TASKS).exists()

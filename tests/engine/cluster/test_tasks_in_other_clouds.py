@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from loopback_clouds import Cloud, Container, fixtures
-from test_a_shard_is_a_merge_of_its_own import RECIPES, Shards
-from test_a_task_speaks_through_a_bucket import (
-    InBucket,
+from any_bucket_task import (
     models,
     test_a_shard_that_another_task_uploaded_is_compared,
     test_a_task_that_is_given_up_before_its_record,
@@ -18,6 +15,9 @@ from test_a_task_speaks_through_a_bucket import (
     test_what_is_not_as_its_record_is_not_journaled,
     test_what_was_uploaded_is_journaled_once,
 )
+from bucket_tasks import InBucket
+from loopback_clouds import Cloud, Container, fixtures
+from shard_tasks import RECIPES, Shards
 
 __all__ = [
     "models",

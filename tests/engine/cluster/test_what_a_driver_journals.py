@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_a_shard_is_a_merge_of_its_own import RECIPES, Shards
+from shard_tasks import RECIPES, Shards
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.cluster import driver, running

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import test_how_much_is_computed_at_once as computed_at_once
-from test_how_much_is_computed_at_once import Bench, Pool, linear
+from scheduler_bench import Bench, Pool, linear, without_threads
+from waiting import HANGS_SECONDS
 
 from resumerge.engine.execute import scheduler as module
 from resumerge.engine.execute.scheduler import UNITS_AHEAD
 
-without_threads = computed_at_once.without_threads
+__all__ = ["without_threads"]
 
 NOTHING = {
     "begin": lambda unit, first: None,
@@ -58,7 +58,7 @@ def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
 
     def statistics(*words: object) -> None:
         with suppress(threading.BrokenBarrierError):
-            both.wait(0.2 if costly else 60)
+            both.wait(0.2 if costly else HANGS_SECONDS)
             met.append(True)
 
     bench.scheduler._evaluator.statistics = statistics  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from made_up_plans import llama, plan
+from waiting import HANGS_SECONDS
 
 from resumerge.engine.execute import committer as module
 from resumerge.engine.execute.committer import SAMPLE_SECONDS, SAMPLES, Committer, WrittenBlocks
@@ -181,7 +182,7 @@ def test_a_batch_is_begun_only_after_the_one_before_is_committed(
     checked, goes_on = bench.committer._execution.watch.check, threading.Event()
 
     def wait(units: Any) -> None:
-        assert goes_on.wait(60)
+        assert goes_on.wait(HANGS_SECONDS)
         checked(units)
 
     bench.committer._execution.watch.check = wait  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import HANGS_SECONDS
 
 from resumerge.engine.opening import open_sources as module
 from resumerge.engine.opening.open_sources import SourcesUnavailable, open_sources
@@ -57,7 +58,7 @@ def test_who_waits_for_the_hub_is_told_that_it_may_be_a_misspelt_folder(
     told, texts = threading.Event(), []
 
     def answer_late(*words: Any, **more: Any) -> None:
-        assert told.wait(60)
+        assert told.wait(HANGS_SECONDS)
         raise Resumable("network", "gone")
 
     def note(text: str) -> None:

@@ -8,8 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -58,30 +56,19 @@ def start(words: list[str], cwd: Path) -> subprocess.Popen[str]:
 def call(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     """`resumerge` with these arguments, to its end."""
     process = start(words, cwd)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate()
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def call_line(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A line as it would be pasted into a shell."""
-    return subprocess.run(
-        line, shell=True, cwd=cwd, env=ENV, capture_output=True, text=True, timeout=120
-    )
+    return subprocess.run(line, shell=True, cwd=cwd, env=ENV, capture_output=True, text=True)
 
 
 def state_of(run: str, state_dir: Path, cwd: Path) -> str:
     """What `resumerge status` says of a run."""
     told = call(["status", run, "--state-dir", str(state_dir), "--json"], cwd)
     return str(json.loads(told.stdout)["runs"][0]["state"])
-
-
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait for something that a live process does."""
-    deadline = time.monotonic() + 250
-    while not condition():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def _of_worker(process: subprocess.Popen[str], file: str) -> str:

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fork_server import HANGS_SECONDS, Server
+from fork_server import Server
 from ledger_rows import query
+from waiting import wait_until
 
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
@@ -88,10 +88,7 @@ class Driver(Server):
 
     def logged(self) -> dict[str, Any]:
         """What the job wrote down; waits for it."""
-        deadline = time.monotonic() + HANGS_SECONDS
-        while not self.log.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
+        wait_until(self.log.exists, every=0.002)
         return dict(json.loads(self.log.read_text()))
 
 
@@ -125,6 +122,7 @@ class Merge:
         batch: bytes of a batch.
         output: below `root`.
         name: tells it from another one in the same folder.
+        imports: modules that the driver imports before the first attempt.
     """
 
     folder: Path
@@ -138,6 +136,7 @@ class Merge:
     root: Path = Path()
     name: str = "first"
     attempts: list[Ended] = field(default_factory=list)
+    imports: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.root = self.root / self.folder.name if self.root.name else self.folder / "disk"
@@ -196,8 +195,7 @@ class Merge:
         """Begin to `run` or `resume`, and stand still before an operation."""
         self.driver.begin(**self._job(command, at, "pause", 0, {}), points=[], states="")
         pid = self.driver.logged()["pid"]
-        while _is_running(pid):
-            time.sleep(0.002)
+        wait_until(lambda: not _is_running(pid), every=0.002)
         return Paused(self, pid)
 
     def _attempt(
@@ -236,6 +234,7 @@ class Merge:
             "options": {**self.options, **options},
             "block": self.block,
             "batch": self.batch,
+            "imports": [*self.imports],
         }
 
     # What is there
@@ -341,6 +340,8 @@ class Bench:
         self._output = output
         self._folder, self.models, self.recipe, self.options = folder, models, recipe, options
         self._drivers = drivers
+        self.imports: Sequence[str] = ()
+        """Modules that drivers import once, for all attempts that follow."""
         self._names = itertools.count()
 
     def merge(self, recipe: str | None = None, worker: int = 0, disk: Path | None = None) -> Merge:
@@ -348,7 +349,9 @@ class Bench:
         folder = self._folder / f"{next(self._names)}"
         driver, recipe = self._drivers[worker], recipe or self.recipe
         root, output = disk or Path(), self._output
-        return Merge(folder, driver, self.models, recipe, self.options, root=root, output=output)
+        merge = Merge(folder, driver, self.models, recipe, self.options, root=root, output=output)
+        merge.imports = self.imports
+        return merge
 
     def beside(self, first: Merge) -> Merge:
         """The same merge in another process, at the same time."""

@@ -25,10 +25,10 @@ from command_line import (
     listens,
     start,
     state_of,
-    wait_until,
 )
 from crashing import Bench, Merge
 from slow_average import RECIPE as SLOW
+from waiting import wait_until
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -117,7 +117,7 @@ def test_stopped_at_every_operation(
         merge.assert_done(reference)
         assert merge.rewritten() == 0
 
-    bench.each(range(1, operations + 1, 1 if soak else 5), check)
+    bench.each(range(1, operations + 1, 1 if soak else 10), check)
     print(f"stopped at {sum(stopped)} operations")
     assert sum(stopped) > 0.8 * len(stopped)
 
@@ -145,7 +145,7 @@ def test_before_it_merges(
 ) -> None:
     folder = slow
     process = start(WORDS, folder)
-    wait_until(lambda: moment(folder, process), process)
+    wait_until(lambda: moment(folder, process), process, every=0.001)
     line = stop(process, signum, soak)
     done = call_line(line, folder)
     assert done.returncode == 0, f"{line}\n{done.stderr}"

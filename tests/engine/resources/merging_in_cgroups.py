@@ -5,8 +5,6 @@ from __future__ import annotations
 import filecmp
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +50,3 @@ class Merging:
         return [path.name for path in mine] == [path.name for path in theirs] and all(
             filecmp.cmp(a, b, shallow=False) for a, b in zip(mine, theirs)
         )
-
-
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait while a process works; it must not end before."""
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

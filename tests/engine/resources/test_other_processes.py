@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from cgroups import MB, TestCgroup, memory_cgroup
-from merging_in_cgroups import Merging, wait_until
+from merging_in_cgroups import Merging
 from slow_average import RECIPE, VARIABLES
+from waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("real_cgroups")
 

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 from privileges import drop_privileges
+from waiting import HANGS_SECONDS
 
 from resumerge.engine.resources import lock
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
@@ -103,7 +104,7 @@ def test_a_lock_that_is_no_file_keeps_nobody_waiting(tmp_path: Path) -> None:
     found: list[object] = []
     looking = threading.Thread(target=lambda: found.append(lock_holder(tmp_path)), daemon=True)
     looking.start()
-    looking.join(60)
+    looking.join(HANGS_SECONDS)
     assert found == [None]
 
 

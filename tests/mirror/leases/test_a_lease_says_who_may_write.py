@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from made_up_leases import ELSEWHERE, HERE, SECONDS, seconds_to_acquire, wait_for, write
+from made_up_leases import ELSEWHERE, HERE, SECONDS, seconds_to_acquire, write
 from plain_folder import PlainFolder, Weak
 from virtual_machines import Threading
 from virtual_time import VirtualTime
+from waiting import wait_until
 
 from resumerge.errors import InputError, Resumable
 from resumerge.host.processes import birth
@@ -39,7 +40,7 @@ def test_a_renewal_finds_another_owner_under_the_same_token(
     """Both wrote it at once, where a store cannot tell; the other was the last."""
     leases.append(Lease.acquire(store, "run"))
     write(store, ELSEWHERE)
-    wait_for(lambda: leases[0].is_lost)
+    wait_until(lambda: leases[0].is_lost)
     with pytest.raises(Resumable, match="Another machine has taken over"):
         leases[0].check()
     assert (store.folder / lease_name(1)).read_bytes() == ELSEWHERE.as_bytes()
@@ -53,10 +54,10 @@ def test_a_renewal_finds_a_snapshot_of_a_later_machine(
     earlier, later = (f".resumerge/ledger-00000{token}-000001-{'0' * 32}.db" for token in (1, 2))
     store.put({earlier: b""})
     renewed = found(store).heartbeat
-    wait_for(lambda: found(store).heartbeat > renewed + 1)
+    wait_until(lambda: found(store).heartbeat > renewed + 1)
     assert not leases[0].is_lost
     store.put({later: b""})
-    wait_for(lambda: leases[0].is_lost)
+    wait_until(lambda: leases[0].is_lost)
 
 
 def test_what_is_half_written_under_our_token_is_ours(
@@ -65,7 +66,7 @@ def test_what_is_half_written_under_our_token_is_ours(
     leases.append(Lease.acquire(store, "run"))
     owner = found(store).owner
     store.put({lease_name(1): b'{"run"'})
-    wait_for(lambda: found(store).readable)
+    wait_until(lambda: found(store).readable)
     leases[0].check()
     assert found(store).owner == owner
 
@@ -84,7 +85,7 @@ def test_a_renewal_counts_from_before_it_was_written(
             write(store, ELSEWHERE, 2)
 
     store.fails = slow
-    wait_for(lambda: written)  # the next renewal is not due yet
+    wait_until(lambda: written)  # the next renewal is not due yet
     with pytest.raises(Resumable, match="Another machine has taken over"):
         leases[0].check()
 
@@ -98,7 +99,7 @@ def test_each_renewal_is_seen_and_removes_older_leases_alone(
     store.put({snapshot: b""})
     leases.append(Lease.acquire(store, "run"))
     first = found(store, 3)
-    wait_for(lambda: found(store, 3).heartbeat >= first.heartbeat + 2)
+    wait_until(lambda: found(store, 3).heartbeat >= first.heartbeat + 2)
     assert set(store.list()) == {lease_name(3), snapshot}
     assert found(store, 3).at > first.at
     assert not found(store, 3).released
@@ -111,7 +112,7 @@ def test_a_manifest_beside_our_lease_is_to_be_replaced(
     """A finished mirror that lacks a file is completed by the run that made it."""
     store.put({MANIFEST_FILE: b"{}"})
     leases.append(Lease.acquire(store, "run"))
-    wait_for(lambda: found(store).heartbeat)
+    wait_until(lambda: found(store).heartbeat)
     assert not leases[0].is_lost
 
 
@@ -124,9 +125,9 @@ def test_renewals_go_on_after_one_that_failed(store: PlainFolder, leases: list[L
             raise ValueError("not even an OSError")
 
     store.fails = fails
-    wait_for(lambda: next(failures, None) is None)
+    wait_until(lambda: next(failures, None) is None)
     before = found(store).heartbeat
-    wait_for(lambda: found(store).heartbeat > before)
+    wait_until(lambda: found(store).heartbeat > before)
 
 
 def test_a_renewal_that_failed_is_tried_again_soon() -> None:

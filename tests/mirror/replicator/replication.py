@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_leases import ELSEWHERE, SECONDS, wait_for, write
+from made_up_leases import ELSEWHERE, SECONDS, write
 from plain_folder import PlainFolder
+from waiting import wait_until
 
 from resumerge.errors import Resumable
 from resumerge.ledger import Ledger
@@ -71,7 +72,7 @@ class Replication:
     def lose(self) -> None:
         """Another machine takes over, and this one finds out."""
         write(PlainFolder(self.store.folder), ELSEWHERE, 2)
-        wait_for(lambda: self.lease.is_lost)
+        wait_until(lambda: self.lease.is_lost)
 
     def lose_at(self, operation: str) -> None:
         """Lose the lease during the first operation whose name begins like this."""

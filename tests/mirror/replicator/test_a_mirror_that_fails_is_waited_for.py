@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_leases import ELSEWHERE, SECONDS, wait_for, write
+from made_up_leases import ELSEWHERE, SECONDS, write
 from made_up_mirrors import edited_manifest
 from mirror_audit import check_mirror
 from plain_folder import PlainFolder
 from replication import COMPANIONS, Replication
+from waiting import wait_until
 
 from resumerge.errors import Resumable
 from resumerge.mirror.names import MANIFEST_FILE, lease_name
@@ -47,10 +48,10 @@ def test_a_store_that_asks_for_time_is_given_it(replication: Replication) -> Non
 
     replication.store.fails = happens
     replicator = replication.begin()
-    wait_for(lambda: asked)
+    wait_until(lambda: asked)
     time.sleep(0.05)
     replicator.sealed(0)
-    wait_for(lambda: len(asked) > 1)
+    wait_until(lambda: len(asked) > 1)
     assert asked[1] - asked[0] == pytest.approx(0.4)
 
 
@@ -69,11 +70,11 @@ def test_a_new_shard_ends_one_pause(
     replication.store.fails = happens
     replicator = replication.begin()
     for number in (1, 2):
-        wait_for(lambda number=number: len(tries) == number)
+        wait_until(lambda number=number: len(tries) == number)
         time.sleep(0.2)
         assert len(tries) == number
         replicator.sealed(0)
-    wait_for(lambda: replication.ledger.mirrored.checksums())
+    wait_until(lambda: replication.ledger.mirrored.checksums())
 
 
 def test_who_waits_is_told_of_it_all_the_time(
@@ -82,7 +83,7 @@ def test_who_waits_is_told_of_it_all_the_time(
     monkeypatch.setattr("resumerge.mirror.replicator.CHECK_SECONDS", 0.1)
     replication.store.fails = lambda name: name == "written config.json" and time.sleep(1.2)
     replication.begin()
-    wait_for(lambda: not replication.ledger.shards.unmirrored())
+    wait_until(lambda: not replication.ledger.shards.unmirrored())
     replication.finish()
     assert len(replication.waits) >= 3
     assert all(
@@ -96,7 +97,7 @@ def test_who_need_not_wait_is_told_nothing(
 ) -> None:
     monkeypatch.setattr("resumerge.mirror.replicator.CHECK_SECONDS", 0.5)
     replication.begin()
-    wait_for(lambda: not replication.ledger.shards.unmirrored())
+    wait_until(lambda: not replication.ledger.shards.unmirrored())
     replication.finish()
     assert replication.waits == []
 

@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 import pytest
-from made_up_leases import wait_for
 from plain_folder import PlainFolder
 from replication import Replication
+from waiting import wait_until
 
 from resumerge.errors import Resumable
 from resumerge.mirror.names import TaskName
@@ -45,7 +45,7 @@ def test_the_objects_of_tasks_go_after_a_snapshot(replication: Replication) -> N
     replicator.uploaded([ours])
     replicator.start()
     replicator.wait_for_snapshot(lambda: None)
-    wait_for(lambda: not {ours, stale} & plain.list().keys())
+    wait_until(lambda: not {ours, stale} & plain.list().keys())
     replication.finish()
     assert later in plain.list(), "that of a later driver stays"
     assert first in replication.model()

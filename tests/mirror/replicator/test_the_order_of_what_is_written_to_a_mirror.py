@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made_up_leases import SECONDS, wait_for
+from made_up_leases import SECONDS
 from mirror_audit import check_mirror
 from plain_folder import PlainFolder
 from replication import COMPANIONS, Replication
+from waiting import wait_until
 
 from resumerge.errors import Resumable
 from resumerge.mirror.companions import upload_companions
@@ -209,7 +210,7 @@ def test_a_local_shard_goes_once_the_newest_snapshot_names_it(replication: Repli
     replication.store.fails = happens
     replicator = replication.begin(then_delete=True)
     replication.finish()
-    wait_for(lambda: not replication.shards())
+    wait_until(lambda: not replication.shards())
     assert left == [set(shards[number:]) for number in range(len(shards))]
     assert replication.model().keys() == {*shards, "README.md", "config.json"}
     assert not replicator.frees(0.0), "there is none any more"
@@ -229,7 +230,7 @@ def test_a_file_that_vanished_there_is_uploaded_again_before_the_end(
 ) -> None:
     shards = sorted(replication.shards())
     replication.begin()
-    wait_for(lambda: len(replication.ledger.mirrored.checksums()) == len(shards))
+    wait_until(lambda: len(replication.ledger.mirrored.checksums()) == len(shards))
     harm(replication.store.folder / shards[0])
     replication.finish()
     [lost] = replication.ledger.events.all("mirror_lost_file")
@@ -253,7 +254,7 @@ def test_no_shard_is_deleted_here_that_has_vanished_there(replication: Replicati
 
     replication.store.fails = happens
     replication.begin(then_delete=True)
-    wait_for(lambda: len(at_upload) == 2)
+    wait_until(lambda: len(at_upload) == 2)
     assert at_upload == [True, True]
     replication.store.fails = lambda name: None
     replication.finish()
@@ -280,7 +281,7 @@ def test_a_shard_that_is_lost_here_and_there_is_not_named_any_more(
 ) -> None:
     shards = sorted(replication.shards())
     replication.begin(then_delete=True)
-    wait_for(lambda: not replication.shards())
+    wait_until(lambda: not replication.shards())
     (replication.store.folder / shards[0]).unlink()
     with pytest.raises(Resumable, match=f"{shards[0]} is missing both"):
         replication.finish()
@@ -301,7 +302,7 @@ def test_a_snapshot_whose_answer_was_lost_is_replaced_like_any_other(
 
     replication.store.fails = happens
     replication.begin()
-    wait_for(lambda: not replication.ledger.shards.unmirrored())
+    wait_until(lambda: not replication.ledger.shards.unmirrored())
     replication.replicator.close()
     assert failed
     assert len(snapshot_names(replication.store.list())) == 1
@@ -405,7 +406,7 @@ def test_what_another_machine_would_get_is_what_the_newest_snapshot_names(
 
     replication.store.fails = happens
     replicator.start()
-    wait_for(lambda: replication.ledger.mirrored.checksums() and replication.events())
+    wait_until(lambda: replication.ledger.mirrored.checksums() and replication.events())
     assert replicator.left_behind().endswith(has_none + rest), "no snapshot names it"
     replication.store.fails = lambda name: None
     replication.finish()

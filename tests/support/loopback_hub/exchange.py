@@ -135,15 +135,19 @@ class Exchange(BaseHTTPRequestHandler):
         if stall is not None:
             stop = min(stall.stall_after or 0, len(data))
         view = memoryview(data)
-        for start in range(0, stop, CHUNK):
-            self.hub.pace(min(CHUNK, stop - start) if self.file else 0)
-            self.wfile.write(view[start : min(start + CHUNK, stop)])
-            self.sent = min(start + CHUNK, stop)
-            self.hub.sent += min(CHUNK, stop - start)
+        while self.sent < stop:
+            nbytes = self.pace(min(CHUNK, stop - self.sent))
+            self.wfile.write(view[self.sent : self.sent + nbytes])
+            self.sent += nbytes
+            self.hub.sent += nbytes
         if stall is not None:
             self.hub.over.wait(STALL_SECONDS)
         if fault is not None or stall is not None:
             self.close_connection = True
+
+    def pace(self, most: int) -> int:
+        """Wait until bytes of a file may be moved; return how many. Others need not wait."""
+        return self.hub.pace(most) if self.file else most
 
     def length(self) -> int:
         """Bytes of the request's body."""
@@ -162,12 +166,11 @@ class Exchange(BaseHTTPRequestHandler):
         total, pieces = self.length(), []
         stop = total if cut is None else min(cut, total)
         while self.received < stop:
-            piece = self.rfile.read(min(CHUNK, stop - self.received))
+            piece = self.rfile.read(self.pace(min(CHUNK, stop - self.received)))
             if not piece:
                 break
             self.received += len(piece)
             self.hub.received += len(piece) if self.file else 0
-            self.hub.pace(len(piece) if self.file else 0)
             pieces += [piece] if keep else []
         if self.received < total:
             self.close_connection = True

@@ -10,6 +10,9 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from allowance import Allowance
+from waiting import HANGS_SECONDS
+
 from loopback_hub.faults import Fault, Shaky
 from loopback_hub.repos import LFS_SUFFIXES, Blob, Repo
 
@@ -73,6 +76,8 @@ class Hub:
         """True: what does not look like text is a large file, too."""
         self.bytes_per_second: float | None = None
         """Of all bodies of files together."""
+        self.allowance = Allowance()
+        """Of all bodies of files together."""
         self.sent = 0
         """Bytes of all bodies so far, with those that are still being sent."""
         self.received = 0
@@ -123,6 +128,7 @@ class Hub:
 
     def stop(self) -> None:
         self.over.set()
+        self.allowance.give(None)
         self._server.shutdown()
         self._server.server_close()
 
@@ -170,7 +176,7 @@ class Hub:
     def requests(self) -> list[Request]:
         """What was asked and answered; waits for the answers that are still being sent."""
         with self.lock:
-            assert self.lock.wait_for(lambda: self.answering == 0, timeout=100)
+            assert self.lock.wait_for(lambda: self.answering == 0, timeout=HANGS_SECONDS)
             return list(self.log)
 
     def files_served(self) -> dict[str, int]:
@@ -186,11 +192,13 @@ class Hub:
         if self.requests:
             self.log.clear()
 
-    def pace(self, nbytes: int) -> None:
-        """Take the time that so many bytes take; one connection after the other."""
+    def pace(self, most: int) -> int:
+        """Wait as long as they take, one connection after the other; return how many may go."""
+        nbytes = self.allowance.take(most)
         if self.bytes_per_second:
             with self._turn:
                 self.over.wait(nbytes / self.bytes_per_second)
+        return nbytes
 
     def blob(self, sha256: str) -> tuple[str, Blob] | None:
         return self._blobs.get(sha256)

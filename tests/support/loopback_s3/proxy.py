@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import http.client
 import random
+import select
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
+
+from allowance import Allowance
+from waiting import HANGS_SECONDS
 
 KINDS = ("503", "429", "cut", "cut answer", "lost", "slow")
 """``cut``: the connection ends within the request; ``cut answer``: within the answer; ``lost``: it
-is done, and nobody is told; ``slow``: the answer comes late. ``403`` happens only if chosen."""
+is done, and nobody is told; ``slow``: the answer comes late. Only if chosen: ``403``, and ``held``,
+which is neither handed on nor answered."""
 
 PIECE = 1 << 14
 """Bytes of a body that are sent at once."""
@@ -34,8 +41,8 @@ class Proxy:
         requests: method and path of each.
         wrong: how often each kind of fault happened.
         sent: bytes of the bodies of answers to GET, by path without its query.
-        bytes_per_second: how fast bodies are sent, all together; None for as fast as it goes.
-        goes_on: cleared, no body is sent any more until it is set.
+        allowance: of the bodies of answers to GET, all together.
+        connections: how many are open.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -45,10 +52,9 @@ class Proxy:
         self.requests: list[tuple[str, str]] = []
         self.wrong: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
-        self.bytes_per_second: float | None = None
-        self.goes_on = threading.Event()
-        self.goes_on.set()
-        self._guard, self._free_at = threading.Lock(), 0.0
+        self.allowance = Allowance()
+        self.connections = 0
+        self._guard, self._over = threading.Lock(), threading.Event()
         self.endpoint = ""
 
     def shake(self, seed: int, share: float) -> None:
@@ -70,20 +76,36 @@ class Proxy:
 
         self.choose = choose
 
+    def hold(self, method: str, part: str) -> None:
+        """Answer no request that has this method and part of a path."""
+        self.choose = lambda called, path: "held" if called == method and part in path else None
+
+    def stand_still(self, connection: socket.socket) -> None:
+        """Wait until a client has gone, or for the end of the proxy."""
+        while not self._over.is_set():
+            if select.select([connection], [], [], 0.05)[0]:
+                assert not connection.recv(1, socket.MSG_PEEK), "a request before the answer"
+                return
+
+    def count(self, connections: int) -> None:
+        """Count connections that are opened, or closed."""
+        with self._guard:
+            self.connections += connections
+
+    def end(self) -> None:
+        """Let everything go on that waits."""
+        self._over.set()
+        self.allowance.give(None)
+
     def send(self, write: Callable[[bytes], object], path: str, data: bytes) -> None:
         """Send a body, and count what was sent."""
-        for start in range(0, len(data), PIECE):
-            piece = data[start : start + PIECE]
-            self.goes_on.wait()
-            if self.bytes_per_second is not None:
-                with self._guard:
-                    self._free_at = max(self._free_at, time.monotonic())
-                    self._free_at += len(piece) / self.bytes_per_second
-                    wait = self._free_at - time.monotonic()
-                time.sleep(max(0.0, wait))
-            write(piece)
+        sent = 0
+        while sent < len(data):
+            nbytes = self.allowance.take(min(PIECE, len(data) - sent))
+            write(data[sent : sent + nbytes])
+            sent += nbytes
             with self._guard:
-                self.sent[path.partition("?")[0]] += len(piece)
+                self.sent[path.partition("?")[0]] += nbytes
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -105,12 +127,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(length)
+        if kind == "held":
+            self.close_connection = True
+            proxy.stand_still(self.connection)
+            return
         if kind in ("503", "429", "403"):
             self.send_response(int(kind))
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        upstream = http.client.HTTPConnection(proxy.upstream, timeout=60)
+        upstream = http.client.HTTPConnection(proxy.upstream, timeout=HANGS_SECONDS)
         upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             if name.lower() not in HOP | proxy.drops | {"expect"}:
@@ -143,6 +169,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _QuietServer(ThreadingHTTPServer):
     daemon_threads = True
+    proxy: Proxy
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.proxy.count(1)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.proxy.count(-1)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that was killed, or has given up."""
@@ -154,12 +189,13 @@ def before(upstream: str) -> Iterator[Proxy]:
     proxy = Proxy(upstream)
     handler = type("Handler", (_Handler,), {"proxy": proxy})
     server = _QuietServer(("127.0.0.1", 0), handler)
+    server.proxy = proxy
     proxy.endpoint = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield proxy
     finally:
-        proxy.goes_on.set()
+        proxy.end()
         server.shutdown()
         server.server_close()

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from waiting import wait_until
+
 KEY_ID, SECRET = "AKIATESTTESTTEST", "Secret0nly4Tests0nly"
-PATIENCE_SECONDS = 60
 MOTO = """
 import sys
 from moto.server import main
@@ -126,7 +126,7 @@ def running(
         )
         try:
             endpoint = f"http://127.0.0.1:{port}"
-            _wait_until_it_answers(endpoint, process)
+            wait_until(lambda: answers(endpoint), process, every=0.05)
             yield endpoint, process
         finally:
             process.kill()
@@ -142,18 +142,15 @@ def _remove_sockets(process: subprocess.Popen[bytes]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _wait_until_it_answers(endpoint: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        assert process.poll() is None, "the server ended"
-        try:
-            urllib.request.urlopen(endpoint, timeout=5).close()
-            return
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+def answers(url: str) -> bool:
+    """Return whether a server answers, with an error or not."""
+    try:
+        urllib.request.urlopen(url, timeout=60).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _free_port() -> int:

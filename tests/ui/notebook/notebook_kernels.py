@@ -118,7 +118,6 @@ class Hands:
         notebook = notebook or nbformat.read(NOTEBOOK, as_version=4)
         client = NotebookClient(
             notebook,
-            timeout=120,
             kernel_name="python3",
             resources={"metadata": {"path": str(self.machine)}},
         )
@@ -160,7 +159,7 @@ class Hands:
         command = [sys.executable, "-m", "resumerge", "run", recipe, "merged"]
         words = ["--shard-size", SHARD_SIZE]
         env = self._environment()
-        subprocess.run([*command, *words], cwd=self.machine, env=env, check=True, timeout=120)
+        subprocess.run([*command, *words], cwd=self.machine, env=env, check=True)
         return self.model()
 
     def kill_when_committed(self, units: int, mirrored: int) -> Callable[[int], None]:

@@ -57,7 +57,7 @@ def execute(fresh: FreshVenv, folder: Path, repository: str = "") -> str:
     notebook.cells = [cell for cell in notebook.cells if cell["id"] in ("settings", "install")]
     folder.mkdir(exist_ok=True)
     place = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place)
+    client = NotebookClient(notebook, kernel_name="python3", resources=place)
     client.create_kernel_manager()
     assert client.km is not None
     client.km.kernel_spec.argv[0] = str(fresh.python)  # type: ignore[union-attr]

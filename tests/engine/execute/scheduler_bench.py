@@ -1,0 +1,223 @@
+"""A scheduler whose pools have no threads, and whose neighbours note what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from made_up_plans import LINEAR, plan, vectors
+
+from resumerge.engine.evaluation.scratch import Scratch
+from resumerge.engine.execute import scheduler as module
+from resumerge.engine.execute.scheduler import Scheduler
+from resumerge.errors import Interrupted
+from resumerge.ledger import Progress
+from resumerge.planning import Plan, estimate
+from resumerge.planning.plan import Unit
+from resumerge.tensors import Merged
+
+BLOCK = 4
+
+
+SIZE = 4 * BLOCK
+"""Bytes of a block."""
+
+
+RUN_BLOCKS = 4
+"""Blocks of a run."""
+
+
+PLENTY = 1000 * SIZE
+
+
+class Lazy:
+    """A future whose work is done when its result is asked for."""
+
+    def __init__(self, pool: Pool, work: Callable[[], Any]) -> None:
+        self._pool, self._work = pool, work
+
+    def result(self) -> Any:
+        self._pool.running -= 1
+        if self._pool.name == "statistics":
+            self._pool.order.append(("waiting for", "statistics"))
+        return self._work()
+
+    def exception(self) -> None:
+        """Wait for it."""
+
+
+class Pool:
+    """A pool of threads without threads, which knows how many tasks it had at most.
+
+    Args:
+        order: the name of the pool and of the unit for each task of any of them but the parts of
+            scans, and the waits.
+    """
+
+    order: ClassVar[list[tuple[str, str]]] = []
+
+    def __init__(self, threads: int, name: str, initializer: Any = None) -> None:
+        self.name, self.running, self.most = name, 0, 0
+        self.submitted: list[Lazy] = []
+        self.tasks: list[tuple[Unit, range]] = []
+        self.is_shut_down = False
+
+    def submit(self, work: Callable[..., Any], *words: Any) -> Lazy:
+        if isinstance(words[0], Unit):
+            self.order.append((self.name, words[0].name))
+            self.tasks += [words[:2]] if self.name == "block" else []
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.submitted.append(Lazy(self, lambda: work(*words)))
+        return self.submitted[-1]
+
+    def shutdown(self, wait: bool, cancel_futures: bool) -> None:
+        self.is_shut_down = wait and cancel_futures
+
+
+class Bench:
+    """A scheduler whose every neighbour notes what it is told.
+
+    Args:
+        batch_bytes, cramped: what the governor says.
+        committed: blocks of each unit that are committed already.
+        scanned: names of the units that need statistics.
+    """
+
+    def __init__(
+        self,
+        found: Plan,
+        *,
+        threads: int = 1,
+        batch_bytes: int = PLENTY,
+        cramped: bool = False,
+        committed: tuple[int, ...] = (),
+        scanned: tuple[str, ...] = (),
+    ) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.batches: list[list[tuple[int, int]]] = []
+        self.in_flight: list[int] = []
+        """Tasks that are not done when a batch is submitted."""
+        self.uncommitted: list[int] = []
+        """Blocks that are computed then, or in flight."""
+        self.written: list[Any] = []
+        self.stop = SimpleNamespace(requested=False, check=self._check)
+        self.now = 0.0
+        self.at_block: dict[tuple[int, int], Callable[[], None]] = {}
+        self.left = [*found.units]
+        tell = lambda *words: lambda *more: self.told.append((*words, *more))  # noqa: E731
+        self.governor = SimpleNamespace(
+            batch_bytes=batch_bytes, cramped=cramped, wait_for_memory=self._wait_for_memory,
+            cache_is_scarce=False,
+        )  # fmt: skip
+        progress = [
+            Progress(count, b"", b"", None, None, None)
+            for count in committed + (0,) * (len(found.units) - len(committed))
+        ]
+        self.updates: list[Any] = []
+        execution: Any = SimpleNamespace(
+            plan=found, estimate=estimate(found), reader=None, progress=progress,
+            governor=self.governor, stop=self.stop,
+            threads=threads,
+            files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}", folder=None),
+            storage=SimpleNamespace(write=tell("write")),
+            reporter=SimpleNamespace(
+                heartbeat=tell("heartbeat"), progressed=self.updates.append,
+                fetching=tell("fetching"),
+            ),
+        )  # fmt: skip
+        self.samples = False
+        evaluator: Any = SimpleNamespace(
+            start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
+            statistics=self._statistics, compute=self._compute,
+        )  # fmt: skip
+        queue: Any = SimpleNamespace(
+            take=lambda: self.left.pop(0) if self.left else None,
+            wait=self._wait, download_progress=None,
+        )  # fmt: skip
+        committer: Any = SimpleNamespace(
+            bytes_committed=sum(committed) * SIZE, submit=self._submit,
+            wait=tell("committed"), close=tell("closed"),
+        )  # fmt: skip
+        cache: Any = SimpleNamespace(swept=self._swept)
+        self.mapped: set[tuple[str, int]] = set()
+        self.computed: list[tuple[int, int, Any]] = []
+        self.scheduler = Scheduler(execution, evaluator, queue, committer, cache)
+        self.pool: Any = self.scheduler._pool
+        self.statistics_pool: Any = self.scheduler._statistics_pool
+
+    def _check(self) -> None:
+        if self.stop.requested:
+            raise Interrupted(15)
+
+    def _wait_for_memory(self, stop: Any) -> None:
+        assert stop is self.stop
+        self.told.append(("memory",))
+
+    def _compute(self, unit: Unit, indices: range, statistics: Any) -> tuple[memoryview, bytes]:
+        for index in indices:
+            self.computed.append((unit.index, index, statistics))
+            self.at_block.get((unit.index, index), lambda: None)()
+        data = b"".join(bytes([index]) * unit.block_bytes(index)[1] for index in indices)
+        return memoryview(data), b"inputs" * len(indices)
+
+    def _swept(self, merged: Merged, indices: range) -> None:
+        read = {(merged.name, index) for index in indices}
+        assert read <= self.mapped, "what was not read yet is not dropped"
+        self.told.append(("swept", merged.name, indices))
+
+    def _statistics(
+        self, unit: Unit, sweep: Any = None, scratch: Scratch | None = None
+    ) -> list[Any] | str:
+        assert scratch is self.scheduler._scratch
+        if sweep is None:
+            return f"serial {unit.name}"
+        self.told.append(("sweep over", unit.name))
+
+        def read(indices: range) -> list[Any]:
+            self.mapped.update((unit.name, index) for index in indices)
+            return [(index, self.samples) for index in indices]
+
+        return [*chain.from_iterable(sweep(unit.expression, read, self.samples))]
+
+    def _submit(self, batch: Any) -> None:
+        self.told.append(("submit",))
+        self.in_flight.append(self.pool.running)
+        taken = {(unit.index, k) for unit, indices in self.pool.tasks for k in indices}
+        before = sum(map(len, self.batches))
+        self.uncommitted.append(len(taken) - before)
+        self.written.append(batch)
+        self.batches.append([(written.unit.index, k) for written in batch for k in written.indices])
+
+    def _wait(self, report: Callable[[], None]) -> bool:
+        self.told.append(("wait",))
+        return False
+
+    def run(self) -> list[int]:
+        """The blocks of each batch."""
+        self.scheduler.run()
+        assert self.pool.is_shut_down and self.statistics_pool.is_shut_down
+        return [len(batch) for batch in self.batches]
+
+    def of(self, *kinds: str) -> list[tuple[Any, ...]]:
+        return [told for told in self.told if told[0] in kinds]
+
+
+@pytest.fixture(autouse=True)
+def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(Pool, "order", [])
+    for place in ("resumerge.tensors.target.BLOCK", "resumerge.engine.execute.scheduler.BLOCK"):
+        monkeypatch.setattr(place, BLOCK)
+    monkeypatch.setattr(module, "RUN_BYTES", RUN_BLOCKS * SIZE)
+
+
+def linear(*blocks: int) -> Plan:
+    """Tensors of so many blocks."""
+    sizes = [BLOCK * count for count in blocks]
+    found = plan(LINEAR, vectors("a", *sizes), vectors("b", *sizes))
+    assert [unit.blocks for unit in found.units] == [*blocks]
+    return found

@@ -1,0 +1,52 @@
+"""A download that a process began which is gone."""
+
+from __future__ import annotations
+
+import pytest
+from hub_models import ref, single
+from loopback_hub import Hub, Request
+
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources import Source
+from resumerge.sources.remote.files import fetch, remote_file
+from resumerge.sources.remote.hub import open_hub
+
+NAME = "model.safetensors"
+
+
+MODEL = single(fill=7, numel=500_000)
+
+
+SIZE = len(MODEL[NAME])
+
+
+CUT = 700_000
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def begun(hub: Hub, metadata: MetadataCache | None = None) -> Source:
+    """A source of which a part has been downloaded by a process that is gone."""
+    hub.commit("org/model", MODEL)
+    source = open_hub(ref("org/model"))
+
+    def kill(nbytes: int) -> None:
+        if nbytes >= CUT:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fetch(source, [NAME], metadata, DownloadCallbacks(progressed=kill))
+    assert remote_file(source, NAME).partial.stat().st_size >= CUT
+    hub.forget_requests()
+    return source
+
+
+def downloads(hub: Hub) -> list[Request]:
+    return [r for r in hub.requests if r.file == NAME and r.status != 302]
+
+
+def is_whole(source: Source) -> bool:
+    return (source.folder / NAME).read_bytes() == MODEL[NAME]

@@ -1,0 +1,64 @@
+"""Waiting for what a test expects. One bound for all, which only ends what hangs."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import time
+from collections.abc import Callable
+from threading import Thread
+from typing import Any, TypeVar
+
+HANGS_SECONDS = 300.0
+"""Longer than anything takes on a busy machine, and less than a test may take."""
+
+Found = TypeVar("Found")
+
+
+def wait_until(
+    condition: Callable[[], Found],
+    process: subprocess.Popen[Any] | Thread | None = None,
+    every: float = 0.02,
+) -> Found:
+    """Wait until a condition is true; return what it returned.
+
+    Args:
+        condition: asked again and again. What it asks for should stay true: a busy machine looks
+            late.
+        process: what makes it true. Once that has ended, the condition is asked one last time.
+        every: seconds between two looks.
+
+    Raises:
+        AssertionError: the process has ended before, or nothing happens any more.
+    """
+    began, over = time.monotonic(), False
+    while not (found := condition()):
+        assert not over, f"it ended before:\n{_source(condition)}\n{_last_words(process)}"
+        waited = time.monotonic() - began
+        assert waited < HANGS_SECONDS, f"not within {waited:.0f} s:\n{_source(condition)}"
+        over = _has_ended(process)
+        if not over:
+            time.sleep(every)
+    return found
+
+
+def _has_ended(process: subprocess.Popen[Any] | Thread | None) -> bool:
+    if isinstance(process, Thread):
+        return not process.is_alive()
+    return process is not None and process.poll() is not None
+
+
+def _last_words(process: subprocess.Popen[Any] | Thread | None) -> str:
+    """How a process ended, and what it said on stdout and stderr, where these are pipes."""
+    if not isinstance(process, subprocess.Popen):
+        return ""
+    said = [f"code {process.returncode}", *filter(None, process.communicate())]
+    return "\n".join(text.decode() if isinstance(text, bytes) else text for text in said)
+
+
+def _source(condition: Callable[[], object]) -> str:
+    """The lines that wait, as they are written in the test."""
+    try:
+        return inspect.getsource(condition)
+    except (OSError, TypeError):  # a method of C, a partial
+        return repr(condition)
