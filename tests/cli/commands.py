@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 LINEAR = """
@@ -47,6 +48,20 @@ Session.run = run
 """
 
 
+def each_help(commands: Sequence[str]) -> str:
+    """Return a program that prints the help of all these commands, in one process."""
+    return f"""
+import sys
+from resumerge.cli.main import main
+for command in {[*commands]}:
+    sys.argv[1:] = [*command.split(), "--help"]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, command
+"""
+
+
 def resumerge(
     *words: object, cwd: Path, before: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
@@ -64,5 +79,4 @@ def resumerge(
         env={**os.environ, "COLUMNS": "100", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
     )

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import resumerge
+from commands import each_help, resumerge
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
@@ -59,11 +59,16 @@ def heavy(place: Path, *words: str, before: str = "") -> set[str]:
         "plan linear.yaml",
         "plan linear.yaml --json",
         "methods ties",
-        *(f"{command} --help" for command in COMMANDS),
     ],
 )
 def test_loads_nothing_heavy(words: str, place: Path, copied: Path) -> None:
     assert heavy(place, *words.split()) == set()
+
+
+def test_no_help_loads_anything_heavy(place: Path) -> None:
+    done = resumerge("--help", cwd=place, before=each_help(COMMANDS))
+    assert all(f"Usage: -c {command} " in done.stdout for command in COMMANDS), done.stdout
+    assert heavy(place, "--help", before=each_help(COMMANDS)) == set()
 
 
 def test_importing_the_package_and_its_twins_loads_nothing_heavy(place: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import resumerge
+from commands import each_help, resumerge
 from terminals import ended, in_a_terminal
 
 COLUMNS = 50
@@ -44,9 +44,6 @@ models:
         ("resume nosuch", 2, "There is no run"),
         ("init new.yaml --method ties --models a,b --base c", 0, "Wrote"),
         ("--help", 0, "Usage"),
-        *((f"{command} --help", 0, "Usage") for command in ("init", "plan", "run", "resume")),
-        *((f"{command} --help", 0, "Usage") for command in ("status", "verify", "push", "clean")),
-        *((f"{command} --help", 0, "Usage") for command in ("methods", "demo", "cache check")),
     ],
 )
 def test_lines_end_at_spaces(words: str, code: int, says: str, place: Path, tmp_path: Path) -> None:
@@ -63,6 +60,21 @@ def test_lines_end_at_spaces(words: str, code: int, says: str, place: Path, tmp_
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
     assert says in text
     assert found == code, text
+    check_lines(text)
+
+
+def test_lines_of_help_end_at_spaces(tmp_path: Path) -> None:
+    commands = [*("init", "plan", "run", "resume", "status", "verify", "push", "clean")]
+    commands += ["methods", "demo", "cache check"]
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm"}
+    command = [sys.executable, "-c", each_help(commands)]
+    found, said = ended(*in_a_terminal(command, tmp_path, environment))
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
+    assert found == 0 and text.count("Usage: ") == len(commands), text
+    check_lines(text)
+
+
+def check_lines(text: str) -> None:
     for line in re.split(r"[\r\n]+", text):
         copied = line.strip().startswith(("resumerge ", "AutoModel"))
         assert len(line) <= COLUMNS or " " not in line.strip() or copied, text
