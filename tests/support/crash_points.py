@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-EVERY = 5
+EVERY = 10
 
 
 def crash_points(kinds: Sequence[str], soak: bool) -> list[int]:
@@ -14,7 +14,7 @@ def crash_points(kinds: Sequence[str], soak: bool) -> list[int]:
     Args:
         kinds: what each operation is, like ``rename config.json``.
         soak: all of them; else the first and the last of every kind, shards and runs counted as
-            one whatever their numbers, and every fifth operation.
+            one whatever their numbers, and every tenth operation.
     """
     alike = [re.sub(r"[0-9a-f]{8,}|\d+", "#", kind) for kind in kinds]
     first = {kind: number for number, kind in reversed([*enumerate(alike, 1)])}

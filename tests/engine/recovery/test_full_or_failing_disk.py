@@ -26,7 +26,7 @@ def test_a_call_that_fails(
         merge.assert_done(reference)
         assert merge.rewritten() <= merge.batch_bytes()
 
-    bench.each(range(1, operations + 1, 1 if soak else 7), check)
+    bench.each(range(1, operations + 1, 1 if soak else 14), check)
     print(f"stopped by {sum(stopped)} failed operations")
     assert sum(stopped) > len(stopped) // 3
 

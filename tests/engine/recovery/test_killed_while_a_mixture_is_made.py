@@ -34,7 +34,7 @@ def family(workplace: Path) -> Path:
 
 @pytest.mark.parametrize(
     "gate_mode, layout, points",
-    [("cheap_embed", "separate", 25), ("hidden_norm", "packed", 5)],  # transformers is slow to load
+    [("cheap_embed", "separate", 10), ("hidden_norm", "packed", 4)],
 )
 def test_killed_and_resumed(
     drivers: list[Driver],
@@ -47,6 +47,7 @@ def test_killed_and_resumed(
 ) -> None:
     recipe = RECIPE.format(gate_mode, layout)
     bench = Bench(drivers, workplace / f"of {layout}", family, recipe, {"shard_size": 20_000})
+    bench.imports = ("transformers.models.llama.modeling_llama",)  # which is slow
     ended, reference = bench.calm()
     assert sum(name.endswith(".safetensors") for name in reference) > 1
     bench.check_kills(reference, len(ended.kinds), len(ended.kinds) if soak else points)

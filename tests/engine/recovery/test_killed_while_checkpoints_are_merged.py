@@ -18,7 +18,7 @@ models:
 out_dtype: bfloat16
 """
 PIPELINES = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: one}, {model: two}]\n"
-POINTS = 12
+POINTS = 6
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,6 @@ def test_killed_while_restoring_the_ledger(
         merge.assert_done(reference)
         assert {"ledger_restored", "checksum_mismatch", "ledger_reconciled"} <= {*merge.events()}
 
-    points = range(1, 36, 1 if soak else 2)
+    points = range(1, 36, 1 if soak else 4)
     reached = bench.each_state(points, check, mode, prepare=prepare, command="resume")
     assert reached > 0.85 * len(points)

@@ -27,7 +27,7 @@ tokenizer:
     "<new>": {source: math}
 chat_template: chatml
 """
-POINTS = 12
+POINTS = 6
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ models:
 dtype: float32
 out_dtype: bfloat16
 """
-POINTS = 25
+POINTS = 12
 
 
 @pytest.fixture(scope="module")

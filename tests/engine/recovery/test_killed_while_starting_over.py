@@ -10,7 +10,7 @@ OTHER = RECIPE.replace("density: 0.5", "density: 0.7")
 
 @pytest.mark.parametrize("mode", ["kill", "power"])
 def test_killed_while_starting_over(
-    bench: Bench, reference: dict[str, bytes], operations: int, mode: str
+    bench: Bench, reference: dict[str, bytes], operations: int, mode: str, soak: bool
 ) -> None:
     _, other = bench.calm(OTHER)
 
@@ -29,5 +29,5 @@ def test_killed_while_starting_over(
         assert again.code == 0, again.stderr
         merge.assert_done(other)
 
-    points = [*range(1, 18), *range(18, 60, 7)]
-    assert bench.each_state(points, check, mode, prepare=prepare, restart=True) > 20
+    points = range(1, 60) if soak else [*range(1, 18, 2), *range(18, 60, 10)]
+    assert bench.each_state(points, check, mode, prepare=prepare, restart=True) > 10

@@ -18,7 +18,7 @@ def test_a_random_part_of_what_was_not_synced_is_lost(
     bench: Bench, reference: dict[str, bytes], operations: int, soak: bool
 ) -> None:
     """With --soak other draws at every operation; else one at some."""
-    points = range(1, operations + 1, 1 if soak else 6)
+    points = range(1, operations + 1, 1 if soak else 12)
     assert bench.check_crashes(points, reference, "torn") > 0.9 * len(points)
     if soak:
         check_draws(bench, reference, operations)
@@ -34,7 +34,7 @@ def check_draws(bench: Bench, reference: dict[str, bytes], operations: int) -> N
     bench.each([(at, seed) for seed in range(100) for at in range(1, operations + 1)], check)
 
 
-def test_power_lost_while_tensors_are_copied(bench: Bench) -> None:
+def test_power_lost_while_tensors_are_copied(bench: Bench, soak: bool) -> None:
     recipe = "merge_method: passthrough\nmodels: [model: math]\n"
     ended, expected = bench.calm(recipe)
-    bench.check_crashes(range(20, len(ended.kinds), 6), expected, "power", recipe)
+    bench.check_crashes(range(20, len(ended.kinds), 1 if soak else 12), expected, "power", recipe)
