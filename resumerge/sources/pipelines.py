@@ -77,7 +77,7 @@ def component(name: str, library: str) -> Component:
         lambda known: known.model_file,
         "save the pipeline with diffusers' save_pretrained",
         f"{name}/",
-        library,
+        library=library,
     )
 
 
