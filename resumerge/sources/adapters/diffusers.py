@@ -20,7 +20,7 @@ from resumerge.tensors import Tensor
 
 _PART = re.compile(r"(unet|transformer|text_encoder(_\d)?|(model\.)?diffusion_model)\.")
 _MATRIX = re.compile(
-    r"(?P<module>.+?)(?:\.processor)?"
+    r"(?P<module>.+?)"
     r"(?:\.lora_(?P<peft>[AB])|(?:\.lora|\.lora_linear_layer|_lora)\.(?P<way>down|up)"
     r"|\.lora_(?P<kohya>down|up))\.weight",
     re.DOTALL,
@@ -46,8 +46,8 @@ def _renamed(name: str) -> str:
         return name
     matrix = found["peft"] or {"down": "A", "up": "B"}[found["way"] or found["kohya"]]
     module = found["module"]
-    if "_lora." in name:  # of an attention processor, which calls the first of two modules so
-        module = _OUTPUT.sub(".to_out.0", module)
+    if "_lora." in name:  # of an attention's processor, which calls the first of two modules so
+        module = _OUTPUT.sub(".to_out.0", module.replace(".processor.", "."))
     return f"{module}.lora_{matrix}.weight"
 
 

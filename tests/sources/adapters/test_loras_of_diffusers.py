@@ -75,7 +75,7 @@ def assert_fused_alike(models: Path, kind: str, name: str, out: Path) -> None:
     family, _, part, _ = KINDS[kind]
     theirs = family.from_pretrained(models / kind)
     theirs.load_lora_weights(models / name, weight_name=FILE)
-    theirs.fuse_lora()
+    theirs.fuse_lora(components=[part, "text_encoder"])  # FLUX's default is the first alone
     theirs.unload_lora_weights()
     recipe = f"merge_method: passthrough\nmodels: [{{model: ./{kind}+./{name}}}]\n"
     ours = DiffusionPipeline.from_pretrained(merge(models, recipe, out))
