@@ -20,6 +20,7 @@ from dataclasses import asdict
 from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
+from resumerge.comparison import compare_models
 from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.documents.methods import methods_json
 from resumerge.documents.new_recipe import Kind, new_recipe_of, write_recipe
@@ -41,7 +42,13 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.local_path import is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Options
-from resumerge.options.hints import ExtractOptions, ResumeOptions, RunOptions, VerifyOptions
+from resumerge.options.hints import (
+    CompareOptions,
+    ExtractOptions,
+    ResumeOptions,
+    RunOptions,
+    VerifyOptions,
+)
 from resumerge.options.in_python import error_in_python, in_python, problem_in_python
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath, parse_age, read_address
@@ -49,6 +56,7 @@ from resumerge.recipe.as_yaml import extraction
 from resumerge.storage import Storage
 from resumerge.ui.notebook.in_process import keepalive_in_notebook, merge_in_process
 from resumerge.ui.notebook.results import (
+    DisplayedComparison,
     DisplayedPlan,
     DisplayedResult,
     DisplayedStatus,
@@ -289,6 +297,40 @@ def verify(
     if name is not None and is_mirror_url(name):
         return DisplayedVerification.of(verify_mirror(name, runs, Storage()))
     return DisplayedVerification.of(verify_run(runs.find(name), Storage()))
+
+
+@with_options("compare")
+@_speaks_python
+def compare(
+    *models: StrPath,
+    base: StrPath | None = None,
+    progress: str = "auto",
+    **options: Unpack[CompareOptions],
+) -> DisplayedComparison:
+    """Compare models tensor by tensor: what is equal, what differs by how much, and in which way.
+
+    A comparison that was stopped goes on where it was, if the same models are compared again.
+
+    Args:
+        models: references as in a recipe: folders, files, Hub repos, places in buckets, each with
+            an adapter or without. The others are compared with the first.
+        base: the model that they were made of; each is compared with it, too.
+        OPTIONS
+        progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
+            ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
+
+    Returns:
+        the document of ``compare --json``, which notebooks and consoles display.
+
+    Raises:
+        InputError: a reference is no model, or a file cannot be read by ranges.
+        Resumable: a model, or the state folder, cannot be used now.
+        Interrupted: a signal stopped it; what was compared is kept.
+    """
+    chosen = Options.read("compare", options)
+    with keepalive_in_notebook("comparing", progress):
+        named = None if base is None else str(base)
+        return DisplayedComparison(compare_models([*map(str, models)], named, chosen, Reporter()))
 
 
 @_speaks_python

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.layout.names import before_layers, split
+from resumerge.layout.groups import LayerKey, kind_of, layer_key, layer_names
 
 MOST_LAYERS = 240
 MOST_KINDS = 16
-
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-_SUFFIX = re.compile(r"\.weight$")
 
 
 @dataclass
@@ -48,29 +44,19 @@ def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
     Args:
         units: rows of the ledger's table: name, nbytes, blocks, committed_blocks, seconds.
     """
-    groups: dict[tuple[int, str, int], Timing] = {}
-    stacks = set()
+    groups: dict[LayerKey, Timing] = {}
     for unit in units:
-        place = split(unit["name"])
-        if place is None:
-            name = _SUFFIX.sub("", unit["name"])
-            key = (0 if before_layers(unit["name"]) else 2, name, 0)
-        else:
-            stacks.add(place.stack)
-            key, name = (1, place.stack, place.index), f"{place.stack}.{place.index}"
-        groups.setdefault(key, Timing(name)).add(_timing(unit))
-    if len(stacks) == 1:  # then the number alone is a name
-        for (where, _, index), timing in groups.items():
-            timing.name = str(index) if where == 1 else timing.name
-    return _at_most([groups[key] for key in sorted(groups)], MOST_LAYERS, "layers")
+        groups.setdefault(layer_key(unit["name"]), Timing("")).add(_timing(unit))
+    for key, name in (names := layer_names(groups)).items():
+        groups[key].name = name
+    return _at_most([groups[key] for key in names], MOST_LAYERS, "layers")
 
 
 def by_kind(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
     """Return one group for the same tensor of all layers and experts; the longest time first."""
     groups: dict[str, Timing] = {}
     for unit in units:
-        place = split(unit["name"])
-        name = _SUFFIX.sub("", _NUMBER.sub("*", place.rest if place else unit["name"]))
+        name = kind_of(unit["name"])
         groups.setdefault(name, Timing(name)).add(_timing(unit))
     longest = sorted(groups.values(), key=lambda timing: -timing.seconds)
     return _at_most(longest, MOST_KINDS, "kinds")

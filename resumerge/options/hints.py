@@ -63,3 +63,11 @@ class VerifyOptions(TypedDict, total=False):
     threads: int | Literal["auto"] | None
     device: str
     offline: bool
+
+
+class CompareOptions(TypedDict, total=False):
+    """Options that `resumerge.compare` takes."""
+
+    state_dir: StrPath | None
+    threads: int | Literal["auto"] | None
+    offline: bool

@@ -42,7 +42,7 @@ _RECIPES = ("run", "plan")
 _NEW = (*_RECIPES, "extract-expert")
 _MERGES = ("run", "resume", "plan")
 _ALL = (*_MERGES, "extract-expert")
-_READERS = ("status", "verify", "clean", "push", "try", "cache check", "cache repair")
+_READERS = ("status", "verify", "clean", "push", "try", "compare", "cache check", "cache repair")
 
 MACHINE = "Memory, processors and disk"
 OUTPUT_GROUP = "The output"
@@ -72,7 +72,7 @@ class Options:
         group=MACHINE,
     )  # fmt: skip
     threads: int | None = declare(
-        Count(), "Number of worker threads.", *_ALL, "verify",
+        Count(), "Number of worker threads.", *_ALL, "verify", "compare",
         default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
         group=MACHINE,
     )  # fmt: skip
@@ -121,7 +121,7 @@ class Options:
     )  # fmt: skip
     offline: bool = declare(
         Flag(), "Do not use the network: every source must be local or cached.",
-        *_ALL, "verify", "cache check", default=False, kept=Kept.REPEATED,
+        *_ALL, "verify", "compare", "cache check", default=False, kept=Kept.REPEATED,
         group=SOURCES,
     )  # fmt: skip
     trust_sources: bool = declare(

@@ -12,7 +12,7 @@ from commands import each_help, resumerge
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
-    *("init", "plan", "run", "resume", "status", "verify", "try", "push"),
+    *("init", "plan", "run", "resume", "status", "verify", "compare", "try", "push"),
     *("extract-expert", "clean", "methods", "demo", "cache"),
 ]
 
@@ -126,6 +126,7 @@ def test_the_readme_speaks_of_the_command(command: str) -> None:
         ("status", "--state-dir --json --watch --html"),
         ("plan", "--memory --threads --shard-size --offline --json"),
         ("verify", "--state-dir --json"),
+        ("compare", "--state-dir --base --threads --offline --json"),
         ("try", "--state-dir --text --tokens --json"),
         ("cache check", "--state-dir --offline --json"),
         ("cache repair", "--state-dir --json"),

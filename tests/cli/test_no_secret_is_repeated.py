@@ -32,6 +32,7 @@ COMMANDS = [
     *("run recipe.yaml out --chdir %s", "run recipe.yaml out --ray %s", "status --memory %s"),
     *("run recipe.yaml out --memory %s", "run recipe.yaml out --device %s --json"),
     *("run recipe.yaml out --keep %s", "extract-expert org/x %s out", "clean --older %s"),
+    *("compare org/x %s", "compare %s --base org/x --json"),
 ]
 
 schemes = st.sampled_from(["s3", "gs", "az", "hf", "https", "http", "s3n", "abfs", "file", "ftp"])

@@ -177,6 +177,17 @@ def _enter(context: click.Context, parameter: click.Parameter, folder: Path | No
         raise click.BadParameter(f"{folder}: {error.strerror}") from None
 
 
+chdir_option = click.option(
+    "--chdir",
+    metavar="DIR",
+    type=LocalPath("working folder"),
+    callback=_enter,
+    is_eager=True,
+    expose_value=False,
+    help="Work as if started in this folder.",
+)
+
+
 def process_options(*, hidden: bool = False) -> Decorator[Any]:
     """Return a decorator that adds the options about the process of a merge, like ``--detach``.
 
@@ -186,15 +197,7 @@ def process_options(*, hidden: bool = False) -> Decorator[Any]:
 
     def decorate(function: Function) -> Any:
         for add in (
-            click.option(
-                "--chdir",
-                metavar="DIR",
-                type=LocalPath("working folder"),
-                callback=_enter,
-                is_eager=True,
-                expose_value=False,
-                help="Work as if started in this folder.",
-            ),
+            chdir_option,
             click.option(
                 "--no-supervise",
                 is_flag=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from resumerge.errors import Problem
 from resumerge.host.machine import free_bytes
@@ -11,6 +11,7 @@ from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan, SourceFileKey
 from resumerge.sizes import show_size
 from resumerge.sources.remote.files import remote_file
+from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
 NOTABLE_SHARE = 1.05
@@ -21,17 +22,8 @@ _WHOLE = "leave out --stream, or use --evict, which downloads files and deletes 
 
 def problems_of_streaming(plan: Plan) -> list[Problem]:
     """Return the files that cannot be read by ranges, each with a reason."""
-    reasons: dict[SourceFileKey, str] = {}
-    for stored in dict.fromkeys(node for node in plan.nodes() if isinstance(node, Stored)):
-        source, key = plan.sources[stored.source], (stored.source, stored.file)
-        if not source.is_streamed(stored.file):
-            continue
-        if stored.strides is not None:
-            reasons.setdefault(key, f"the elements of {stored.name} do not follow each other")
-        elif source.part_of(stored.file)[0].kind == "hub" and (
-            source.files[stored.file].size > XET_ONLY
-        ):
-            reasons.setdefault(key, f"the Hub sends files above {show_size(XET_ONLY)} as a whole")
+    stored = (node for node in plan.nodes() if isinstance(node, Stored))
+    reasons = whole_files(stored, plan.sources)
     return [
         Problem(
             "A file cannot be read by ranges",
@@ -42,6 +34,27 @@ def problems_of_streaming(plan: Plan) -> list[Problem]:
         )
         for (number, name), why in reasons.items()
     ]
+
+
+def whole_files(stored: Iterable[Stored], sources: Sequence[Source]) -> dict[SourceFileKey, str]:
+    """Return why files that are on a server alone cannot be read by ranges.
+
+    Args:
+        stored: the tensors that are read.
+        sources: the models, by their numbers.
+    """
+    reasons: dict[SourceFileKey, str] = {}
+    for tensor in dict.fromkeys(stored):
+        source, key = sources[tensor.source], (tensor.source, tensor.file)
+        if not source.is_streamed(tensor.file):
+            continue
+        if tensor.strides is not None:
+            reasons.setdefault(key, f"the elements of {tensor.name} do not follow each other")
+        elif source.part_of(tensor.file)[0].kind == "hub" and (
+            source.files[tensor.file].size > XET_ONLY
+        ):
+            reasons.setdefault(key, f"the Hub sends files above {show_size(XET_ONLY)} as a whole")
+    return reasons
 
 
 def notes_on_streaming(plan: Plan, estimate: Estimate) -> Iterator[str]:

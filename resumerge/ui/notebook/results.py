@@ -16,6 +16,7 @@ from resumerge.errors import Problem
 from resumerge.ui.html.environment import render
 from resumerge.ui.html.page import fragment as status_fragment
 from resumerge.ui.html.plan import fragment as plan_fragment
+from resumerge.ui.terminal.comparison import show_comparison
 from resumerge.ui.terminal.plan import show_plan
 from resumerge.ui.terminal.status import show_status
 from resumerge.ui.terminal.verification import show_verification
@@ -43,6 +44,13 @@ class DisplayedPlan(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         return plan_fragment(self)
+
+
+class DisplayedComparison(dict[str, Any]):
+    """The document of ``compare --json``."""
+
+    def __rich__(self) -> RenderableType:
+        return show_comparison(self)
 
 
 class DisplayedResult(Result):

@@ -1,0 +1,66 @@
+"""``resumerge compare``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from click.exceptions import Exit
+
+from resumerge.cli.parsing.arguments import argument, chdir_option, json_option, options_of
+from resumerge.cli.parsing.command import Command
+from resumerge.comparison import compare_models
+from resumerge.errors import Interrupted, Resumable
+from resumerge.options import Options
+from resumerge.ui.progress.keepalive import PrintClock
+from resumerge.ui.progress.styles import Style, reporter_of
+from resumerge.ui.terminal.comparison import show_comparison
+from resumerge.ui.terminal.console import print_json_line
+from resumerge.ui.terminal.terminal import (
+    err,
+    out,
+    print_command_to_resume,
+    print_document,
+    print_text,
+)
+from resumerge.ui.text.commands import repeat_command
+
+
+@click.command(
+    "compare",
+    cls=Command,
+    examples=["resumerge compare org/model ./tuned", "resumerge compare A B --base BASE"],
+)
+@argument(
+    "models",
+    "A B…",
+    "Two models or more (with --base, one or more), as a recipe names them: folders, weight files, "
+    "Hub repos, places in buckets, each with +adapter or without.",
+    nargs=-1,
+    required=True,
+)
+@click.option("--base", metavar="BASE", help="The model that they were made of.")
+@options_of("compare")
+@chdir_option
+@json_option
+def command(models: tuple[str, ...], base: str | None, options: Options, as_json: bool) -> None:
+    """Compare models: configs, tokenizers, and every tensor, read by ranges.
+
+    A comparison that was stopped goes on where it was, if it is asked for again.
+    """
+    reporter = reporter_of(Style.AUTO, err, PrintClock())
+    try:
+        found = compare_models(models, base, options, reporter)
+    except (Interrupted, Resumable) as stopped:
+        reporter.close()
+        print_text(str(stopped), err)
+        if as_json:
+            print_json_line(sys.stdout, **stopped.as_json(), resume=repeat_command())
+        print_command_to_resume(repeat_command())
+        raise Exit(stopped.exit_code) from None
+    finally:
+        reporter.close()
+    if as_json:
+        print_document(found)
+    else:
+        out.print(show_comparison(found), crop=False, soft_wrap=not out.is_terminal)

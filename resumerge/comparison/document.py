@@ -1,0 +1,129 @@
+"""The document of ``compare --json``: what the rows of all tensors come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from resumerge.comparison.facts import compared_configs, compared_vocabularies
+from resumerge.comparison.findings import findings_of, relation_of
+from resumerge.comparison.models import Models, Pair, Unit
+from resumerge.comparison.task_vectors import task_vectors_of
+from resumerge.comparison.totals import Totals
+from resumerge.layout.groups import kind_of, layer_key, layer_names
+from resumerge.tokenizers.vocabulary import Vocabulary
+
+Rows = Mapping[str, Mapping[str, Any]]
+"""The rows of a journal, by the tensor's name."""
+
+
+def document_of(
+    models: Models,
+    units: Sequence[Unit],
+    rows: Rows,
+    vocabularies: Sequence[Vocabulary | None],
+) -> dict[str, Any]:
+    """Return the document: models, configs, every pair, and the task vectors if there is a base.
+
+    Numbers that are not known, or not finite, are null.
+    """
+    layers = layer_names(layer_key(unit.name) for unit in units)
+    in_order = sorted(units, key=lambda unit: layer_key(unit.name))
+    places = {unit.name: layers[layer_key(unit.name)] for unit in in_order}
+    return {
+        "models": [
+            {
+                "model": source.ref.text,
+                "role": "base" if models.has_base and not source.number else "model",
+                "kind": source.kind,
+                "revision": source.revision,
+                "tensors": len(source.tensors),
+                "parameters": sum(tensor.numel for tensor in source.tensors.values()),
+                "bytes": sum(tensor.nbytes for tensor in source.tensors.values()),
+                "dtypes": sorted({tensor.dtype for tensor in source.tensors.values()}),
+            }
+            for source in models.sources
+        ],
+        "config": compared_configs(models),
+        "pairs": [_pair(models, pair, units, rows, places, vocabularies) for pair in models.pairs],
+        "task_vectors": task_vectors_of(models, units, rows, places),
+        "notes": [f"{source.ref}: {note}" for source in models.sources for note in source.notes],
+    }
+
+
+def _pair(
+    models: Models,
+    pair: Pair,
+    units: Sequence[Unit],
+    rows: Rows,
+    places: Mapping[str, str],
+    vocabularies: Sequence[Vocabulary | None],
+) -> dict[str, Any]:
+    first, second = pair
+    compared = [_tensor(unit, pair, rows[unit.name], places) for unit in units if _has(unit, pair)]
+    known = {tensor["name"] for tensor in compared}
+    both = {name: (t[first], t[second]) for name, t in models.by_name.items()}
+    apart = [
+        {"name": name, "shapes": [list(a.shape), list(b.shape)], "dtypes": [a.dtype, b.dtype]}
+        for name, (a, b) in both.items()
+        if a is not None and b is not None and name not in known
+    ]
+    found: dict[str, Any] = {
+        "first": first,
+        "second": second,
+        "only_first": [name for name, (a, b) in both.items() if a is not None and b is None],
+        "only_second": [name for name, (a, b) in both.items() if a is None and b is not None],
+        "not_comparable": apart,
+        "vocabulary": compared_vocabularies(pair, vocabularies),
+        "total": _total(compared),
+        "by_layer": _groups(compared, "layer", dict.fromkeys(places.values())),
+        "by_kind": _groups(compared, "kind"),
+        "tensors": [{k: v for k, v in tensor.items() if k != "sums"} for tensor in compared],
+    }
+    return {**findings_of(models, found), **found}
+
+
+def _has(unit: Unit, pair: Pair) -> bool:
+    return all(unit.tensors[number] is not None for number in pair)
+
+
+def _tensor(
+    unit: Unit, pair: Pair, row: Mapping[str, Any], places: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what is known of one tensor of a pair, with its `sums`."""
+    first, second = pair
+    sums = row["pairs"][f"{first}-{second}"]
+    a, b = unit.tensors[first], unit.tensors[second]
+    assert a is not None and b is not None
+    totals = Totals.of(row, pair)
+    relation, details = relation_of(sums, row["not_finite"][first] + row["not_finite"][second])
+    rows = [tensor.shape[0] if tensor.shape else 1 for tensor in (a, b)]
+    return {
+        "name": unit.name,
+        "layer": places[unit.name],
+        "kind": kind_of(unit.name),
+        "shape": list(a.shape),
+        "dtypes": [a.dtype, b.dtype],
+        "rows": rows if a.shape != b.shape else None,
+        "relation": relation,
+        "details": details,
+        **totals.as_json(),
+        "sums": totals,
+    }
+
+
+def _groups(
+    tensors: Iterable[Mapping[str, Any]], by: str, order: Iterable[str] = ()
+) -> list[dict[str, Any]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {name: [] for name in order}
+    for tensor in tensors:
+        groups.setdefault(tensor[by], []).append(tensor)
+    return [{by: name, **_total(members)} for name, members in groups.items() if members]
+
+
+def _total(tensors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    totals = sum((tensor["sums"] for tensor in tensors), Totals())
+    relations: dict[str, int] = {}
+    for tensor in tensors:
+        relations[tensor["relation"]] = relations.get(tensor["relation"], 0) + 1
+    return {"tensors": len(tensors), "relations": relations, **totals.as_json()}

@@ -1,0 +1,103 @@
+"""What models state of themselves: config.json, and the vocabularies of tokenizers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from resumerge.comparison.models import Models, Pair
+from resumerge.config_json import class_names
+from resumerge.engine.context import RunContext
+from resumerge.errors import InputError
+from resumerge.tokenizers.origin import has_tokenizer
+from resumerge.tokenizers.vocabulary import Vocabulary, read_vocabulary
+
+EXAMPLES = 8
+"""The most tokens that are named of those which differ."""
+
+_ABSENT = object()
+
+
+def compared_configs(models: Models) -> dict[str, Any]:
+    """Return whether architecture and config are the same, and each key that differs.
+
+    Returns:
+        `architectures`, the classes of each model; `same`; and `differences`, each with its dotted
+        `key` and the `values` of all models, as JSON text, null where a model has none.
+    """
+    flat = [dict(_flat(source.config)) for source in models.sources]
+    keys = list(dict.fromkeys(key for config in flat for key in config))
+    differences = [
+        {"key": key, "values": [_text(config.get(key, _ABSENT)) for config in flat]}
+        for key in keys
+        if any(config.get(key, _ABSENT) != flat[0].get(key, _ABSENT) for config in flat)
+    ]
+    classes = [class_names(source.config) for source in models.sources]
+    return {
+        "architectures": classes,
+        "same_architecture": all(found == classes[0] for found in classes),
+        "same": not differences,
+        "differences": differences,
+    }
+
+
+def read_vocabularies(context: RunContext, models: Models) -> list[Vocabulary | None]:
+    """Return the vocabulary of each model; None without a tokenizer that can be read, with a note.
+
+    Raises:
+        Resumable: the network failed.
+    """
+    found: list[Vocabulary | None] = []
+    for source in models.sources:
+        vocabulary = None
+        if has_tokenizer(source):
+            try:
+                vocabulary = read_vocabulary(
+                    source, context.metadata, offline=context.options.offline
+                )
+            except InputError as error:
+                what = "; ".join(problem.what for problem in error.problems)
+                context.reporter.note(f"The tokenizer of {source.ref} is not compared: {what}")
+        found.append(vocabulary)
+    return found
+
+
+def compared_vocabularies(
+    pair: Pair, vocabularies: Sequence[Vocabulary | None]
+) -> dict[str, Any] | None:
+    """Return how the tokens of two models differ; None where one has no tokenizer.
+
+    Returns:
+        the number of tokens of each; `same`, whether all have the same ids; `moved`, tokens of both
+        with another id; those that only one has; and whether one `extends` the other: all of its
+        tokens have their ids there.
+    """
+    first, second = (vocabularies[number] for number in pair)
+    if first is None or second is None:
+        return None
+    moved = [t for t, n in first.ids.items() if second.ids.get(t, n) != n]
+    lost = [token for token in first.ids if token not in second.ids]
+    new = [token for token in second.ids if token not in first.ids]
+    return {
+        "tokens": [len(first.ids), len(second.ids)],
+        "same": not (moved or lost or new),
+        "same_files": first.digest == second.digest,
+        "moved": {"count": len(moved), "examples": moved[:EXAMPLES]},
+        "only_first": {"count": len(lost), "examples": lost[:EXAMPLES]},
+        "only_second": {"count": len(new), "examples": new[:EXAMPLES]},
+        "second_extends_first": bool(new) and not moved and not lost,
+        "first_extends_second": bool(lost) and not moved and not new,
+    }
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _text(value: object) -> str | None:
+    return None if value is _ABSENT else json.dumps(value)

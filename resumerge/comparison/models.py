@@ -1,0 +1,181 @@
+"""The models that are compared, and which of their tensors belong together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from resumerge.engine.context import RunContext
+from resumerge.engine.opening.streamed_sources import whole_files
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.layout.layers import infer_layers
+from resumerge.layout.match import match_names
+from resumerge.layout.vocabulary_tensors import find_vocabulary
+from resumerge.recipe.invalid import InvalidValue
+from resumerge.recipe.references import read_reference
+from resumerge.sources import Source, open_source
+from resumerge.sources.remote.files import remote_file
+from resumerge.tensors import Stored, Tensor
+from resumerge.tensors.dtypes import FLOATS
+
+Pair = tuple[int, int]
+"""The numbers of two models; the second is described as what was made of the first."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A tensor of several models, which is compared at once.
+
+    Args:
+        name: its name in the first model that has it.
+        tensors: the tensor of each model; None where a model has none that can be compared.
+        elements: the elements that are compared: all, or of tables of tokens those of the rows that
+            all have.
+        row: the elements of a row of a matrix; 0 for tensors of other dimensions.
+    """
+
+    name: str
+    tensors: tuple[Tensor | None, ...]
+    elements: int
+    row: int
+
+    @property
+    def is_float(self) -> bool:
+        """Whether its elements are numbers that merges compute with."""
+        return all(t.dtype in FLOATS for t in self.tensors if t is not None)
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models of one comparison, the base first if there is one.
+
+    Args:
+        sources: the models, each numbered by its place.
+        has_base: whether the first is the base of the others.
+    """
+
+    sources: tuple[Source, ...]
+    has_base: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The models as the user named them."""
+        return [source.ref.text for source in self.sources]
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs that are compared: the base with each, and the first model with each other."""
+        numbers = range(len(self.sources))
+        pairs = [(0, n) for n in numbers[1:]]
+        return (*pairs, *((1, n) for n in numbers[2:] if self.has_base))
+
+    @cached_property
+    def by_name(self) -> dict[str, tuple[Tensor | None, ...]]:
+        """Every tensor of any model, by its name in the first model that has it."""
+        found: dict[str, list[Tensor | None]] = {}
+        for number, source in enumerate(self.sources):
+            theirs, _ = match_names(list(found), source.tensors) if number else ({}, [])
+            ours = {their_name: name for name, their_name in theirs.items()}
+            for name, tensor in source.tensors.items():
+                row = found.setdefault(ours.get(name, name), [None] * len(self.sources))
+                row[number] = tensor
+        return {name: tuple(tensors) for name, tensors in found.items()}
+
+    @cached_property
+    def vocabularies(self) -> list[frozenset[str]]:
+        """The tensors of each model that have a row for each token, by their names in it."""
+        return [
+            find_vocabulary(source, infer_layers(source.tensors, source.config)).found
+            for source in self.sources
+        ]
+
+    def units(self) -> Iterator[Unit]:
+        """Yield what two models or more have in common, in the order of the first model."""
+        for name, tensors in self.by_name.items():
+            present = [tensor for tensor in tensors if tensor is not None]
+            if len(present) < 2:
+                continue
+            like = tuple(t if t and self._fits(present[0], t) else None for t in tensors)
+            shapes = [tensor.shape for tensor in like if tensor is not None]
+            if len(shapes) < 2:
+                continue
+            shape = (min(shape[0] for shape in shapes), *shapes[0][1:]) if shapes[0] else ()
+            row = shape[1] if len(shape) == 2 else 0
+            yield Unit(name, like, math.prod(shape), row)
+
+    def _fits(self, first: Tensor, other: Tensor) -> bool:
+        """Return whether two tensors can be compared: of one shape, or two tables of tokens."""
+        if (first.dtype in FLOATS) != (other.dtype in FLOATS):
+            return False
+        if first.dtype not in FLOATS and first.dtype != other.dtype:
+            return False
+        if first.shape == other.shape:
+            return True
+        of_tokens = any(first.name in names for names in self.vocabularies)
+        of_tokens &= any(other.name in names for names in self.vocabularies)
+        return of_tokens and first.shape[1:] == other.shape[1:]
+
+
+def open_models(context: RunContext, names: Sequence[str], base: str | None) -> Models:
+    """Open the models; files on servers that are not on this disk are read by ranges.
+
+    Args:
+        context: the command's context.
+        names: the references of two models or more; with a base, of one or more.
+        base: the reference of their base.
+
+    Raises:
+        InputError: a reference names no model, or a file cannot be read by ranges.
+        Resumable: the network failed.
+    """
+    references = [*([base] if base is not None else []), *names]
+    if len(references) < 2:
+        raise refuse(
+            "There is nothing to compare with",
+            expected="two models, or one and --base",
+            found=", ".join(references) or "no model",
+            fix="name another model",
+        )
+    context.reporter.doing("opening the models")
+    sources, problems = [], []
+    for number, text in enumerate(references):
+        try:
+            sources.append(_open(context, text, number))
+        except InputError as error:
+            problems += error.problems
+    problems += [] if problems else _unreadable(sources, offline=context.options.offline)
+    if problems:
+        raise InputError(problems)
+    return Models(tuple(sources), base is not None)
+
+
+def _open(context: RunContext, text: str, number: int) -> Source:
+    try:
+        ref = read_reference(text)
+    except InvalidValue as error:
+        raise refuse(
+            error.what, where=text, expected=error.expected, found=error.found, fix=error.fix
+        ) from None
+    source = open_source(ref, offline=context.options.offline, metadata=context.metadata)
+    return replace(source.numbered(number), streams=True)
+
+
+def _unreadable(sources: Sequence[Source], *, offline: bool) -> Iterator[Problem]:
+    """Yield a problem for each file that is not here and cannot be read by ranges."""
+    nodes = (n for source in sources for tensor in source.tensors.values() for n in tensor.nodes())
+    stored = [node for node in nodes if isinstance(node, Stored)]
+    if offline:
+        absent = {(t.source, t.file): "" for t in stored if sources[t.source].is_streamed(t.file)}
+        reasons = dict.fromkeys(absent, "it is not in the cache, and --offline was given")
+    else:
+        reasons = whole_files(stored, sources)
+    for (number, name), why in reasons.items():
+        yield Problem(
+            "A file cannot be read by ranges",
+            where=remote_file(sources[number], name).where,
+            expected="a file on this disk, or one that its server sends in parts",
+            found=why,
+            fix="download the model, and name its folder",
+        )

@@ -1,0 +1,83 @@
+"""Task vectors of several fine-tunes of one base: how they point, and conflicts of signs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from resumerge.comparison.models import Models, Unit
+
+
+def task_vectors_of(
+    models: Models,
+    units: Sequence[Unit],
+    rows: Mapping[str, Mapping[str, Any]],
+    places: Mapping[str, str],
+) -> dict[str, Any] | None:
+    """Return the matrices of cosine and sign conflict over tensors that all models have.
+
+    A sign conflict is an element that two models changed in opposite directions; the share is of
+    the elements that both changed.
+
+    Args:
+        models: the models.
+        units: their tensors.
+        rows: the rows of the journal.
+        places: the layer of each tensor.
+
+    Returns:
+        `models`, the numbers of the fine-tunes; `cosine`, `sign_conflict` and `both_changed`,
+        matrices over these, null where nothing was changed; `norms`; and the same `by_layer`. None
+        without a base, or with one fine-tune.
+    """
+    tuned = list(range(1, len(models.sources)))
+    if not models.has_base or len(tuned) < 2:
+        return None
+    found = [
+        (places[unit.name], rows[unit.name]["task_vectors"])
+        for unit in units
+        if (rows[unit.name]["task_vectors"] or {}).get("models") == tuned
+    ]
+    layers = dict.fromkeys(place for place, _ in found)
+    return {
+        "models": tuned,
+        "tensors": len(found),
+        **_matrices(tuned, (vectors for _, vectors in found)),
+        "by_layer": [
+            {"layer": layer, **_matrices(tuned, (v for place, v in found if place == layer))}
+            for layer in layers
+        ],
+    }
+
+
+def _matrices(tuned: Sequence[int], found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    count = len(tuned)
+    products = np.zeros((count, count))
+    changed, opposed = np.zeros((2, count, count), np.int64)
+    for vectors in found:
+        products += np.array(vectors["products"])
+        for first, second, both, conflicts in vectors["signs"]:
+            at = tuned.index(first), tuned.index(second)
+            changed[at] += both
+            opposed[at] += conflicts
+    changed, opposed = changed + changed.T, opposed + opposed.T
+    norms = [math.sqrt(square) for square in np.diag(products)]
+    return {
+        "norms": norms,
+        "cosine": [
+            [_share(products[i, j], norms[i] * norms[j]) for j in range(count)]
+            for i in range(count)
+        ],
+        "sign_conflict": [
+            [_share(opposed[i, j], changed[i, j]) if i != j else None for j in range(count)]
+            for i in range(count)
+        ],
+        "both_changed": changed.tolist(),
+    }
+
+
+def _share(part: float, whole: float) -> float | None:
+    return float(part / whole) if whole else None

@@ -1,0 +1,208 @@
+"""One tensor of several models, read once in pieces: sums over all of its elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from resumerge.comparison.models import Models, Pair, Unit
+from resumerge.comparison.relations import Rounded, Scaled
+from resumerge.comparison.values import Two, floats
+from resumerge.kernels import row_gram
+from resumerge.native import Vector
+from resumerge.tensors.dtypes import BITS, nbytes
+from resumerge.tensors.evaluation import Evaluation
+
+BLOCK = 1 << 17
+"""Elements that are compared at once, so that they are in the processor's cache."""
+
+PIECE = 1 << 20
+"""Elements that are read at once."""
+
+Row = dict[str, Any]
+"""What is known of a tensor, as the journal has it. Sums over numbers that are not finite are
+without them."""
+
+
+class _PairSums:
+    """The sums of two tensors."""
+
+    def __init__(self, pair: Pair, dtypes: tuple[str, str]) -> None:
+        self.pair, self.dtypes = pair, dtypes
+        self.differing, self.squares, self.largest = 0, 0.0, 0.0
+        self._relations: list[Scaled | Rounded] | None = None
+
+    def add(self, first: np.ndarray, second: np.ndarray, difference: np.ndarray) -> None:
+        """Add elements, of which at least one differs in its bits."""
+        two = Two(first, second, difference, self.dtypes)
+        differing = int(np.count_nonzero(two.differ))
+        if not differing:
+            return
+        self.differing += differing
+        self.squares += _square(difference)
+        self.largest = max(self.largest, float(difference.max()), -float(difference.min()))
+        if self._relations is None:
+            proposed = (kind.proposed(two) for kind in (Scaled, Rounded))
+            self._relations = [relation for relation in proposed if relation is not None]
+        else:
+            for relation in self._relations:
+                relation.add(two)
+
+    def as_json(self) -> dict[str, Any]:
+        found = self._relations or []
+        scaled = next((r.as_json() for r in found if isinstance(r, Scaled)), None)
+        rounding = next((r.as_json() for r in found if isinstance(r, Rounded)), None)
+        return {
+            "differing": self.differing,
+            "squares": self.squares,
+            "largest": self.largest,
+            "scaled": scaled,
+            "rounded": rounding,
+        }
+
+
+class TensorComparison:
+    """The comparison of one tensor, piece by piece in its order, by one thread.
+
+    Args:
+        unit: the tensor.
+        models: the models.
+    """
+
+    def __init__(self, unit: Unit, models: Models) -> None:
+        self._unit = unit
+        self._numbers = [n for n, tensor in enumerate(unit.tensors) if tensor is not None]
+        self._dtypes = {n: unit.tensors[n].dtype for n in self._numbers}  # type: ignore[union-attr]
+        self._squares = dict.fromkeys(self._numbers, 0.0)
+        self._not_finite = dict.fromkeys(self._numbers, 0)
+        pairs = [pair for pair in models.pairs if set(pair) <= set(self._numbers)]
+        self._pairs = [_PairSums((a, b), (self._dtypes[a], self._dtypes[b])) for a, b in pairs]
+        tuned = self._numbers[1:] if models.has_base and self._numbers[0] == 0 else []
+        self._tuned = tuned if len(tuned) > 1 and unit.is_float else []
+        self._products = np.zeros((len(tuned), len(tuned)))
+        self._signs = {two: [0, 0] for two in combinations(self._tuned, 2)}
+        row = unit.row if 0 < unit.row <= PIECE else 1
+        self._block = max(1, BLOCK // row) * row
+
+    def compute(self, evaluation: Evaluation, moved: Callable[[int], None]) -> Row:
+        """Read the tensor of all models, and return what is known of it.
+
+        Args:
+            evaluation: the means of reading.
+            moved: called with the bytes that were read.
+
+        Raises:
+            Resumable: a file cannot be read.
+        """
+        piece = max(1, PIECE // self._block) * self._block
+        for start in range(0, self._unit.elements, piece):
+            stop = min(start + piece, self._unit.elements)
+            data = {n: self._read(evaluation, n, start, stop) for n in self._numbers}
+            moved(sum(len(found) for found in data.values()))
+            if self._unit.is_float:
+                self._add_piece(evaluation, data, stop - start)
+            else:
+                self._add_bytes(data)
+        return self._row()
+
+    def _read(self, evaluation: Evaluation, number: int, start: int, stop: int) -> np.ndarray:
+        tensor = self._unit.tensors[number]
+        assert tensor is not None
+        data = evaluation.take(("raw", number), nbytes(tensor.dtype, stop - start))
+        tensor.read(evaluation.inner(), start, stop, data)
+        return data
+
+    def _add_bytes(self, data: dict[int, np.ndarray]) -> None:
+        """Count what differs between elements that are no floats."""
+        for sums in self._pairs:
+            first, second = (data[n] for n in sums.pair)
+            width = BITS[sums.dtypes[0]] // 8
+            if len(first) and not np.array_equal(first, second):
+                differ = (first != second).reshape(-1, max(1, width)).any(axis=1)
+                sums.differing += int(np.count_nonzero(differ))
+
+    def _add_piece(
+        self, evaluation: Evaluation, data: dict[int, np.ndarray], elements: int
+    ) -> None:
+        widths = {n: BITS[self._dtypes[n]] // 8 for n in self._numbers}
+        size = 4 * min(self._block, elements)
+        buffers = {n: evaluation.take(("floats", n), size).view(np.float32) for n in self._numbers}
+        for start in range(0, elements, self._block):
+            stop = min(start + self._block, elements)
+            raw = {n: data[n][start * width : stop * width] for n, width in widths.items()}
+            values = {
+                n: floats(raw[n], self._dtypes[n], buffers[n][: stop - start])
+                for n in self._numbers
+            }
+            self._add_block(raw, values)
+
+    def _add_block(self, raw: dict[int, np.ndarray], values: dict[int, np.ndarray]) -> None:
+        squares = {n: _square(found) for n, found in values.items()}
+        if not all(map(math.isfinite, squares.values())):
+            values = self._without_what_is_not_finite(values)
+            squares = {n: _square(found) for n, found in values.items()}
+        for n, square in squares.items():
+            self._squares[n] += square
+        changes: dict[Pair, np.ndarray] = {}
+        for sums in self._pairs:
+            first, second = sums.pair
+            if sums.dtypes[0] == sums.dtypes[1] and np.array_equal(raw[first], raw[second]):
+                continue
+            changes[sums.pair] = values[second] - values[first]
+            sums.add(values[first], values[second], changes[sums.pair])
+        if self._tuned:
+            self._add_changes([changes.get((0, n)) for n in self._tuned])
+
+    def _without_what_is_not_finite(self, values: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """Return the elements with 0 in all models where one has no finite number; count these."""
+        finite = np.ones(len(values[self._numbers[0]]), bool)
+        for n, found in values.items():
+            is_finite = np.isfinite(found)
+            self._not_finite[n] += int(len(found) - np.count_nonzero(is_finite))
+            finite &= is_finite
+        return {n: np.where(finite, found, np.float32(0)) for n, found in values.items()}
+
+    def _add_changes(self, changes: Sequence[np.ndarray | None]) -> None:
+        """Add the products of task vectors, and the signs in which they agree or not."""
+        length = next((len(change) for change in changes if change is not None), 0)
+        if not length:
+            return
+        whole = [np.zeros(length, np.float32) if c is None else c for c in changes]
+        self._products += row_gram([Vector(change) for change in whole], length)[..., 0]
+        signs = {n: _signs(change) for n, change in zip(self._tuned, whole)}
+        for (a, b), counts in self._signs.items():
+            product = signs[a] * signs[b]
+            counts[0] += int(np.count_nonzero(product))
+            counts[1] += int(np.count_nonzero(product < 0))
+
+    def _row(self) -> Row:
+        count = len(self._unit.tensors)
+        squares = self._squares if self._unit.is_float else {}
+        return {
+            "elements": self._unit.elements,
+            "squares": [squares.get(n) for n in range(count)],
+            "not_finite": [self._not_finite.get(n, 0) for n in range(count)],
+            "pairs": {f"{a}-{b}": sums.as_json() for sums in self._pairs for a, b in [sums.pair]},
+            "task_vectors": {
+                "models": self._tuned,
+                "products": self._products.tolist(),
+                "signs": [[a, b, *counts] for (a, b), counts in self._signs.items()],
+            }
+            if self._tuned
+            else None,
+        }
+
+
+def _square(values: np.ndarray) -> float:
+    """Return the sum of squares, in float64 and in the order of all kernels."""
+    return float(row_gram([Vector(values)], len(values))[0, 0, 0])
+
+
+def _signs(values: np.ndarray) -> np.ndarray:
+    """Return 1, 0 or -1 for each element: int8."""
+    found: np.ndarray = (values > 0).view(np.int8) - (values < 0).view(np.int8)
+    return found

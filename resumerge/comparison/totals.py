@@ -1,0 +1,72 @@
+"""Sums over elements of two models, which are added up over tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over elements of two models.
+
+    Args:
+        elements: the number of elements.
+        differing: of these, those that are not the same number.
+        first: the sum of squares of the first model's elements.
+        second: the same of the second.
+        change: the sum of squares of their differences.
+        largest: the largest magnitude of a difference.
+    """
+
+    elements: int = 0
+    differing: int = 0
+    first: float = 0.0
+    second: float = 0.0
+    change: float = 0.0
+    largest: float = 0.0
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], pair: tuple[int, int]) -> Totals:
+        """Return the sums of one tensor, from its row in the journal."""
+        sums = row["pairs"][f"{pair[0]}-{pair[1]}"]
+        first, second = (row["squares"][number] or 0.0 for number in pair)
+        return cls(
+            row["elements"], sums["differing"], first, second, sums["squares"], sums["largest"]
+        )
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.elements + other.elements,
+            self.differing + other.differing,
+            self.first + other.first,
+            self.second + other.second,
+            self.change + other.change,
+            max(self.largest, other.largest),
+        )
+
+    @property
+    def relative(self) -> float | None:
+        """The L2 norm of the change by that of the first model; None where that is 0."""
+        return math.sqrt(self.change / self.first) if self.first else None
+
+    @property
+    def cosine(self) -> float | None:
+        """The cosine of the two models' elements; None where one is 0."""
+        if not self.first or not self.second:
+            return None
+        product = (self.first + self.second - self.change) / 2
+        return max(-1.0, min(1.0, product / math.sqrt(self.first * self.second)))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the sums say, for the document."""
+        return {
+            "elements": self.elements,
+            "differing": self.differing,
+            "l2": math.sqrt(self.change),
+            "relative_l2": self.relative,
+            "max_abs": self.largest,
+            "cosine": self.cosine,
+        }

@@ -1,0 +1,75 @@
+"""Numbers of several models at the same places: what the sums and the tests of relations see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from resumerge.kernels import round_to
+from resumerge.native import KINDS, Vector
+from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.evaluation import as_vector, code_of
+
+SPACING = {"BF16": 2.0**-7, "F16": 2.0**-10, "F8_E4M3": 2.0**-3, "F8_E5M2": 2.0**-2}
+"""The distance of 1 from the next number, by type; for other types that of float32."""
+
+_SMALLEST = {"F16": 2.0**-24, "F8_E4M3": 2.0**-9, "F8_E5M2": 2.0**-16}
+"""The distance of the smallest numbers, which are not normal; for other types it is not met."""
+
+_EXPONENT = np.uint32(0x7F800000)
+
+
+@dataclass(frozen=True)
+class Two:
+    """Elements of two tensors at the same places, finite numbers alone.
+
+    Args:
+        first: float32.
+        second: float32.
+        difference: the second less the first, float32.
+        dtypes: the types that the two are stored in, by safetensors' names.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    difference: np.ndarray
+    dtypes: tuple[str, str]
+
+    @cached_property
+    def differ(self) -> np.ndarray:
+        """A mask of the elements that are not the same number."""
+        found: np.ndarray = self.first != self.second
+        return found
+
+    @property
+    def coarser(self) -> tuple[np.ndarray, str]:
+        """The elements, and the type, of the tensor whose type has fewer digits."""
+        first, second = (SPACING.get(dtype, 0.0) for dtype in self.dtypes)
+        return (self.first, self.dtypes[0]) if first > second else (self.second, self.dtypes[1])
+
+
+def floats(data: np.ndarray, dtype: str, out: np.ndarray) -> np.ndarray:
+    """Return stored elements (bytes) of a float type as float32; `out` is where they are put."""
+    if dtype == "F32":
+        return data.view(np.float32)
+    round_to(as_vector(data, dtype), Vector(out))
+    return out
+
+
+def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Return float32 rounded to another type, and back."""
+    narrow = np.empty(len(values) * BITS[dtype] // 8, np.uint8).view(KINDS[code_of(dtype)])
+    round_to(Vector(np.ascontiguousarray(values)), Vector(narrow, code_of(dtype)))
+    out = np.empty(len(values), np.float32)
+    round_to(Vector(narrow, code_of(dtype)), Vector(out))
+    return out
+
+
+def spacing(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Return the distance from each number to the next larger magnitude of a type: float32."""
+    powers = (values.view(np.uint32) & _EXPONENT).view(np.float32)
+    step = np.float32(SPACING.get(dtype, 2.0**-23))
+    found: np.ndarray = np.maximum(powers * step, np.float32(_SMALLEST.get(dtype, 0.0)))
+    return found

@@ -1,0 +1,139 @@
+"""``resumerge compare`` for a terminal: what the models are to each other, by kind and by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from resumerge.printable import printable
+from resumerge.sizes import counted, show_size, some
+from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.comparison import CAUTION, number, share, tokens_sentence
+
+MOST_KINDS, MOST_KEYS = 24, 12
+"""The most kinds of tensors, and keys of config.json, that are shown."""
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+Document = Mapping[str, Any]
+
+
+def show_comparison(document: Document) -> RenderableType:
+    """Return the document of ``compare --json`` for a terminal."""
+    parts: list[RenderableType] = [_models(document), *_config(document)]
+    for pair in document["pairs"]:
+        parts += ["", *_pair(document, pair)]
+    if document["task_vectors"] is not None:
+        parts += ["", *_task_vectors(document)]
+    parts += [Prose(printable(note), "note:", "yellow") for note in document["notes"]]
+    return Group(*parts)
+
+
+def _models(document: Document) -> RenderableType:
+    table = _table("", "model", "kind", "tensors", "parameters", "size", "types")
+    for index, model in enumerate(document["models"]):
+        name = model["model"] + (" (base)" if model["role"] == "base" else "")
+        table.add_row(
+            str(index),
+            printable(name),
+            model["kind"],
+            str(model["tensors"]),
+            f"{model['parameters']:,}",
+            show_size(model["bytes"]),
+            ", ".join(model["dtypes"]),
+        )
+    return table
+
+
+def _config(document: Document) -> Iterator[RenderableType]:
+    config = document["config"]
+    classes = "the same" if config["same_architecture"] else "different"
+    yield Prose(classes, "architecture", "dim")
+    if config["same"]:
+        yield Prose("the same", "config.json ", "dim")
+        return
+    keys = config["differences"]
+    shown = [f"{found['key']} ({' | '.join(map(_value, found['values']))})" for found in keys]
+    said = f"{counted(len(keys), 'key')} differ: {some(shown, most=MOST_KEYS)}"
+    yield Prose(printable(said), "config.json ", "dim")
+
+
+def _pair(document: Document, pair: Document) -> Iterator[RenderableType]:
+    first, second = (document["models"][pair[key]]["model"] for key in ("first", "second"))
+    style = "green" if pair["relation"] == "copy" else "bold"
+    yield Prose(printable(f"{second} beside {first}: {pair['relation']}"), style=style)
+    for sentence in pair["findings"]:
+        yield Prose(f"  - {printable(sentence)}")
+    if said := tokens_sentence(pair["vocabulary"]):
+        yield Prose(f"  - {printable(said)}")
+    if not pair["total"]["differing"]:
+        return
+    total = pair["total"]
+    yield _kinds(pair["by_kind"], total)
+    if line := _layers(pair["by_layer"]):
+        yield Prose(line, "relative L2 by layer ", "dim", whole=True)
+
+
+def _kinds(kinds: Sequence[Document], total: Document) -> RenderableType:
+    table = _table("tensors", "", "equal", "differing", "relative L2", "max", "cosine")
+    most = sorted(kinds, key=lambda kind: -(kind["relative_l2"] or 0.0))
+    for kind in most[:MOST_KINDS]:
+        table.add_row(printable(kind["kind"]), *_figures(kind))
+    if len(most) > MOST_KINDS:
+        table.add_row(f"and {len(most) - MOST_KINDS} more kinds")
+    table.add_row("all", *_figures(total), style="bold")
+    return table
+
+
+def _figures(group: Document) -> tuple[str, ...]:
+    equal = group["relations"].get("equal", 0)
+    return (
+        str(group["tensors"]),
+        str(equal),
+        share(group["differing"], group["elements"]),
+        number(group["relative_l2"]),
+        number(group["max_abs"]),
+        number(group["cosine"], 6),
+    )
+
+
+def _layers(layers: Sequence[Document]) -> str:
+    """Return a bar for each layer, as high as its relative L2, and the largest as a number."""
+    found = [layer["relative_l2"] or 0.0 for layer in layers]
+    highest = max(found, default=0.0)
+    if len(found) < 2 or not highest:
+        return ""
+    heights = (max(1, round(value / highest * (len(_BARS) - 1))) for value in found)
+    bars = "".join(_BARS[height] if value else "·" for height, value in zip(heights, found))
+    at = layers[found.index(highest)]["layer"]
+    return f"{bars} (most: {printable(at)}, {number(highest)})"
+
+
+def _task_vectors(document: Document) -> Iterator[RenderableType]:
+    found = document["task_vectors"]
+    yield Text("task vectors", "bold")
+    for key, label in (("cosine", "cosine"), ("sign_conflict", "sign conflict")):
+        table = _table(label, *map(str, found["models"]))
+        for model, row in zip(found["models"], found[key]):
+            name = document["models"][model]["model"]
+            cells = ("" if value is None else number(value, 4) for value in row)
+            table.add_row(printable(f"{model} {name}"), *cells)
+        yield table
+    yield Prose(CAUTION, style="dim")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index, column in enumerate(columns):
+        right = index > 1 or (index == 1 and not column)
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def _value(text: str | None) -> str:
+    return "–" if text is None else text if len(text) <= 40 else text[:37] + "…"

@@ -1,0 +1,44 @@
+"""The numbers and sentences of a comparison, as terminals and pages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.sizes import counted
+
+CAUTION = (
+    "Cosine and sign conflict say how the changes lie to each other, not how good a merge of them "
+    "will be: they predict little of it (arXiv 2601.22285)."
+)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number in so many digits; a dash for None."""
+    return "–" if value is None else f"{value:.{digits}g}"
+
+
+def share(part: int, whole: int) -> str:
+    """Return a part of a whole in percent; never 0 % or 100 % of what is not that."""
+    if not part or part == whole:
+        return "100%" if part else "0%"
+    percent = 100 * part / whole
+    return "<0.01%" if percent < 0.01 else ">99.99%" if percent > 99.99 else f"{percent:.3g}%"
+
+
+def tokens_sentence(tokens: Mapping[str, Any] | None) -> str:
+    """Return a sentence on two vocabularies; empty where one has no tokenizer."""
+    if tokens is None:
+        return ""
+    if tokens["same"]:
+        return f"The tokenizers have the same {tokens['tokens'][0]:,} tokens"
+    parts = [
+        f"{counted(tokens[key]['count'], 'token')} {said}, like {tokens[key]['examples'][0]!r}"
+        for key, said in (
+            ("moved", "with another id"),
+            ("only_first", "only in the first"),
+            ("only_second", "only in the second"),
+        )
+        if tokens[key]["count"]
+    ]
+    return f"The tokenizers differ: {'; '.join(parts)}"

@@ -1,0 +1,76 @@
+"""Promise: models on the Hub and in buckets are read by ranges, and none of them is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from compared import changed, compare, drawn, write
+from loopback_hub import Hub
+from loopback_s3.bucket import Bucket
+from loopback_s3.servers import Server, start
+
+from resumerge.errors import InputError
+
+FILES = ("model.safetensors", "config.json", "tokenizer.json")
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[Path]:
+    base, tokens = drawn(), {"x": 0, "y": 1}
+    return [
+        write(tmp_path / "base", base, tokens=tokens),
+        write(tmp_path / "tuned", changed(base, 1), tokens=tokens),
+    ]
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Server]:
+    with start("moto") as server:
+        yield server
+
+
+def without_names(document: dict) -> dict:
+    names = [model["model"] for model in document["models"]]
+    pairs = [
+        {key: value for key, value in found.items() if key != "findings"}
+        for found in document["pairs"]
+    ]
+    assert len(names) == 2
+    return {"pairs": pairs, "config": document["config"]}
+
+
+def test_on_the_hub(hub: Hub, models: list[Path], tmp_path: Path) -> None:
+    for folder in models:
+        hub.commit(f"org/{folder.name}", {name: (folder / name).read_bytes() for name in FILES})
+    found = compare(tmp_path, "org/base", "org/tuned")
+    assert without_names(found) == without_names(compare(tmp_path, *models))
+    assert found["pairs"][0]["vocabulary"]["same"]
+    assert [model["kind"] for model in found["models"]] == ["hub", "hub"]
+    assert all(len(model["revision"]) == 40 for model in found["models"])
+    assert not [p for p in hub.home.rglob("blobs/*") if p.stat().st_size > 10_000], "not stored"
+    with pytest.raises(InputError) as refused:
+        compare(tmp_path, "org/base", models[1], offline=True)
+    assert "--offline" in str(refused.value)
+
+
+def test_on_the_hub_though_requests_fail(hub: Hub, models: list[Path], tmp_path: Path) -> None:
+    for folder in models:
+        hub.commit(f"org/{folder.name}", {name: (folder / name).read_bytes() for name in FILES})
+    calm = compare(tmp_path, *models)
+    hub.fail("/cdn/", method="GET", status=503, times=2)
+    assert without_names(compare(tmp_path, "org/base", "org/tuned")) == without_names(calm)
+
+
+def test_in_a_bucket(
+    s3: Server, models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.env().items():
+        monkeypatch.setenv(name, value)
+    bucket = Bucket(s3.env())
+    for name in FILES:
+        bucket.put(f"tuned/{name}", (models[1] / name).read_bytes())
+    found = compare(tmp_path, models[0], f"s3://{bucket.name}/tuned")
+    assert without_names(found) == without_names(compare(tmp_path, *models))
+    assert [model["kind"] for model in found["models"]] == ["local", "bucket"]
