@@ -50,6 +50,14 @@ _owners: set[str] = set()
 """The owners of the leases that this process holds."""
 
 
+def lease_seconds(store: Store) -> float:
+    """Return how long a new lease in a store lives without a renewal, in seconds.
+
+    It is the time of the heartbeats that may be missing, unless the environment sets another.
+    """
+    return _configured_seconds() or MISSED_HEARTBEATS * store.heartbeat_seconds
+
+
 class Lease:
     """The right to write to a mirror. A thread renews it until `release` or `stop`.
 
@@ -117,7 +125,7 @@ class Lease:
             space=pid_space(),
             pid=os.getpid(),
             born=birth(os.getpid()) or 0,
-            seconds=_configured_seconds() or MISSED_HEARTBEATS * store.heartbeat_seconds,
+            seconds=lease_seconds(store),
         )
         for _ in range(TRIES):
             files = retry_store(store, store.list)
