@@ -15,6 +15,18 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+UNSUPPORTED_STATUSES = (501, 505)
+"""The statuses of HTTP by which a server says that it does not support a request."""
+
+
+def is_temporary_status(status: int) -> bool:
+    """Return whether a request that was answered with a status of HTTP may succeed later.
+
+    The failure is a server's or a proxy's then, and passes by itself. Proxies have statuses of
+    their own, like Cloudflare's 520 to 530.
+    """
+    return status in (408, 429) or (status >= 500 and status not in UNSUPPORTED_STATUSES)
+
 
 @dataclass(frozen=True)
 class Backoff:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from resumerge.errors import StoreError
+from resumerge.retry import UNSUPPORTED_STATUSES, is_temporary_status
 
 PROXY_FIX = (
     "a proxy or the login page of a network may answer in its place: open the network, or check "
@@ -79,13 +80,13 @@ def refusal(
     status = meaning or status
     if status == 412:
         return Changed()
-    if status == 501:
+    if status in UNSUPPORTED_STATUSES:
         return Unsupported(
             f"The server of the bucket {bucket} lacks a request: {shown}", denied=True
         )
     if status == 409:
         return Conflict(f"Another write to the bucket {bucket} is in progress: {shown}")
-    if status in (408, 429) or status >= 500:
+    if is_temporary_status(status):
         return StoreError(
             f"The server of the bucket {bucket} fails: {shown}",
             retry_after=float(retry_after) if retry_after.isdigit() else 0.0,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from resumerge.errors import Resumable, ResumergeError, refuse
 from resumerge.remote.cache_errors import cache_error, full_cache
 from resumerge.remote.file import REQUEST
-from resumerge.retry import retry_explained
+from resumerge.retry import is_temporary_status, retry_explained
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
 
     status = error.response.status_code
     where = f"{repo}@{revision}" if revision else repo
-    if is_transient(status):
+    if is_temporary_status(status):
         return Resumable(
             "network",
             f"The Hub failed to serve {where}: HTTP {status}, after several attempts\nDownloaded "
@@ -129,15 +129,6 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             fix="run `hf auth login` with a valid token that has read access, or set HF_TOKEN",
         )
     return refuse("The Hub refused the request", where=where, found=brief(error))
-
-
-def is_transient(status: int) -> bool:
-    """Return whether the same request may succeed later: the failure is a server's or a proxy's.
-
-    Proxies have status codes of their own, like Cloudflare's 520 to 530. 501 and 505 mean that the
-    server does not support the request.
-    """
-    return status in (408, 429) or (status >= 500 and status not in (501, 505))
 
 
 def is_offline() -> bool:

@@ -7,7 +7,6 @@ from hub_models import ref, sharded, single
 from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
-from resumerge.hub.client import is_transient
 from resumerge.sources.remote.files import fetch
 from resumerge.sources.remote.hub import open_hub
 
@@ -160,11 +159,3 @@ def test_full_disk_is_resumable(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(Resumable) as caught:
         fetch(source, source.files)
     assert caught.value.reason == "disk_full"
-
-
-PASSING = [408, 429, 500, 502, 503, 504, 520, 530]
-LASTING = [400, 401, 403, 404, 416, 501, 505]
-
-
-def test_which_statuses_may_be_another_the_next_time() -> None:
-    assert [status for status in [*PASSING, *LASTING] if is_transient(status)] == PASSING

@@ -18,8 +18,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from resumerge.errors import InputError, Resumable, ResumergeError
-from resumerge.hub.client import account, brief, http_error, is_transient, retry_after
+from resumerge.hub.client import account, brief, http_error, retry_after
 from resumerge.mirror.stores.base import StoreError
+from resumerge.retry import is_temporary_status
 from resumerge.storage import DISK_FULL
 
 IDLE_TIMEOUT = 60.0
@@ -106,7 +107,7 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
             )
         return None
     status = refusal.response.status_code
-    if is_transient(status):
+    if is_temporary_status(status):
         return StoreError(
             f"The Hub cannot serve {repo} now: HTTP {status}", retry_after=retry_after(error)
         )
@@ -195,5 +196,5 @@ def _look(response: Any, *args: Any, **kwargs: Any) -> None:
         call.at = parsedate_to_datetime(response.headers.get("Date", ""))
     except (TypeError, ValueError):
         call.at = None
-    if is_transient(response.status_code):
+    if is_temporary_status(response.status_code):
         hf_raise_for_status(response)
