@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from resumerge.printable import printable, without_secrets
@@ -115,6 +116,82 @@ def refuse(
     return InputError([Problem(what, str(where), path, line, str(expected), str(found), fix)])
 
 
+class Reason(StrEnum):
+    """Why a run, or a task of a cluster, stopped before its end. The texts are part of the JSON."""
+
+    DISK_FULL = "disk_full"
+    """A disk has too little space."""
+
+    MEMORY = "memory"
+    """There is too little memory to continue."""
+
+    OPEN_FILES = "open_files"
+    """This process may open no more files."""
+
+    IO = "io"
+    """Reading or writing failed: a disk, or the ledger."""
+
+    NETWORK = "network"
+    """The Hub or a bucket that sources are read from does not answer."""
+
+    SOURCE_CHANGED = "source_changed"
+    """A file of a source is not what it was when the run was created."""
+
+    SOURCE_UNAVAILABLE = "source_unavailable"
+    """A source that could be read when the run was created cannot be read now."""
+
+    SHARD_LOST = "shard_lost"
+    """A finished shard is neither in the output nor in the mirror."""
+
+    MIRROR = "mirror"
+    """The mirror fails, or has what this run did not write."""
+
+    MIRROR_TAKEN_OVER = "mirror_taken_over"
+    """Another machine continues the run in the mirror."""
+
+    METHOD = "method"
+    """A merge method of the user's failed."""
+
+    CLUSTER = "cluster"
+    """The Ray cluster cannot be used, or has no machine for a task."""
+
+    HASH_CONFLICT = "hash_conflict"
+    """Two machines computed different bytes."""
+
+    OOM = "oom"
+    """The kernel or Ray killed a worker for its memory, or gave it none."""
+
+    KILLED = "killed"
+    """Another process killed the worker."""
+
+    CRASH = "crash"
+    """The worker crashed: a fault, like a segmentation fault."""
+
+    STALL = "stall"
+    """The worker made no progress, and the supervisor killed it."""
+
+    REFUSED = "refused"
+    """A worker, or a machine of the cluster, cannot compute this run as it is."""
+
+    ERROR = "error"
+    """A task raised an exception that nothing expects."""
+
+    LOST = "lost"
+    """The process or the machine of a task is gone."""
+
+    STALLED = "stalled"
+    """A task has said nothing for too long."""
+
+    UNPUBLISHED = "unpublished"
+    """A task says that it is done, and its shard is not where it should be."""
+
+    UNSCHEDULED = "unscheduled"
+    """No machine had room for a task: another one would wait as long."""
+
+    ABANDONED = "abandoned"
+    """The driver of a task has given it up, or is gone."""
+
+
 @dataclass
 class Resumable(ResumergeError):
     """A stop of the run before its end, after which it can be resumed (exit 75).
@@ -122,11 +199,11 @@ class Resumable(ResumergeError):
     What is committed is kept.
 
     Args:
-        reason: ``disk_full``, ``memory``, ``network``, ``source_changed`` …
+        reason: why it stopped.
         message: what happened, and what to do before resuming.
     """
 
-    reason: str
+    reason: Reason
     message: str
     exit_code = 75
 
@@ -148,7 +225,7 @@ def unavailable(error: InputError) -> Resumable:
         error: why the model cannot be read now.
     """
     return Resumable(
-        "source_unavailable",
+        Reason.SOURCE_UNAVAILABLE,
         "A model that could be read when the run was created cannot be read now. If it, or a part "
         f"of it, was deleted or moved, put it back, then resume.\n{error}",
     )

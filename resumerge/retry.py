@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from resumerge.errors import Resumable, ResumergeError
+from resumerge.errors import Reason, Resumable, ResumergeError
 
 T = TypeVar("T")
 
@@ -110,8 +110,8 @@ def retry_explained(
 
     Args:
         call: the function; it must be safe to repeat.
-        explain: returns the error to raise for an exception, which is retried where it is a
-            `Resumable` for ``network`` or ``mirror``; None if the exception is raised as it is.
+        explain: returns the error to raise for an exception; None if that is raised as it is. A
+            `Resumable` for `Reason.NETWORK` or `Reason.MIRROR` is retried.
         backoff: the pauses, and their limits.
         retry_after: returns the seconds that the server asks to wait, from the exception of the
             call.
@@ -140,7 +140,7 @@ def retry_explained(
     def is_temporary(error: Exception) -> bool:
         if error is not failure:  # the call itself says what is to be done
             return False
-        return isinstance(error, Resumable) and error.reason in ("network", "mirror")
+        return isinstance(error, Resumable) and error.reason in (Reason.NETWORK, Reason.MIRROR)
 
     return retry(
         explained,

@@ -15,7 +15,7 @@ from resumerge.buckets.base import Bucket
 from resumerge.buckets.errors import Changed
 from resumerge.buckets.google import GoogleBucket
 from resumerge.buckets.s3 import S3Bucket
-from resumerge.errors import Resumable, ResumergeError, StoreError, refuse
+from resumerge.errors import Reason, Resumable, ResumergeError, StoreError, refuse
 from resumerge.remote.cache_errors import cache_error
 from resumerge.remote.file import REQUEST
 from resumerge.retry import retry_explained
@@ -100,7 +100,7 @@ def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
         return of_cache
     if isinstance(error, OSError):
         return Resumable(
-            "network",
+            Reason.NETWORK,
             f"{error} (needed for {where})\n"
             "Try again when the server can be reached: downloaded bytes are kept. If every file is "
             "in the cache, --offline needs no network.",
@@ -111,7 +111,7 @@ def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
 def changed(where: str, what: str) -> Resumable:
     """Return the error for an object that is not the one listed when the model was opened."""
     return Resumable(
-        "source_changed",
+        Reason.SOURCE_CHANGED,
         f"{where} changed: {what}. Nothing of the new content was used. Put the old object back "
         "and resume, or start over with --restart.",
     )

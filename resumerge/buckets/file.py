@@ -22,7 +22,7 @@ from resumerge.buckets.calls import bucket_call, explain, open_bucket
 from resumerge.buckets.content import BucketContent, read_record, record
 from resumerge.buckets.errors import Changed
 from resumerge.digests import ExpectedContent, hash_file
-from resumerge.errors import InputError, Resumable, ResumergeError
+from resumerge.errors import InputError, Reason, Resumable, ResumergeError
 from resumerge.remote.file import RemoteFile, Response, offline_error
 from resumerge.storage import Storage
 
@@ -58,7 +58,7 @@ class BucketFile(RemoteFile):
 
     def never_intact(self, attempts: int) -> Resumable:
         return Resumable(
-            "source_unavailable",
+            Reason.SOURCE_UNAVAILABLE,
             f"{self.where} was downloaded {attempts} times, and its content never had the hash "
             f"that the server says (ETag {self.etag}).\n"
             "The object is damaged, or something between the server and this machine damages it: "

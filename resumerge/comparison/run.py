@@ -16,7 +16,7 @@ from resumerge.comparison.tensor import TensorComparison
 from resumerge.engine.context import RunContext
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.host.machine import cores
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
@@ -102,7 +102,7 @@ def _compare(
             context.stop.check()
             if done and (changed := reader.changed(files)):
                 raise Resumable(
-                    "source_changed",
+                    Reason.SOURCE_CHANGED,
                     f"{changed[0]} changed while it was compared. Compare again once it stays as "
                     "it is.",
                 )

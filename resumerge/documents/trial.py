@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from resumerge.errors import Resumable, ResumergeError, refuse
+from resumerge.errors import Reason, Resumable, ResumergeError, refuse
 from resumerge.host.memory import measure_memory
 from resumerge.ledger import LEDGER_FILE, Ledger, read_run
 from resumerge.ledger.run_store import RunStore
@@ -319,7 +319,7 @@ def _check_memory(folder: Path) -> None:
     free = measure_memory().available
     if needed > free:
         raise Resumable(
-            "memory",
+            Reason.MEMORY,
             f"Not enough memory to load {folder}: {show_size(needed)} of weights, and "
             f"{show_size(free)} are available. Close other programs, or try it on another machine",
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from resumerge.errors import Resumable, ResumergeError, refuse
+from resumerge.errors import Reason, Resumable, ResumergeError, refuse
 from resumerge.remote.cache_errors import cache_error, full_cache
 from resumerge.remote.file import REQUEST
 from resumerge.retry import is_temporary_status, retry_explained
@@ -57,7 +57,7 @@ def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError
     http_library = hub_errors.HfHubHTTPError.__mro__[1]
     if isinstance(error, (OSError, RuntimeError, http_library)):
         return Resumable(
-            "network",
+            Reason.NETWORK,
             f"The Hub cannot be reached (needed for {repo}): {brief(error)}\n"
             "Try again when the network is back: downloaded bytes are kept. If every file is in "
             "the cache, --offline needs no network.",
@@ -84,7 +84,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
     where = f"{repo}@{revision}" if revision else repo
     if is_temporary_status(status):
         return Resumable(
-            "network",
+            Reason.NETWORK,
             f"The Hub failed to serve {where}: HTTP {status}, after several attempts\nDownloaded "
             "bytes are kept. Resume later.",
         )

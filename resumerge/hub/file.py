@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from resumerge.errors import InputError, Resumable, ResumergeError, refuse
+from resumerge.errors import InputError, Reason, Resumable, ResumergeError, refuse
 from resumerge.hub.cache import cache_folder, repo_folder, snapshot_folder
 from resumerge.hub.client import explain, is_offline, retry_after
 from resumerge.hub.content_hash import ExpectedHash, is_intact
@@ -40,7 +40,7 @@ class HubFile(RemoteFile):
 
     def never_intact(self, attempts: int) -> Resumable:
         return Resumable(
-            "source_unavailable",
+            Reason.SOURCE_UNAVAILABLE,
             f"{self.name} of {self.version} was downloaded {attempts} times, and its "
             f"content never had the expected hash ({self.etag}).\n"
             "Something between the Hub and this machine damages the file: try another network or "

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resumerge.backup_names import CARD, backup_name
 from resumerge.digests import sha256_of
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.mirror.stores.base import Moved, Store
 from resumerge.output_path import is_weights
 
@@ -58,7 +58,7 @@ class ConflictResolver:
         backup = backup_name(name, self._store.list().__contains__)
         if not self._store.rename(name, backup):
             raise Resumable(
-                "mirror",
+                Reason.MIRROR,
                 f"The {self._store.place} has a file that this run did not write: {name}. "
                 "Rename or delete it, then resume",
             )

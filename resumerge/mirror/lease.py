@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from resumerge.errors import InputError, Resumable, refuse
+from resumerge.errors import InputError, Reason, Resumable, refuse
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.processes import birth, clock, pid_space
 from resumerge.mirror.lease_record import LONGEST_SECONDS, LeaseRecord, read_lease
@@ -172,7 +172,7 @@ class Lease:
             self._renew()
         if self._lost:
             raise Resumable(
-                "mirror_taken_over",
+                Reason.MIRROR_TAKEN_OVER,
                 f"Another machine has taken over the {self._store.place} and continues "
                 "this run there. This machine has stopped writing to it",
             )

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.ledger import Ledger
 from resumerge.mirror.companions import Companions, upload_companions
 from resumerge.mirror.conflicts import ConflictResolver
@@ -138,7 +138,7 @@ class MirrorWriter:
         path = self._out / name
         if not path.is_file():
             raise Resumable(
-                "shard_lost",
+                Reason.SHARD_LOST,
                 f"{name} is missing both from {self._out} and from the {self._store.place}. "
                 "To compute it again, resume",
             )

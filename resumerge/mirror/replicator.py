@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.ledger import Ledger
 from resumerge.mirror.companions import Companions
 from resumerge.mirror.lease import Lease
@@ -336,7 +336,7 @@ class Replicator:
         if stalled > (0.0 if denied else self.options.stall_seconds):
             why = f": {self._failure}" if self._failure else ""
             raise Resumable(
-                "mirror",
+                Reason.MIRROR,
                 f"{what}, but the {self.store.place} made no progress for {stalled:.0f} s{why}. It "
                 f"lacks {self._missing()}. Make the {self.store.noun} work again, then resume.",
             )

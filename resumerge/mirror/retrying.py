@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
-from resumerge.errors import Resumable, ResumergeError, refuse
+from resumerge.errors import Reason, Resumable, ResumergeError, refuse
 from resumerge.host.processes import clock
 from resumerge.mirror.stores.base import Store, StoreError
 from resumerge.retry import Backoff, retry_explained
@@ -45,7 +45,7 @@ def _explain(error: Exception, store: Store, noun: str) -> ResumergeError | None
     if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):
         return None
     if error.errno not in _PERMANENT:
-        return Resumable("mirror", f"The {noun} at {store.url} cannot be reached: {error}")
+        return Resumable(Reason.MIRROR, f"The {noun} at {store.url} cannot be reached: {error}")
     message, fix = (error.message, error.fix) if isinstance(error, StoreError) else (str(error), "")
     return refuse(
         f"The {noun} cannot be used",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resumerge.errors import InputError, Resumable, ResumergeError, refuse
+from resumerge.errors import InputError, Reason, Resumable, ResumergeError, refuse
 from resumerge.storage import DISK_FULL
 
 _UNUSABLE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
@@ -32,7 +32,7 @@ def full_cache(what: str, cache: Path | str = "") -> Resumable:
     """Return the error for a cache whose disk is full; see `cache_error` for the arguments."""
     into = f" into {cache}" if cache else ""
     return Resumable(
-        "disk_full",
+        Reason.DISK_FULL,
         f"The disk is full while downloading {what}{into}\n"
         "Free some space, or move the cache by setting HF_HOME, then resume.",
     )

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from resumerge.errors import InputError, Resumable, unavailable
+from resumerge.errors import InputError, Reason, Resumable, unavailable
 from resumerge.remote.expected_ranges import PIECE_BYTES, ExpectedRanges, Piece, Range
 from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
 
@@ -288,7 +288,7 @@ def _check_answer(file: RemoteFile, response: Response, start: int, stop: int) -
     """
     if response.status == 200 and (start, stop) != (0, file.size):
         raise Resumable(
-            "source_unavailable",
+            Reason.SOURCE_UNAVAILABLE,
             f"The server ignores which bytes of {file.where} are asked for, and sends all of them: "
             "--stream cannot read from it. Resume with --evict, which downloads each file, and "
             "deletes it when it is no longer needed.",

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.remote.expected_ranges import ExpectedRanges, Range
 from resumerge.remote.file import RemoteFile
 from resumerge.remote.range_reader import RangeReader
@@ -164,5 +164,5 @@ class SourceReader:
     def _unreadable(self, tensor: InFile, why: str) -> Resumable:
         path = self._sources[tensor.source].path(tensor.file)
         return Resumable(
-            "source_unavailable", f"Cannot read tensor {tensor.name!r} from {path}: {why}"
+            Reason.SOURCE_UNAVAILABLE, f"Cannot read tensor {tensor.name!r} from {path}: {why}"
         )

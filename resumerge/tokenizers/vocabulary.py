@@ -11,7 +11,7 @@ from typing import Any
 
 import xxhash
 
-from resumerge.errors import InputError, Interrupted, Resumable, refuse
+from resumerge.errors import InputError, Interrupted, Reason, Resumable, refuse
 from resumerge.foreign_files import read_foreign
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
@@ -79,7 +79,7 @@ class Vocabulary:
         """
         if _digest(self.source, self.files) != self.digest:
             raise Resumable(
-                "source_changed",
+                Reason.SOURCE_CHANGED,
                 f"The tokenizer in {self.source.folder} changed during the run: put its files back "
                 "as they were, then resume",
             )

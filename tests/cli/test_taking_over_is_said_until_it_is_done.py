@@ -9,7 +9,7 @@ import pytest
 
 from resumerge.cli.merging.merge_command import MergeCommand
 from resumerge.engine.lifecycle.session import Session
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.options import Options
 from resumerge.ui.progress.styles import Style
 
@@ -26,7 +26,7 @@ def test_until_the_lease_is_acquired(
         opened = session._context.open_mirror(mirror)
         if acquired:
             opened.acquire_lease("a-run").stop()
-        raise Resumable("mirror", "It stops.")
+        raise Resumable(Reason.MIRROR, "It stops.")
 
     options = Options(state_dir=tmp_path / "state", mirror=mirror, take_over=True)
     assert MergeCommand(options, work, style=Style.NONE).merge() == 75

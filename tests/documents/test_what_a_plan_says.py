@@ -15,7 +15,7 @@ from resumerge.documents import plan_report
 from resumerge.documents.plan_report import describe_plan
 from resumerge.engine.checks import disk
 from resumerge.engine.checks.memory import most_threads
-from resumerge.errors import InputError, Resumable
+from resumerge.errors import InputError, Reason, Resumable
 from resumerge.options import Options
 from resumerge.sizes import show_size
 
@@ -144,7 +144,7 @@ def test_a_model_that_is_away_for_now_is_a_problem_and_says_what_to_do(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*words: Any) -> None:
-        raise Resumable("network", "The Hub cannot be reached\nwait a while\nor work offline")
+        raise Resumable(Reason.NETWORK, "The Hub cannot be reached\nwait a while\nor work offline")
 
     monkeypatch.setattr(plan_report, "pinned_plan", away)
     [problem] = described(config)["problems"]

@@ -13,7 +13,7 @@ import pytest
 from loopback_hub import Hub, Shaky
 from repo_of_the_hub import REPO, SHARD, URL, commits, nothing, shard
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.mirror.stores import hub_client
 from resumerge.mirror.stores.base import StoreError
 from resumerge.mirror.stores.hub import HubStore
@@ -253,7 +253,8 @@ def test_a_commit_of_others_at_the_same_time_is_followed_by_ours(
 
 
 @pytest.mark.parametrize(
-    "error", [Resumable("mirror_taken_over", "gone"), OSError("no lease"), ConnectionError("x")]
+    "error",
+    [Resumable(Reason.MIRROR_TAKEN_OVER, "gone"), OSError("no lease"), ConnectionError("x")],
 )
 @pytest.mark.parametrize("part_bytes", [None, 2_000_000])
 def test_an_upload_is_cut_short_by_whoever_counts_its_bytes(
@@ -284,7 +285,7 @@ def test_hashing_can_be_stopped_and_is_done_once(
     path = shard(tmp_path, 20_000_000)
 
     def stop(nbytes: int) -> None:
-        raise Resumable("stopped", "by a signal")
+        raise Resumable(Reason.MIRROR, "by a signal")
 
     with pytest.raises(Resumable):
         store.upload(SHARD, path, stop)

@@ -14,7 +14,7 @@ from plain_folder import PlainFolder
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import InputError, Resumable
+from resumerge.errors import InputError, Reason, Resumable
 from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.base import StoreError
 from resumerge.options import Options
@@ -168,7 +168,11 @@ def test_what_the_store_advises_is_what_the_user_reads(failing: Callable[..., in
 
 @pytest.mark.parametrize(
     "error",
-    [FileNotFoundError("nothing"), ValueError("nothing"), Resumable("mirror", "nothing to wait")],
+    [
+        FileNotFoundError("nothing"),
+        ValueError("nothing"),
+        Resumable(Reason.MIRROR, "nothing to wait"),
+    ],
 )
 def test_a_missing_file_a_bug_and_what_is_explained_are_the_callers(
     failing: Callable[..., int], error: Exception

@@ -16,7 +16,7 @@ import pytest
 from streamed_models import ServedFile
 from waiting import HANGS_SECONDS, wait_until
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.remote import expected_ranges, range_reader
 from resumerge.remote.file import Response
 from resumerge.remote.range_reader import RangeReader
@@ -148,7 +148,7 @@ def test_an_error_is_told_to_all_who_read(
             late.wait()
         elif start == 0:
             arrived.wait()
-            raise Resumable("source_changed", "it is another object")
+            raise Resumable(Reason.SOURCE_CHANGED, "it is another object")
         with real(self, start, stop) as response:
             yield response
 

@@ -17,9 +17,8 @@ from resumerge.engine.checks.contents import (
 )
 from resumerge.engine.checks.fingerprint_diff import advice, describe, headline
 from resumerge.engine.context import RunContext
-from resumerge.engine.evaluation.method_failures import METHOD
 from resumerge.engine.evaluation.source_watch import SOURCE_CHANGED
-from resumerge.errors import InputError, Problem, refuse
+from resumerge.errors import InputError, Problem, Reason, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RECIPE_FILE, output_as_named
@@ -153,9 +152,9 @@ def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
     """Return whether the method has other code than that which failed and stopped the run."""
     if record["state"] == "done":
         return False
-    failed = any(event["data"].get("cause") == METHOD for event in ledger.events.all("stopped"))
+    causes = [event["data"].get("cause") for event in ledger.events.all("stopped")]
     before = methods_in(json.loads(record["fingerprint_parts"]))
-    return failed and methods_in(fingerprint_parts(plan)) != before
+    return Reason.METHOD in causes and methods_in(fingerprint_parts(plan)) != before
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:

@@ -7,7 +7,7 @@ import time
 
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.governor import SAMPLE_SECONDS, margin
-from resumerge.errors import InputError, Problem, Resumable
+from resumerge.errors import InputError, Problem, Reason, Resumable
 from resumerge.host.machine import cores
 from resumerge.host.memory import MACHINE, Memory, measure_memory, rss
 from resumerge.planning.estimates.memory import MemoryEstimate, MemoryNeed
@@ -63,7 +63,7 @@ def wait_for_budget(
         if now - started > seconds:
             problem = _too_little(need, budget, asked)
             raise Resumable(
-                "memory",
+                Reason.MEMORY,
                 f"Not enough memory to continue, after {now - started:.0f} s of waiting\n{problem}",
             )
         needed = f"{show_size(need.enough)} is needed to continue"

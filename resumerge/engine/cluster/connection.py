@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from resumerge.engine.cluster.machines import Machine, TaskRequest
-from resumerge.engine.cluster.outcomes import ERROR, LOST, OOM, Failed, Outcome
+from resumerge.engine.cluster.outcomes import Failed, Outcome
 from resumerge.engine.cluster.probe import probe
 from resumerge.engine.cluster.task import ShardTask, run_on_worker
 from resumerge.engine.resources.signals import stop_signals
-from resumerge.errors import Interrupted, Resumable
+from resumerge.errors import Interrupted, Reason, Resumable
 from resumerge.options.cluster import LOCAL_CLUSTER
 
 _NODE_ID = "ray.io/node-id"
@@ -65,7 +65,7 @@ def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
                 ray.init(address, log_to_driver=False, configure_logging=False, **options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise Resumable(
-                "cluster",
+                Reason.CLUSTER,
                 f"The Ray cluster at {address} cannot be used: {error}\n"
                 "Start it (`ray start --head` on one machine, `ray start --address=HOST:6379` on "
                 "the others), with one version of Ray and of Python; then resume.",
@@ -181,11 +181,11 @@ class Cluster:
             outcome: Outcome = ray.get(reference)
             return outcome
         except exceptions.OutOfMemoryError as error:
-            return Failed(None, OOM, _first_line(error))
+            return Failed(None, Reason.OOM, _first_line(error))
         except exceptions.RayTaskError as error:
-            return Failed(None, ERROR, _first_line(error.cause or error))
+            return Failed(None, Reason.ERROR, _first_line(error.cause or error))
         except exceptions.RayError as error:
-            return Failed(None, LOST, _first_line(error))
+            return Failed(None, Reason.LOST, _first_line(error))
 
     def cancel(self, reference: Any) -> None:
         """End a task. Its worker is killed, if it can be reached."""

@@ -14,11 +14,6 @@ from resumerge.engine.cluster.journal import ShardJournal
 from resumerge.engine.cluster.machines import Machine, TaskRequest, show_machines
 from resumerge.engine.cluster.outcomes import (
     HASH_CONFLICT,
-    LOST,
-    REFUSED,
-    STALLED,
-    UNPUBLISHED,
-    UNSCHEDULED,
     Failed,
     Finished,
     Node,
@@ -32,7 +27,7 @@ from resumerge.engine.cluster.task import ShardTask, run_task
 from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.execute.computation import Computation
 from resumerge.engine.reporter import ProgressUpdate
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.host.machine import hostname
 from resumerge.options.cluster import read_task_resources
 from resumerge.planning.plan import Shard
@@ -172,9 +167,9 @@ class Dispatcher:
                 self._committed(running, outcome)
             elif not running.given_up:
                 text = f"{shard.name} is not in the output, or another file is"
-                self._failed(running, Failed(outcome.node, UNPUBLISHED, text))
+                self._failed(running, Failed(outcome.node, Reason.UNPUBLISHED, text))
         elif isinstance(outcome, Refused):
-            self._note_failure(running, str(outcome.node), REFUSED, str(outcome.differences))
+            self._note_failure(running, str(outcome.node), Reason.REFUSED, str(outcome.differences))
             raise _refused(outcome)
         elif not running.given_up:
             self._failed(running, outcome)
@@ -205,10 +200,10 @@ class Dispatcher:
         """
         beat = self._heartbeats.last(running)
         node = failed.node or (beat.node if beat else None)
-        if failed.reason != UNSCHEDULED:
+        if failed.reason != Reason.UNSCHEDULED:
             self._started(running, node)
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
-        if failed.reason == HASH_CONFLICT:
+        if failed.reason == Reason.HASH_CONFLICT:
             facts = {"shard": running.shard.name, "task": running.task.id, "node": str(node or "")}
             self._ledger.events.add(HASH_CONFLICT, **facts, message=failed.message)
         if stops_the_run(failed):
@@ -238,7 +233,7 @@ class Dispatcher:
         self._committed(running, found)
         return True
 
-    def _note_failure(self, running: RunningTask, node: str, reason: str, message: str) -> None:
+    def _note_failure(self, running: RunningTask, node: str, reason: Reason, message: str) -> None:
         self._ledger.events.add(
             FAILED,
             task=running.task.id,
@@ -279,7 +274,7 @@ class Dispatcher:
             quiet = now - (running.changed if running.beat else last)
             if running.beat and quiet > limit:
                 text = f"no heartbeat for {quiet:.0f} s"
-                self._failed(running, Failed(None, STALLED, text))
+                self._failed(running, Failed(None, Reason.STALLED, text))
             elif not running.beat and quiet > max(limit, START_SECONDS):
                 self._unscheduled(running, quiet)
 
@@ -295,7 +290,7 @@ class Dispatcher:
             if running.beat is not None:
                 # Ray waits for the worker of a lost machine as long as its connection seems open.
                 if running.beat.node.id not in alive:
-                    self._failed(running, Failed(None, LOST, "its machine is gone"))
+                    self._failed(running, Failed(None, Reason.LOST, "its machine is gone"))
             elif any(running.request.fits(machine) for machine in machines):
                 running.fitted = now
             elif now - running.fitted > JOIN_SECONDS:
@@ -305,7 +300,7 @@ class Dispatcher:
         if seconds > LOST_SECONDS:
             self._cluster.is_lost = True
             raise Resumable(
-                "cluster",
+                Reason.CLUSTER,
                 f"The head of the Ray cluster has not answered for {seconds:.0f} s. "
                 "What was published is committed. Start the cluster again, then resume with its "
                 "address, or without --ray.",
@@ -329,10 +324,10 @@ class Dispatcher:
         """
         why = f"no machine had room for it for {seconds:.0f} s"
         if self._has_worked:
-            self._failed(running, Failed(None, UNSCHEDULED, why))
+            self._failed(running, Failed(None, Reason.UNSCHEDULED, why))
             return
         raise Resumable(
-            "cluster",
+            Reason.CLUSTER,
             f"{running.shard.name}: {why}. {self._asked_and_found(running)} Ask for less, have "
             "other work there end, or add machines; then resume.",
         )
@@ -366,7 +361,7 @@ class Dispatcher:
         self._ended(running, outcome)
         if shard.index in self._left:
             raise Resumable(
-                "cluster",
+                Reason.CLUSTER,
                 f"{shard.name} was computed, but the output folder lacks it or has another file of "
                 "that name: another program may be writing there. Stop it, then resume.",
             )
@@ -399,7 +394,7 @@ class Dispatcher:
 
 def _refused(refused: Refused) -> Resumable:
     return Resumable(
-        "cluster",
+        Reason.CLUSTER,
         f"{refused.node} cannot work on this run:\n"
         + "\n".join(refused.differences)
         + "\nInstall what the driver has on all machines, and have them see the output's folder "

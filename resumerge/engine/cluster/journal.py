@@ -10,7 +10,7 @@ from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.execute.committer import bytes_committed
 from resumerge.engine.execute.computation import Computation
 from resumerge.engine.shards.shard_record import ShardRecord
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.host.memory import measure_memory, peak_rss, rss
 from resumerge.ledger import Progress, take_snapshot
 from resumerge.planning.plan import Shard
@@ -106,7 +106,7 @@ class ShardJournal:
             conflict = HashConflict(name, differing // 16, first, second)
             facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
             self.work.ledger.events.add(HASH_CONFLICT, **facts)
-            raise Resumable(HASH_CONFLICT, conflict.message(shard.name, node))
+            raise Resumable(Reason.HASH_CONFLICT, conflict.message(shard.name, node))
 
     def _sample(self) -> dict[str, int]:
         return {

@@ -5,35 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from resumerge.engine.shards.shard_record import ShardRecord
+from resumerge.errors import Reason
 
 HASH_CONFLICT = "hash_conflict"
-"""The event, and the reason: two machines computed different bytes."""
+"""The event of two machines that computed different bytes."""
 
-OOM = "oom"
-"""The reason of a worker that the kernel or Ray killed for its memory, or that got none."""
-
-LOST = "lost"
-"""The reason of a worker whose process or machine is gone."""
-
-STALLED = "stalled"
-"""The reason of a worker that has said nothing for too long."""
-
-REFUSED = "refused"
-"""The reason of a task that the worker's machine cannot compute."""
-
-UNPUBLISHED = "unpublished"
-"""The reason of a task that says it is done, and whose shard is not where it should be."""
-
-UNSCHEDULED = "unscheduled"
-"""The reason of a task that no machine had room for: another one would wait as long."""
-
-ABANDONED = "abandoned"
-"""The reason of a task whose driver has given it up, or is gone."""
-
-ERROR = "error"
-"""The reason of a task that raised an exception that nothing here expects."""
-
-OUT_OF_MEMORY = (OOM, "memory")
+OUT_OF_MEMORY = (Reason.OOM, Reason.MEMORY)
 """The reasons after which a task may do with less memory; the second is the governor's."""
 
 
@@ -110,12 +87,11 @@ class Failed:
 
     Args:
         node: where it ran; None if the worker was lost before it said where it was.
-        reason: the reason of a `Resumable`; ``error`` for another error; `LOST`, `OOM` or
-            `STALLED` for a worker that said nothing.
+        reason: why it failed.
     """
 
     node: Node | None
-    reason: str
+    reason: Reason
     message: str
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 
 START_SECONDS, ANSWER_SECONDS = 90, 20
 """So long a process may take to import Ray, and the head to answer then."""
@@ -60,7 +60,7 @@ def probe(address: str, heartbeat: Callable[[], None]) -> None:
             asking.kill()
     if asking.returncode == -signal.SIGALRM:
         raise Resumable(
-            "cluster",
+            Reason.CLUSTER,
             f"{address} is not the head of a Ray cluster, or the head hangs. Name the "
             "address that `ray start --head` prints: its port is 6379 unless you choose another "
             "(8265 is the dashboard, 10001 is for Ray's client). If that is the address, the head "

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from resumerge.engine.cluster.outcomes import HASH_CONFLICT, OUT_OF_MEMORY, UNSCHEDULED, Failed
+from resumerge.engine.cluster.outcomes import OUT_OF_MEMORY, Failed
+from resumerge.errors import Reason
 
 TRIES = 3
 """Tasks of a shard that may fail before the driver computes it."""
 
-_EVERYWHERE = ("source_changed", HASH_CONFLICT)
+_EVERYWHERE = (Reason.SOURCE_CHANGED, Reason.HASH_CONFLICT)
 """Reasons that another machine has, too. A full disk may be one of the machine's own; if it is the
 shared one, the driver finds that in the end."""
 
@@ -60,7 +61,7 @@ class Tries:
             node: id of the node; empty if it is not known.
             budget: bytes that the task had; 0 if that is not known.
         """
-        self.failed = TRIES if failed.reason == UNSCHEDULED else self.failed + 1
+        self.failed = TRIES if failed.reason == Reason.UNSCHEDULED else self.failed + 1
         if node:
             self.nodes.add(node)
         if failed.reason in OUT_OF_MEMORY or self.failed == TRIES - 1:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from resumerge.engine.cluster.exchange.base import Beat, Exchange
 from resumerge.engine.cluster.machines import TaskRequest
 from resumerge.engine.cluster.task import ShardTask
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.planning.plan import Shard
 
 
@@ -56,7 +56,7 @@ class Heartbeats:
         except OSError as error:
             if getattr(error, "denied", False) or now - self._read > self._exchange.patience:
                 raise Resumable(
-                    "mirror", f"The heartbeats of tasks cannot be read: {error}"
+                    Reason.MIRROR, f"The heartbeats of tasks cannot be read: {error}"
                 ) from error
             for running in tasks:
                 running.changed = now

@@ -16,10 +16,6 @@ from pathlib import Path
 
 from resumerge.engine.cluster.exchange.base import TaskAbandoned, TaskEndpoint
 from resumerge.engine.cluster.outcomes import (
-    ABANDONED,
-    ERROR,
-    OOM,
-    REFUSED,
     Failed,
     Finished,
     Node,
@@ -40,7 +36,7 @@ from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.engine.shards.space_reservation import allocates_lazily
-from resumerge.errors import InputError, Interrupted, Resumable
+from resumerge.errors import InputError, Interrupted, Reason, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, now
@@ -119,18 +115,18 @@ def run_task(
     except (Interrupted, KeyboardInterrupt):
         raise
     except TaskAbandoned as error:
-        return Failed(node, ABANDONED, str(error))
+        return Failed(node, Reason.ABANDONED, str(error))
     except Resumable as error:
         return Failed(node, error.reason, error.message)
     except InputError as error:
-        return Failed(node, REFUSED, str(error))
+        return Failed(node, Reason.REFUSED, str(error))
     except DISK_ERRORS as error:
         stopped = out_of_order(error)
         return Failed(node, stopped.reason, stopped.message)
     except MemoryError as error:
-        return Failed(node, OOM, f"out of memory: {error}")
+        return Failed(node, Reason.OOM, f"out of memory: {error}")
     except Exception as error:
-        return Failed(node, ERROR, f"{type(error).__name__}: {error}")
+        return Failed(node, Reason.ERROR, f"{type(error).__name__}: {error}")
     [shard] = plan.shards
     seconds = time.monotonic() - started
     traffic = reader.ranges.bytes_received, reader.ranges.requests

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 
 from resumerge.engine.resources.allocation_errors import is_out_of_memory
-from resumerge.errors import Problem, Resumable, ResumergeError
+from resumerge.errors import Problem, Reason, Resumable, ResumergeError
 from resumerge.methods import Block
 from resumerge.methods.checked_answers import file_of, is_users, place_of_block
 from resumerge.methods.user_code import is_raised_in, line_of, raised
 from resumerge.native import Vector
 from resumerge.tensors import Merged
-
-METHOD = "method"
-"""Reason of a stop: the merge method failed."""
 
 _MEND = (
     "fix the method (see docs/extending.md), then resume: "
@@ -110,4 +107,4 @@ def _stopped(
 ) -> Resumable:
     where = f"tensor {merged.name}" + (f", {part}" if part else "")
     problem = Problem(what, where, expected=expected, found=found, fix=_MEND)
-    return Resumable(METHOD, str(problem))
+    return Resumable(Reason.METHOD, str(problem))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sizes import counted
@@ -60,7 +60,7 @@ class SourceWatch:
             SOURCE_CHANGED, models=models, files=paths[:5], units=len(names), names=names[:5]
         )
         raise Resumable(
-            SOURCE_CHANGED,
+            Reason.SOURCE_CHANGED,
             f"{' and '.join(paths[:3])}{' and more' * (len(paths) > 3)} changed or disappeared "
             f"during the merge. {counted(len(names), 'tensor')} had been computed from the old "
             f"content{_examples(names)}. To merge the new content, resume: what differs is "

@@ -9,7 +9,7 @@ from typing import Any
 
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import are_hashed
-from resumerge.engine.evaluation.source_watch import SOURCE_CHANGED, SourceWatch
+from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.execute.committer import Committer
 from resumerge.engine.execute.computation import Computation
 from resumerge.engine.execute.eviction import DownloadEvictor
@@ -20,7 +20,7 @@ from resumerge.engine.execute.steps import Steps
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.resources.governor import Governor
 from resumerge.engine.shards.space_reservation import SpaceReservation
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.host.memory import rss
 from resumerge.ledger import Progress
 from resumerge.planning.plan import Unit
@@ -94,7 +94,7 @@ class LocalComputation(Computation):
                 try:
                     Scheduler(execution, evaluator, queue, committer, page_cache).run()
                 except Resumable as error:
-                    if error.reason != SOURCE_CHANGED:
+                    if error.reason != Reason.SOURCE_CHANGED:
                         watch.check_all()  # a file that cannot be read may have been replaced
                     raise
                 watch.check_all()

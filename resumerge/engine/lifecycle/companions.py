@@ -9,7 +9,7 @@ from resumerge.backup_names import CARD
 from resumerge.engine.context import RunContext
 from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.recovery.ownership import has_checksum
-from resumerge.errors import InputError, Resumable
+from resumerge.errors import InputError, Reason, Resumable
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
@@ -41,7 +41,7 @@ def model_files(
             files = companions(part, own, context.metadata, contents, offline=offline)
             yield from ((folder + file, content) for file, content in files)
     except InputError as error:
-        raise Resumable("source_changed", f"{error}\nThen resume.") from error
+        raise Resumable(Reason.SOURCE_CHANGED, f"{error}\nThen resume.") from error
 
 
 def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
@@ -68,7 +68,7 @@ def _read(path: Path) -> bytes:
     try:
         return read_foreign(path, LARGEST)
     except UnfitFile as error:
-        raise Resumable("source_changed", f"{path} changed during the run: {error}") from error
+        raise Resumable(Reason.SOURCE_CHANGED, f"{path} changed during the run: {error}") from error
 
 
 def _is_foreign(path: Path, checksums: set[str | None]) -> bool:

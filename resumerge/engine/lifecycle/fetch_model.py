@@ -10,7 +10,7 @@ from resumerge.engine.checks.drift import is_of_recipe
 from resumerge.engine.mirror_session.reconcile import fetch_from_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.shards.shard_files import PARTIAL
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.host.machine import free_bytes
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.retrying import retry_store
@@ -72,7 +72,7 @@ def fetch_model(
     free = free_bytes(out.folder)
     if free < needed:
         raise Resumable(
-            "disk_full",
+            Reason.DISK_FULL,
             f"The disk of {out} is too small to copy the model back from the mirror: it needs "
             f"{show_size(needed)}, and {show_size(free)} is free. Free some space, then resume",
         )

@@ -46,7 +46,7 @@ from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
 from resumerge.engine.shards.shard_files import ShardFiles
-from resumerge.errors import InputError, Resumable, unavailable
+from resumerge.errors import InputError, Reason, Resumable, unavailable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import named_output
 from resumerge.mirror.stores.buckets.store import BucketStore
@@ -226,7 +226,7 @@ def _check_mirror(out: OutputPath, mirror: MirrorSession, *, named: bool) -> Non
     if problems := check_apart(out, mirror):
         raise InputError(problems)
     if problems := check_reachable(mirror):
-        raise InputError(problems) if named else Resumable("mirror", str(problems[0]))
+        raise InputError(problems) if named else Resumable(Reason.MIRROR, str(problems[0]))
 
 
 def _check_space(context: RunContext, folder: Path, plan: Plan, only_in_mirror: list[str]) -> None:
@@ -237,4 +237,4 @@ def _check_space(context: RunContext, folder: Path, plan: Plan, only_in_mirror: 
     stay_away = () if context.options.bring_back else only_in_mirror
     needed = sum(files.unallocated(shard) for shard in plan.shards if shard.name not in stay_away)
     if problems := check_disk(folder, needed, cluster=context.options.ray is not None):
-        raise Resumable("disk_full", str(problems[0]))
+        raise Resumable(Reason.DISK_FULL, str(problems[0]))

@@ -15,7 +15,7 @@ from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.resources.resource_errors import is_full, out_of_order
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.shard_files import PARTIAL
-from resumerge.errors import Resumable, refuse
+from resumerge.errors import Reason, Resumable, refuse
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.mirror.manifest import Manifest, missing_files
 from resumerge.mirror.names import MANIFEST_FILE, snapshot_names
@@ -93,7 +93,7 @@ class Reconciler:
             is_folder = store.local_folder is not None
             drive = "If it is a drive, mount it, then resume. " if is_folder else ""
             raise Resumable(
-                "mirror",
+                Reason.MIRROR,
                 f"The {store.place} no longer has any file of this run. {drive}To start with an "
                 f"empty {store.noun}, name it again: --mirror {store.url}",
             )
@@ -157,7 +157,7 @@ class Reconciler:
         """Adopt the progress in the mirror's snapshot, which was written to `path`."""
         if state.kind == UNFINISHED:
             with closing(Ledger(path)) as theirs:
-                record = theirs.run() or {}
+                record = theirs.run()
                 if any(record[key] != self._run[key] for key in ("id", "fingerprint")):
                     raise refuse_mirror(self._mirror, state)
                 self._adopt_shards(theirs)
@@ -292,7 +292,7 @@ def fetch_from_mirror(
         storage.remove(fresh)
         what = "missing" if found is None else "damaged"
         raise Resumable(
-            "mirror",
+            Reason.MIRROR,
             f"{name} is {what} in the {mirror.store.place}. To compute and upload it again, "
             "resume without --bring-back",
         )

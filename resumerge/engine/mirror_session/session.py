@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import is_output_in
 from resumerge.mirror import ReplicationOptions, Replicator
@@ -58,7 +58,7 @@ class MirrorSession:
         folder = self.store.local_folder
         if folder is not None and not folder.parent.is_dir():
             raise Resumable(
-                "mirror",
+                Reason.MIRROR,
                 f"The {self.store.place} cannot be reached: the folder {folder.parent} does not "
                 "exist. Mount the drive, then resume; nothing that was merged is lost",
             )

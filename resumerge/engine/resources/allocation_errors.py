@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resumerge.errors import Resumable, refuse
+from resumerge.errors import Reason, Resumable, refuse
 from resumerge.host.memory import address_space_limit
 from resumerge.sizes import show_size
 
@@ -34,7 +34,7 @@ def out_of_memory(error: Exception) -> Resumable:
     reason = str(error).strip().split("\n")[0] or type(error).__name__
     reason = "; ".join([reason, *getattr(error, "__notes__", ())])  # in whose code it was
     return Resumable(
-        "memory",
+        Reason.MEMORY,
         f"A memory allocation failed ({reason}). Close other programs, or resume with "
         f"--threads 1 or a smaller --memory{_about_limit()}.",
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 from resumerge.engine.resources.allocator import give_back_freed_memory
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.host.memory import Memory, MemoryGauge, rss
 from resumerge.planning.estimates.memory import MemoryNeed
 from resumerge.sizes import show_size
@@ -151,7 +151,7 @@ class Governor:
             now = self._clock()
             if now - started > self._memory_wait:
                 self._tell("gave_up_waiting", self._shortage(), seconds=round(now - started, 1))
-                raise Resumable("memory", self._advice(now - started))
+                raise Resumable(Reason.MEMORY, self._advice(now - started))
         seconds = round(self._clock() - started, 1)
         self._tell("went_on", f"memory is available again after {seconds} s", seconds=seconds)
 

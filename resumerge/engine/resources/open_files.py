@@ -8,7 +8,7 @@ import resource
 import sqlite3
 from contextlib import suppress
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 
 _ENOUGH = 1 << 16
 _OF_A_LEDGER = 12
@@ -45,7 +45,7 @@ def too_many_open_files(then: str) -> Resumable:
     """Return the error for too many open files."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Resumable(
-        "open_files",
+        Reason.OPEN_FILES,
         f"Too many open files: this process may open {most}. Close other programs or raise the "
         f"limit (ulimit -n), then {then}.",
     )

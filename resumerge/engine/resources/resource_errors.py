@@ -12,7 +12,7 @@ from resumerge.engine.resources.open_files import (
     has_too_many_open_files,
     too_many_open_files,
 )
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.storage import DISK_FULL
 
 DISK_ERRORS = (OSError, sqlite3.OperationalError)
@@ -50,11 +50,13 @@ def out_of_order(error: Exception, then: str = "resume") -> Resumable:
     if getattr(error, "errno", None) == errno.ENOMEM:
         return out_of_memory(error)
     if is_full(error) or "is full" in str(error):
-        return Resumable("disk_full", f"The disk is full ({error}). Free some space, then {then}.")
+        return Resumable(
+            Reason.DISK_FULL, f"The disk is full ({error}). Free some space, then {then}."
+        )
     if isinstance(error, sqlite3.OperationalError):  # a full disk may be reported only like this
         return Resumable(
-            "io",
+            Reason.IO,
             f"The ledger cannot be used: {error}. Check whether the disk is full or failing, "
             f"then {then}.",
         )
-    return Resumable("io", f"Reading or writing failed: {error}. Fix the cause, then {then}.")
+    return Resumable(Reason.IO, f"Reading or writing failed: {error}. Fix the cause, then {then}.")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resumerge.engine.shards.shard_files import ShardFiles
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.ledger import Progress
 from resumerge.mirror import Replicator
@@ -120,7 +120,7 @@ class SpaceReservation:
         shard = self._plan.shards[number]
         free = free_bytes(self._files.folder)
         return Resumable(
-            "disk_full",
+            Reason.DISK_FULL,
             f"No disk space for {shard.name}: {show_size(shard.nbytes + RESERVE)} is needed in "
             f"{self._files.folder}, and {show_size(free)} is free. Shards that "
             "lie in another place as well were already deleted. Free some more space, then resume.",

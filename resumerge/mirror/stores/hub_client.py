@@ -17,7 +17,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from resumerge.errors import InputError, Resumable, ResumergeError
+from resumerge.errors import InputError, Reason, Resumable, ResumergeError
 from resumerge.hub.client import account, brief, http_error, retry_after
 from resumerge.mirror.stores.base import StoreError
 from resumerge.retry import is_temporary_status
@@ -140,7 +140,7 @@ def _of_download(error: ResumergeError, repo: str) -> StoreError | None:
     if isinstance(error, InputError):
         found = "; ".join(problem.what for problem in error.problems)
         return StoreError(f"The Hub refused a request for {repo}: {found}", denied=True)
-    if isinstance(error, Resumable) and error.reason in ("network", "source_unavailable"):
+    if isinstance(error, Resumable) and error.reason in (Reason.NETWORK, Reason.SOURCE_UNAVAILABLE):
         return StoreError(error.message.split("\n", 1)[0])
     return None
 

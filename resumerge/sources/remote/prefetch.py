@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
-from resumerge.errors import InputError, Problem, Resumable, ResumergeError, unavailable
+from resumerge.errors import InputError, Problem, Reason, Resumable, ResumergeError, unavailable
 from resumerge.host.machine import free_bytes
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.file import RemoteFile
@@ -323,7 +323,7 @@ def _are_same(found: Iterable[Stored], planned: Iterable[Stored]) -> bool:
 
 def _other_header(file: RemoteFile) -> Resumable:
     return Resumable(
-        "source_changed",
+        Reason.SOURCE_CHANGED,
         f"The header of {file.name} of {file.model} differs from the header that the run was "
         "planned with. Start over with --restart.",
     )
@@ -338,7 +338,7 @@ def _disk_too_small(file: RemoteFile, needed: int, free: int, evicting: bool) ->
         "downloads of this run when they are no longer needed; then resume"
     )
     return Resumable(
-        "disk_full",
+        Reason.DISK_FULL,
         f"No disk space to download {file.name} of {file.model} into {file.cache}: "
         f"{show_size(needed)} is needed and {show_size(free)} is free.\n{advice}.",
     )

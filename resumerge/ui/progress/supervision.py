@@ -11,7 +11,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.sizes import show_seconds, show_size
 from resumerge.supervisor.supervisor import MOST_FAILURES, SupervisorOutput, WorkerSpec
 from resumerge.supervisor.worker_exit import WorkerExit
@@ -97,14 +97,14 @@ class Supervision(SupervisorOutput):
         self._print(what)
         self._print(_advice(death))
         self._event(death.event, **death.facts(), run=run)
-        self._stopped(death.cause, what, run)
+        self._stopped(Reason(death.cause), what, run)
 
     def hangs(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
         what = f"{death}. SIGKILL does not end it, because the kernel waits for a device."
         self._print(what)
         self._print(_STALL_ADVICE["D"])
-        self._stopped("stall", what, run)
+        self._stopped(Reason.STALL, what, run)
 
     def stopping(self, signum: int) -> None:
         if signum == signal.SIGINT and self._err.is_terminal and self._clock is not None:
@@ -121,9 +121,9 @@ class Supervision(SupervisorOutput):
         print_command_to_resume(command, self._err)
 
     def refused(self, run: str, why: str) -> None:
-        self._stopped("refused", why, run)
+        self._stopped(Reason.REFUSED, why, run)
 
-    def _stopped(self, reason: str, message: str, run: str | None) -> None:
+    def _stopped(self, reason: Reason, message: str, run: str | None) -> None:
         """Print the last lines: for programs, and the command that resumes."""
         command = self._command(run)
         stopped = Resumable(reason, message).as_json()

@@ -12,10 +12,9 @@ from made_up_plans import llama, plan
 
 from resumerge.engine.checks.drift import check_source_drift, is_mended
 from resumerge.engine.context import RunContext
-from resumerge.engine.evaluation.method_failures import METHOD
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Reason
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.ledger.validity import RECIPE_TEXT, text_digest
@@ -33,7 +32,7 @@ STOPS: dict[str, Stops] = {
     "a person stopped it": [(1, "stopped", {"reason": "Ctrl-C"})],
 }
 
-FAILED: Stops = [(1, "stopped", {"cause": METHOD, "reason": "an error in your method"})]
+FAILED: Stops = [(1, "stopped", {"cause": Reason.METHOD, "reason": "an error in your method"})]
 
 
 class Run:

@@ -26,7 +26,7 @@ from waiting import HANGS_SECONDS
 from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.cluster.exchange.base import Beat, TaskAbandoned
 from resumerge.engine.cluster.exchange.folder import FolderEndpoint, read_beat
-from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Failed, Node
+from resumerge.engine.cluster.outcomes import Failed, Node
 from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.versions import Versions
@@ -35,7 +35,7 @@ from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.published import remove_tasks
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.shards.shard_files import TASKS
-from resumerge.errors import Interrupted
+from resumerge.errors import Interrupted, Reason
 from resumerge.options import Options
 from resumerge.planning import estimate
 from resumerge.recipe import load_recipe
@@ -347,7 +347,7 @@ def test_what_fails_is_tried_elsewhere_then_with_half_of_the_memory(
     tries, seen = Tries(), []
     for number, reason in enumerate(reasons):
         assert tries.may_try_again
-        tries.note(Failed(None, reason, ""), f"node{number}", 1000)
+        tries.note(Failed(None, Reason(reason), ""), f"node{number}", 1000)
         seen.append(tries.memory)
     assert seen == memories and not tries.may_try_again
     assert tries.nodes == {"node0", "node1", "node2"}
@@ -355,14 +355,14 @@ def test_what_fails_is_tried_elsewhere_then_with_half_of_the_memory(
 
 def test_what_no_machine_has_room_for_is_not_submitted_again() -> None:
     tries = Tries()
-    tries.note(Failed(None, "unscheduled", ""), "", 0)
+    tries.note(Failed(None, Reason.UNSCHEDULED, ""), "", 0)
     assert not tries.may_try_again
 
 
 @pytest.mark.parametrize(
     ("reason", "stops"),
-    [("source_changed", True), (HASH_CONFLICT, True), ("disk_full", False), ("oom", False)],
+    [("source_changed", True), ("hash_conflict", True), ("disk_full", False), ("oom", False)],
 )
 def test_what_would_happen_anywhere_stops_the_run(reason: str, stops: bool) -> None:
     """A full disk may be one machine's own: its temporary files, its cache."""
-    assert stops_the_run(Failed(None, reason, "")) is stops
+    assert stops_the_run(Failed(None, Reason(reason), "")) is stops

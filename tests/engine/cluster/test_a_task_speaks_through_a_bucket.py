@@ -31,7 +31,7 @@ from resumerge.engine.cluster.exchange import bucket_task
 from resumerge.engine.cluster.exchange.base import Beat
 from resumerge.engine.cluster.exchange.bucket import BucketExchange
 from resumerge.engine.cluster.outcomes import Failed, Finished, Node
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease
 from resumerge.mirror.names import TaskName
@@ -138,7 +138,7 @@ def test_whoever_has_lost_the_lease_removes_nothing(run: InBucket) -> None:
     before = run.there()
 
     def lost() -> None:
-        raise Resumable("mirror_taken_over", "Another machine")
+        raise Resumable(Reason.MIRROR_TAKEN_OVER, "Another machine")
 
     with pytest.raises(Resumable):
         run.adopt_and_tidy(check_lease=lost)

@@ -12,7 +12,7 @@ import pytest
 from made_up_plans import plan, remote, vectors
 
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
 from resumerge.sources.types import Source
@@ -105,7 +105,7 @@ class Space:
         return self.freed
 
     def no_space(self, shard: int) -> Resumable:
-        return Resumable("disk_full", f"shard {shard}")
+        return Resumable(Reason.DISK_FULL, f"shard {shard}")
 
 
 def queue(found: Plan, files: Any, space: Any, *done: int) -> WorkQueue:

@@ -13,7 +13,7 @@ from made_up_plans import llama, plan, tensor
 from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute import work_queue
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.ledger import Progress
 from resumerge.planning import Plan
 from resumerge.sources.types import Source, SourceFile
@@ -93,7 +93,7 @@ class Bench:
             reserve=lambda shard: shard not in self.full,
             is_allocated=lambda shard: shard not in self.full,
             will_be_freed=lambda waited: self.waited.append(waited) or self.expected,
-            no_space=lambda shard: Resumable("disk_full", f"shard {shard}"),
+            no_space=lambda shard: Resumable(Reason.DISK_FULL, f"shard {shard}"),
         )
         progress = [DONE if unit.index in done else PENDING for unit in found.units]
         execution: Any = SimpleNamespace(plan=found, stop=self.stop, progress=progress)

@@ -13,7 +13,7 @@ from tiny_models import TWO_LAYERS, write_family
 from resumerge.engine.execute.scheduler import Scheduler
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import Reporter
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
@@ -43,7 +43,7 @@ def test_what_was_given_last_holds_until_something_else_is(
     def stopped(scheduler: Scheduler) -> None:
         governor = scheduler._governor
         used.append((governor.budget, scheduler._execution.threads, governor._memory_wait))
-        raise Resumable("test", "stopped")
+        raise Resumable(Reason.MEMORY, "stopped")
 
     monkeypatch.setattr(Scheduler, "run", stopped)
     told = Began()

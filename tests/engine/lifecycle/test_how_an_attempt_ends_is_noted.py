@@ -13,7 +13,7 @@ from merging import merge, shards_of
 from tiny_models import TWO_LAYERS, write_family
 
 from resumerge.engine.execute.scheduler import Scheduler
-from resumerge.errors import Interrupted, Resumable
+from resumerge.errors import Interrupted, Reason, Resumable
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
 from resumerge.ledger.attempts import Attempts
 from resumerge.ledger.run_store import RunStore
@@ -25,7 +25,7 @@ RECIPE = (
 
 ENDS: dict[str, tuple[BaseException, str, str, str | None]] = {
     "a signal": (Interrupted(15), "interrupted", "interrupted", None),
-    "for now": (Resumable("memory", "wait"), "error", "interrupted", "memory"),
+    "for now": (Resumable(Reason.MEMORY, "wait"), "error", "interrupted", "memory"),
     "a full disk": (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "error", "interrupted",
                     "disk_full"),
     "a ledger that cannot be written": (sqlite3.OperationalError("disk I/O error"), "error",

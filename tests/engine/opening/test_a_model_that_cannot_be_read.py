@@ -13,7 +13,7 @@ from waiting import HANGS_SECONDS
 
 from resumerge.engine.opening import open_sources as module
 from resumerge.engine.opening.open_sources import SourcesUnavailable, open_sources
-from resumerge.errors import Problem, Resumable
+from resumerge.errors import Problem, Reason, Resumable
 from resumerge.recipe import ModelRef, parse_recipe
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
@@ -59,7 +59,7 @@ def test_who_waits_for_the_hub_is_told_that_it_may_be_a_misspelt_folder(
 
     def answer_late(*words: Any, **more: Any) -> None:
         assert told.wait(HANGS_SECONDS)
-        raise Resumable("network", "gone")
+        raise Resumable(Reason.NETWORK, "gone")
 
     def note(text: str) -> None:
         texts.append(text)
@@ -78,7 +78,7 @@ def test_without_a_network_the_place_of_the_name_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(*words: Any, **more: Any) -> None:
-        raise Resumable("network", "gone")
+        raise Resumable(Reason.NETWORK, "gone")
 
     monkeypatch.setattr(module, "open_source", answer)
     text = "merge_method: linear\nmodels: [{model: org/a}]\n"
@@ -107,7 +107,7 @@ def test_a_word_that_is_no_model_of_the_recipe_is_told_before_the_hub_is_asked(
     def answer(ref: ModelRef, *words: Any, **more: Any) -> Source:
         happened.append(f"asked for {ref}")
         if ref.text == name:
-            raise Resumable("network", "gone")
+            raise Resumable(Reason.NETWORK, "gone")
         return Source(ref, "hub", tmp_path, None, {}, {})
 
     monkeypatch.setattr(module, "open_source", answer)

@@ -21,7 +21,7 @@ from resumerge.engine.mirror_session.reconcile import Reconciler
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import InputError, Resumable
+from resumerge.errors import InputError, Reason, Resumable
 from resumerge.ledger import Ledger, UnitCommit
 from resumerge.mirror import ReplicationOptions, Replicator
 from resumerge.mirror.lease import Lease
@@ -142,15 +142,15 @@ class Mirrored:
         state = session.read_state(staged / "before.db")
         if state.kind == FINISHED and state.manifest is not None:
             if missing_files(state.manifest, state.files):
-                raise Resumable("mirror", "the finished model is incomplete")
+                raise Resumable(Reason.MIRROR, "the finished model is incomplete")
             self._tidy(session)
             return True
         if state.kind not in (NOTHING, UNFINISHED):
-            raise Resumable("mirror", f"{state.kind}: {state.others}, {state.skipped}")
+            raise Resumable(Reason.MIRROR, f"{state.kind}: {state.others}, {state.skipped}")
         session.acquire_lease("run")
         now = session.read_state(staged / "ledger.db")
         if now.kind != state.kind:
-            raise Resumable("mirror", f"it is {now.kind} now")
+            raise Resumable(Reason.MIRROR, f"it is {now.kind} now")
         if state.kind == NOTHING:
             shutil.copyfile(self.made.fresh, staged / "ledger.db")
             with closing(Ledger(staged / "ledger.db")) as ledger:

@@ -18,7 +18,7 @@ from resumerge.engine.cluster.outcomes import Node
 from resumerge.engine.recovery.uploaded import RECORD
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.shard_record import ShardRecord, Uploaded
-from resumerge.errors import InputError, Resumable, StoreError
+from resumerge.errors import InputError, Reason, Resumable, StoreError
 from resumerge.mirror.names import MANIFEST_FILE, TaskName, fencing_tokens
 from resumerge.mirror.stores.base import Moved
 from resumerge.mirror.stores.buckets.store import BucketStore
@@ -123,7 +123,7 @@ class BucketEndpoint(TaskEndpoint):
                 sleep=lambda seconds: _pause(seconds, moved),
             )
         except StoreError as error:
-            raise Resumable("mirror", f"{self.url} cannot be used: {error}") from error
+            raise Resumable(Reason.MIRROR, f"{self.url} cannot be used: {error}") from error
         except TaskAbandoned:
             self._remove_orphans(plan.shards[0].name)
             raise
@@ -140,7 +140,7 @@ class BucketEndpoint(TaskEndpoint):
             raise StoreError(f"{name} in {self.url} was deleted")
         if found.nbytes != nbytes:
             message = f"Another file has the name {name} in {self.url}: resuming renames it"
-            raise Resumable("mirror", message)
+            raise Resumable(Reason.MIRROR, message)
         if sha256 is None:
             sha256 = self._compare(plan, record, node, moved)
         else:

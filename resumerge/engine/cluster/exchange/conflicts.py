@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from resumerge.engine.cluster.outcomes import HASH_CONFLICT, HashConflict, Node
+from resumerge.engine.cluster.outcomes import HashConflict, Node
 from resumerge.engine.shards.checksums import first_mismatch
 from resumerge.engine.shards.shard_record import ShardRecord
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.kernels.hashes import HASH_BYTES, hash_block
 from resumerge.planning.plan import Plan
 
@@ -34,4 +34,4 @@ def compare_with_record(path: Path, name: str, plan: Plan, record: ShardRecord, 
                 first = hash_block(os.pread(shard.fileno(), nbytes, offset)).hex()
                 second = known.hashes[HASH_BYTES * block :][:HASH_BYTES].hex()
                 conflict = HashConflict(unit.name, block, first, second)
-                raise Resumable(HASH_CONFLICT, conflict.message(name, str(node)))
+                raise Resumable(Reason.HASH_CONFLICT, conflict.message(name, str(node)))
