@@ -71,8 +71,6 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         sqlite3.DatabaseError: the ledger is damaged.
     """
     run = ledger.run()
-    if run is None:
-        raise sqlite3.DatabaseError("it contains no run")
     totals, url = ledger.totals(), run.get("mirror")
     attempts = ledger.attempts.all()
     last = attempts[-1] if attempts else {}

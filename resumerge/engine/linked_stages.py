@@ -31,8 +31,7 @@ def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
 
 def link_stages(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
     """Make the links, if the run began with a folder for them; what prevents one is noted."""
-    row = ledger.run()
-    folder = json.loads(row["options"]).get("intermediate_dir") if row else None
+    folder = json.loads(ledger.run()["options"]).get("intermediate_dir")
     for link, stage in _links_of(Path(folder), plan, out) if folder else ():
         try:
             context.storage.make_folder(link.parent)

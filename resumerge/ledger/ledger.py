@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import closing
@@ -15,7 +14,7 @@ from resumerge.ledger.connection import Connection, Row
 from resumerge.ledger.files import Companions, Downloads, Mirrored, Steps
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.units import Shards, Totals, Units
-from resumerge.ledger.validity import check_agreement, in_sequence
+from resumerge.ledger.validity import InvalidLedger, check_agreement, in_sequence
 
 LEDGER_FILE = "ledger.db"
 _WRITTEN = ("shards", "companions")
@@ -108,7 +107,18 @@ class Ledger:
             for table, rows in tables.items():
                 self._db.insert_all(table, rows)
 
-    def run(self) -> Row | None:
+    def run(self) -> Row:
+        """Return the run's row.
+
+        Raises:
+            InvalidLedger: the plan is not stored.
+        """
+        run = self.run_or_none()
+        if run is None:
+            raise InvalidLedger("it contains no run")
+        return run
+
+    def run_or_none(self) -> Row | None:
         """Return the run's row; None while the plan is not stored."""
         rows = self._db.read("run")
         return rows[0] if rows else None
@@ -180,7 +190,7 @@ class Ledger:
             lost: the numbers of committed units whose bytes are not in the mirror.
             shards: the number of shards in the mirror.
         """
-        came_from = (self.run() or {})["host"]
+        came_from = self.run()["host"]
         with self._db.transaction():
             self._db.update_where("run", {**run, "state": "interrupted"})
             self.attempts.close_killed()
@@ -200,5 +210,5 @@ def read_run(path: Path, column: str) -> Any:
     with closing(Ledger(path, read_only=True)) as ledger:
         rows = ledger._db.read("run", [column])
     if not rows:
-        raise sqlite3.DatabaseError("the ledger contains no run")
+        raise InvalidLedger("the ledger contains no run")
     return rows[0][column]

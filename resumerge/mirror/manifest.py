@@ -166,7 +166,7 @@ def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int
         files: the bytes and SHA-256 of each file of the model.
         token: the fencing token of the lease.
     """
-    run = ledger.run() or {}
+    run = ledger.run()
     options = json.loads(run["options"])
     content = {
         "run": run["id"],

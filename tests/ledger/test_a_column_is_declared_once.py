@@ -113,7 +113,7 @@ def test_an_older_ledger_gets_a_new_table_when_it_is_resumed(tmp_path: Path) -> 
     with closing(Ledger(tmp_path / "ledger.db")) as ledger:
         ledger.check()
         ledger.mirrored.note("config.json", 1, "0" * 64)
-        assert (ledger.run() or {})["mirror"] is None
+        assert ledger.run()["mirror"] is None
         assert ledger.mirrored.files() == {"config.json": (1, "0" * 64)}
 
 

@@ -86,6 +86,13 @@ def test_a_schema_that_is_not_text(tmp_path: Path, read_only: bool) -> None:
         Ledger(path, read_only=read_only)
 
 
+def test_a_ledger_without_a_plan_has_no_run(tmp_path: Path) -> None:
+    with closing(Ledger.create(tmp_path / "ledger.db")) as ledger:
+        assert ledger.run_or_none() is None
+        with pytest.raises(InvalidLedger, match="contains no run"):
+            ledger.run()
+
+
 def test_plain_tables_and_columns_of_others_do_not_matter(tmp_path: Path) -> None:
     path = altered(tmp_path, "CREATE TABLE mine (a, b TEXT); ALTER TABLE run ADD COLUMN mine; "
                              "ANALYZE")  # fmt: skip
@@ -101,7 +108,7 @@ def test_what_is_missing_is_null_to_those_who_only_read(tmp_path: Path, name: st
     before = path.read_bytes()
     with closing(Ledger(path, read_only=True)) as ledger:
         ledger.check_rows()
-        assert (ledger.run() or {})["state"] == "running"
+        assert ledger.run()["state"] == "running"
         assert (
             len(ledger.attempts.all()) == len(ledger.units.all()) == len(ledger.shards.all()) == 1
         )

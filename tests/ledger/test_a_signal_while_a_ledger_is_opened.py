@@ -37,7 +37,7 @@ def opened_until(path: Path, moment: int) -> bool:
         ledger = Ledger(path)
         try:
             ledger._db.check()
-            ledger.run()
+            ledger.run_or_none()
         finally:
             ledger.close()
     except Stopped:

@@ -131,7 +131,7 @@ def test_as_it_is_it_is_used(ledger: Path, tmp_path: Path) -> None:
         assert imported.units.all() == own.units.all() and imported.shards.all() == own.shards.all()
         assert imported.mirrored.files() == own.mirrored.files()
         assert imported.attempts.all() == own.attempts.all()
-        assert (imported.run() or {})["mirror"] is None
+        assert imported.run()["mirror"] is None
 
 
 @pytest.mark.parametrize("says", CONTRADICTIONS)

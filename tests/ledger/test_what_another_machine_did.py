@@ -96,7 +96,7 @@ def test_a_ledger_that_moved_is_of_this_machine(ledger: Ledger) -> None:
     ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
     here = {"output": "/here", "config_path": "/c.yaml", "mirror": "/mirror", "host": "here"}
     ledger.move_here(here, {1: "/here/math"}, [2], 1)
-    run = ledger.run() or {}
+    run = ledger.run()
     assert {name: run[name] for name in here} == here
     assert run["state"] == "interrupted"
     assert [row["folder"] for row in ledger.sources()] == ["/there/base", "/here/math"]
@@ -116,12 +116,12 @@ def test_nothing_is_in_another_mirror_and_all_is_in_the_same_by_another_name(
     ledger.set_mirror("/one")
     ledger.mirrored.note(SHARDS[0], 24, "a" * 64)
     ledger.set_mirror_url("/also/one")
-    assert ((ledger.run() or {})["mirror"], list(ledger.mirrored.checksums())) == (
+    assert (ledger.run()["mirror"], list(ledger.mirrored.checksums())) == (
         "/also/one",
         SHARDS[:1],
     )
     ledger.set_mirror("/two")
-    assert ((ledger.run() or {})["mirror"], ledger.mirrored.checksums()) == ("/two", {})
+    assert (ledger.run()["mirror"], ledger.mirrored.checksums()) == ("/two", {})
 
 
 def test_what_is_noted_of_a_model_is_noted_of_that_one(ledger: Ledger) -> None:

@@ -44,7 +44,6 @@ def test_it_says_whose_it_is_and_what_is_there(bed: Bed) -> None:
     (folder,) = RunStore(bed.state).runs()
     with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
         run, units, attempts = ledger.run(), len(ledger.units.all()), ledger.attempts.all()
-    assert run is not None
     manifest = manifest_of(bed)
     assert (manifest.run, manifest.fingerprint) == (folder.name, run["fingerprint"])
     assert (manifest.created, manifest.output) == (run["created"], "out")

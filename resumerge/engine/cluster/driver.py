@@ -77,7 +77,7 @@ class Dispatcher:
         self._left = {shard.index: shard for shard in pending}
         self._tries = {shard.index: Tries() for shard in pending}
         self._running: dict[Any, RunningTask] = {}
-        self._fingerprint = (run.ledger.run() or {})["fingerprint"]
+        self._fingerprint = run.ledger.run()["fingerprint"]
         self._looked = 0.0
         self._asked = self._answered = time.monotonic()
         self._has_worked = self._noted_misfit = False

@@ -32,7 +32,7 @@ def are_hashed(ledger: Ledger) -> bool:
 
     Nothing is hashed if ``--trust-sources`` was given when the run began.
     """
-    run = ledger.run()
+    run = ledger.run_or_none()
     return not (run and json.loads(run["options"]).get("trust_sources"))
 
 

@@ -84,7 +84,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
     with run_lock(found.folder, found.folder.name):
         ledger, restored = open_ledger(found.folder, context.storage)
         with closing(ledger):
-            record = ledger.run() or {}
+            record = ledger.run()
             named = found.out.path if found.out is not None else context.options.output
             _check_output_stays(record, named)
             mirror_named = context.options.mirror is not None

@@ -45,7 +45,7 @@ def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
         InputError: the mirror cannot be used.
         Resumable: the mirror cannot be read now.
     """
-    record = run.ledger.run() or {}
+    record = run.ledger.run()
     if record["state"] != "done" or (run.mirror and run.mirror.url != record["mirror"]):
         return False
     return _is_complete(context, run, plan) and not find_damage(plan, run.ledger, context.metadata)
@@ -71,7 +71,7 @@ def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
     mirror.check_mounted()
     manifest, files = retry_store(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
     missing = {s.name for s in plan.shards if files.get(s.name) != s.nbytes}
-    if manifest is None or manifest.run != (ledger.run() or {})["id"]:
+    if manifest is None or manifest.run != ledger.run()["id"]:
         missing.add(MANIFEST_FILE)
     else:
         missing.update(missing_files(manifest, files))

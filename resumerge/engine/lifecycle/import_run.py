@@ -164,12 +164,12 @@ def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -
 def _found_damage_since(folder: Path) -> bool:
     """Return whether a run was complete, and damage was found since."""
     with closing(read_ledger(folder)) as ledger:
-        return not ledger.shards.open() and (ledger.run() or {})["state"] != "done"
+        return not ledger.shards.open() and ledger.run()["state"] != "done"
 
 
 def _record(folder: Path) -> dict[str, Any]:
     with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
-        return ledger.run() or {}
+        return ledger.run()
 
 
 def named_output(options: Options) -> OutputPath | None:
@@ -241,7 +241,7 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
         storage: the operations on files.
     """
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        record = ledger.run() or {}
+        record = ledger.run()
         mirrored = ledger.mirrored.checksums()
         kept = [
             shard["number"]

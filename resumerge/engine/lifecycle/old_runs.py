@@ -16,6 +16,7 @@ from resumerge.engine.resources.lock import lock_holder, output_lock, run_lock
 from resumerge.errors import InputError, refuse
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore, output_as_named
+from resumerge.ledger.validity import InvalidLedger
 from resumerge.mirror.stores.registry import is_mirror_url, normalise
 from resumerge.output_path import OutputPath
 from resumerge.storage import Storage
@@ -156,11 +157,11 @@ def _describe(folder: Path) -> OldRun:
     seconds = time.time() - max(written, default=0.0)
     try:
         with closing(read_ledger(folder)) as ledger:
-            record = ledger.run() or {}
+            record = ledger.run()
             state, out = record["state"], OutputPath(Path(record["output"]))
             is_finished = state == "done" or _is_whole(ledger, out)
             left = set() if is_finished else written_files(ledger, out.folder)
-    except (InputError, KeyError):
+    except (InputError, InvalidLedger):
         return OldRun(folder, DAMAGED, None, seconds, size, (), 0, None)
     nbytes = sum((out.folder / name).stat().st_size for name in left)
     return OldRun(folder, state, out.path, seconds, size, left, nbytes, record["mirror"])

@@ -122,7 +122,7 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
 
 def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
     """Return the plan of a run with its sources as pinned, streamed if they are not here."""
-    record = ledger.run() or {}
+    record = ledger.run()
     began = json.loads(record["options"])
     context.options = context.options.inherit(began, None)
     recipe = parse_recipe(record["config_text"], record["config_path"])

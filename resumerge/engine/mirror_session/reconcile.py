@@ -35,7 +35,7 @@ class Reconciler:
 
     def __init__(self, ledger: Ledger, out: Path, mirror: MirrorSession, storage: Storage) -> None:
         self._ledger, self._out, self._mirror, self._storage = ledger, out, mirror, storage
-        self._run: dict[str, Any] = ledger.run() or {}
+        self._run: dict[str, Any] = ledger.run()
         self._mirrored = set(ledger.mirrored.checksums())
         """Names of files that the mirror should have."""
 
@@ -84,7 +84,7 @@ class Reconciler:
     @property
     def _is_new_mirror(self) -> bool:
         """Return whether the run has another mirror until now, or none."""
-        return bool((self._ledger.run() or {})["mirror"] != self._mirror.url)
+        return bool(self._ledger.run()["mirror"] != self._mirror.url)
 
     def _check_not_emptied(self, state: MirrorState, *, named: bool) -> None:
         """Refuse a mirror that is empty now, and was not: probably a drive that is not mounted."""

@@ -115,7 +115,7 @@ class MirrorSession:
             Resumable: the mirror cannot be reached.
         """
         self.serves(out)
-        lease, reporter = self.acquire_lease((ledger.run() or {})["id"]), self._reporter
+        lease, reporter = self.acquire_lease(ledger.run()["id"]), self._reporter
         wait = options.mirror_wait
         replication = ReplicationOptions(
             then_delete=bool(options.mirror_then_delete),

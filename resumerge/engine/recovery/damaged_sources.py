@@ -20,7 +20,7 @@ def find_damage(
     Returns:
         the latest damage of each file, by number of the source and name.
     """
-    began = (ledger.run() or {})["created"]
+    began = ledger.run()["created"]
     handled = {event["data"].get("damage") for event in ledger.events.all(DAMAGED)}
     found = {}
     for files in {remote_files_of(plan, unit) for unit in plan.units}:

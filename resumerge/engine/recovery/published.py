@@ -77,7 +77,7 @@ def adopt_published(
     attempts = _attempts(files.folder)
     if not attempts:
         return []
-    fingerprint = (ledger.run() or {})["fingerprint"]
+    fingerprint = ledger.run()["fingerprint"]
     is_open = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
     progress = ledger.units.progress()
     adopted = []

@@ -53,7 +53,7 @@ def adopt_uploaded(
         Resumable: the bucket cannot be used now.
     """
     tasks = [task for task in task_names(retry_store(store, store.list)) if task.token <= token]
-    fingerprint = (ledger.run() or {})["fingerprint"]
+    fingerprint = ledger.run()["fingerprint"]
     is_open = {row["number"] for row in ledger.shards.all() if row["state"] != "sealed"}
     progress = ledger.units.progress()
     adopted: list[int] = []

@@ -164,7 +164,7 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
             compared, pending = state.manifest.units, 0
         elif state.snapshot:
             with closing(Ledger(path, read_only=True)) as ledger:
-                run = (ledger.run() or {})["id"]
+                run = ledger.run()["id"]
                 files = ledger.mirrored.files()
                 there = [shard["name"] in files for shard in ledger.shards.all()]
                 units = [there[unit["shard"]] for unit in ledger.units.all()]
@@ -203,7 +203,7 @@ def _note_damage(
     with run_lock(folder, folder.name):
         ledger, _ = open_ledger(folder, storage)
         try:
-            if (ledger.run() or {})["mirror"] != mirror.url:
+            if ledger.run()["mirror"] != mirror.url:
                 return False
             for name in damaged:
                 ledger.events.add("mirror_damaged", name=name, found="verify", mirror=mirror.url)
@@ -221,7 +221,7 @@ def _is_writable(folder: Path) -> bool:
 
 def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
     try:
-        output = OutputPath(Path((ledger.run() or {})["output"]))
+        output = OutputPath(Path(ledger.run()["output"]))
         out = output.folder
         damaged: dict[str, str] = {}
         lost: list[int] = []
@@ -249,7 +249,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             ledger.units.forget(lost, "verify_found_damage", names=list(damaged)[:5])
         if mark and damaged:
             ledger.set_state("interrupted")
-        url = (ledger.run() or {})["mirror"]
+        url = ledger.run()["mirror"]
         return Verification(
             folder.name,
             named_output(output.path, url),
@@ -265,7 +265,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
 
 def _away(ledger: Ledger, out: Path) -> dict[str, str]:
     """Return what is wrong with each shard that is in the mirror alone; empty if nothing is."""
-    run = ledger.run() or {}
+    run = ledger.run()
     noted = {n: s for n, s in ledger.mirrored.checksums().items() if not (out / n).exists()}
     if not noted:
         return {}

@@ -70,7 +70,7 @@ def _tables(path: str | None) -> dict[str, Any]:
     try:
         with closing(Ledger(Path(path or ""), read_only=True)) as ledger:
             return {
-                "recipe": (ledger.run() or {}).get("config_text"),
+                "recipe": ledger.run()["config_text"],
                 "sources": ledger.sources(),
                 "shards": ledger.shards.all(),
                 "timings": timing_charts(unit for unit in ledger.units.all() if unit["seconds"]),

@@ -185,7 +185,7 @@ class CellReporter(ProgressState):
             return
         self._mirror_at = time.monotonic()
         with closing(Ledger(path, read_only=True)) as ledger:
-            run, shards = ledger.run() or {}, ledger.shards.all()
+            run, shards = ledger.run_or_none() or {}, ledger.shards.all()
             mirrored = ledger.mirrored.checksums()
         there = sum(shard["name"] in mirrored for shard in shards)
         self._mirror = f"{there} of {len(shards)} shards" if run.get("mirror") else ""

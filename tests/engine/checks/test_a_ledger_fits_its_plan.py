@@ -56,7 +56,7 @@ def check(made: Path, ledger: Path) -> None:
     context = RunContext(options, Reporter(), Storage(), StopRequest(), runs)
     with working_in(made / "models"), closing(Ledger(ledger)) as opened:
         plan = Session(options).plan(parse_recipe(RECIPE))
-        check_source_drift(context, opened.run() or {}, plan, estimate(plan), opened)
+        check_source_drift(context, opened.run(), plan, estimate(plan), opened)
 
 
 @pytest.fixture

@@ -55,11 +55,11 @@ class Run:
 
     def starts_over(self) -> bool:
         with closing(Ledger(self._ledger)) as ledger:
-            return is_mended(ledger.run() or {}, PLAN, ledger)
+            return is_mended(ledger.run(), PLAN, ledger)
 
     def check(self) -> None:
         with closing(Ledger(self._ledger)) as ledger:
-            check_source_drift(self._context, ledger.run() or {}, PLAN, estimate(PLAN), ledger)
+            check_source_drift(self._context, ledger.run(), PLAN, estimate(PLAN), ledger)
 
 
 @pytest.mark.parametrize("why", STOPS)

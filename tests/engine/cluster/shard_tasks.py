@@ -67,7 +67,7 @@ class Shards:
         [ledger] = (folder / "whole.state").glob(f"*/{LEDGER_FILE}")
         self.ledger = Ledger(ledger)
         self.ledger.units.forget(range(len(self.plan.units)), "pending_again")
-        self.fingerprint = (self.ledger.run() or {})["fingerprint"]
+        self.fingerprint = self.ledger.run()["fingerprint"]
 
     def compute(self, number: int) -> Finished:
         outcome = self.outcome(number)

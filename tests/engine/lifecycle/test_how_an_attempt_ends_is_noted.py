@@ -57,7 +57,7 @@ def test_ended_by(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
             [attempt] = ledger.attempts.all()
             assert attempt["outcome"] == outcome and attempt["ended"]
             assert attempt["peak_rss"] > 0 and attempt["seconds"] > 0
-            assert (ledger.run() or {})["state"] == state
+            assert ledger.run()["state"] == state
             causes = [event["data"].get("cause") for event in ledger.events.all("stopped")]
     if cause is None:
         assert causes == []
@@ -68,7 +68,7 @@ def test_ended_by(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert shards_of(tmp_path / "out") == shards_of(tmp_path / "calm")
     with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
         assert [attempt["outcome"] for attempt in ledger.attempts.all()] == [outcome, "done"]
-        assert (ledger.run() or {})["state"] == "done"
+        assert ledger.run()["state"] == "done"
 
 
 @pytest.mark.parametrize(("table", "step"), [(Attempts, "end"), (Ledger, "set_state")])
@@ -88,4 +88,4 @@ def test_an_end_that_cannot_be_noted_is_no_success(
     merge(models, RECIPE, tmp_path / "out")
     (folder,) = RunStore(tmp_path / "out.state").runs()
     with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
-        assert (ledger.run() or {})["state"] == "done"
+        assert ledger.run()["state"] == "done"

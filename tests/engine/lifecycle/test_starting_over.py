@@ -64,7 +64,7 @@ class Work:
         """The mirror and the options of the only run."""
         [run] = RunStore(self.folder / "state").runs()
         with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
-            row = ledger.run() or {}
+            row = ledger.run()
         kept = json.loads(row["options"])
         return row["mirror"], {name: kept[name] for name in GIVEN}
 

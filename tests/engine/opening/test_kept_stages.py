@@ -204,7 +204,7 @@ def test_a_run_that_resume_starts_over_has_what_it_was_planned_with(
     assert (shards_of(out), shards_of(there / "first")) == before
     ledger = next(state.glob("*/ledger.db"))
     with closing(Ledger(ledger)) as opened:
-        options = json.loads((opened.run() or {})["options"])
+        options = json.loads(opened.run()["options"])
     assert (options["seed"], options["shard_size"]) == (7, 5000)
     assert options["intermediate_dir"] == str(there) and options["keep"]
 

@@ -122,7 +122,7 @@ class Mirrored:
         if not machine.ledger.exists() and self._begin(process, session):
             return DONE
         with closing(Ledger(machine.ledger)) as ledger:
-            if (ledger.run() or {})["state"] == "done" and self._is_complete(session, ledger):
+            if ledger.run()["state"] == "done" and self._is_complete(session, ledger):
                 return DONE
             reconciler = Reconciler(ledger, machine.out, session, Storage())
             manifest = reconciler.reconcile(named=False)
@@ -165,7 +165,7 @@ class Mirrored:
     def _is_complete(self, session: MirrorSession, ledger: Ledger) -> bool:
         """Whether a run that is done here is finished in the mirror."""
         manifest = retry_store(session.store, lambda: read_manifest(session.store))
-        run = (ledger.run() or {})["id"]
+        run = ledger.run()["id"]
         if manifest is None or manifest.run != run or missing_files(manifest, session.files()):
             return False
         self._tidy(session)
@@ -192,7 +192,7 @@ class Mirrored:
         ledger.set_state("running")
         replicator = Replicator(
             session.store,
-            session.acquire_lease((ledger.run() or {})["id"]),
+            session.acquire_lease(ledger.run()["id"]),
             ledger,
             out,
             ReplicationOptions(then_delete=self.then_delete, stall_seconds=3600.0),
