@@ -21,7 +21,8 @@ STATE_DIR = "RESUMERGE_STATE_DIR"
 AUTO = "auto"
 NOTABLE_SHARE = 0.05
 """Of the memory budget: the least that this process has itself to be mentioned."""
-MOST_CORES = "the cores that this process may use"
+ALL_CORES_REASON = "the cores that this process may use"
+"""The reason for as many threads as cores."""
 
 
 def choices(
@@ -74,7 +75,7 @@ def _memory(host: dict[str, Any], options: Options, budget: int) -> dict[str, An
 
 def _threads(host: dict[str, Any], options: Options, threads: int | None) -> dict[str, Any]:
     wanted = options.threads or host["cores"]
-    why = "as requested" if options.threads else MOST_CORES
+    why = "as requested" if options.threads else ALL_CORES_REASON
     if threads is not None and threads < wanted:
         why = f"the memory budget is too small for all {wanted} threads"
     return _choice("threads", wanted if threads is None else threads, why, "--threads N")

@@ -23,7 +23,7 @@ from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.host import describe_host
 from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.host.memory import Memory
-from resumerge.host.speed import probe
+from resumerge.host.speed import measure_speed
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
@@ -112,7 +112,7 @@ def _described(
         problems += error.problems
         threads = 1
     folder = existing_folder(target)
-    speed = probe(largest_file(plan, estimate), folder, computes=estimate.time.computes)
+    speed = measure_speed(largest_file(plan, estimate), folder, computes=estimate.time.computes)
     predicted = estimate.on_machine(threads, speed)
     return {
         "units": len(plan.units),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from resumerge.mirror.lease_record import LeaseRecord
     from resumerge.mirror.manifest import Manifest
 
-CLOCK_ERROR = 600.0
+CLOCK_ERROR_TO_TELL = 600.0
 """Seconds that the clock of another machine may be wrong. A status only tells: taking a lease away
 (`resumerge.mirror.lease`) allows for more."""
 
@@ -123,4 +123,6 @@ def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
 def _is_alive(lease: LeaseRecord) -> bool:
     """Return whether a machine holds a lease; its clock may be behind or ahead."""
     age = lease.age(datetime.now(UTC))
-    return not lease.released and age is not None and not lease.is_dead(abs(age), CLOCK_ERROR)
+    return (
+        not lease.released and age is not None and not lease.is_dead(abs(age), CLOCK_ERROR_TO_TELL)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from resumerge.output.model_files import RECIPE_FILE
+from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
 from resumerge.sources.remote.prefetch import DownloadProgress
@@ -60,7 +60,7 @@ class Result:
     def is_here(self) -> bool:
         """Whether the output has the model, and not the mirror alone."""
         out = self.output
-        return isinstance(out, Path) and (out.is_file() or (out / RECIPE_FILE).exists())
+        return isinstance(out, Path) and (out.is_file() or (out / RECIPE_IN_OUTPUT).exists())
 
     @property
     def places(self) -> str:

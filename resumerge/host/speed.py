@@ -34,7 +34,9 @@ class Speed:
     compute: float | None
 
 
-def probe(source: Path | None, folder: Path | None = None, *, computes: bool = True) -> Speed:
+def measure_speed(
+    source: Path | None, folder: Path | None = None, *, computes: bool = True
+) -> Speed:
     """Measure the speed of reading, writing and computing.
 
     Args:

@@ -30,7 +30,7 @@ MISSED_HEARTBEATS = 4
 """The number of missing heartbeats after which a lease is dead."""
 
 SECONDS_VARIABLE = "RESUMERGE_LEASE_SECONDS"
-CLOCK_ERROR = 3600.0
+CLOCK_ERROR_TO_TAKE = 3600.0
 """The seconds that the clock of another machine may be wrong.
 
 A lease that is older than its lifetime and this time, by our clock and the store's, is taken
@@ -355,7 +355,7 @@ def _is_stale(store: Store, found: LeaseRecord) -> bool:
     if store_now is None:
         return False
     ages = [found.age(now) for now in (store_now, datetime.now(UTC))]
-    return all(age is not None and found.is_dead(age, CLOCK_ERROR) for age in ages)
+    return all(age is not None and found.is_dead(age, CLOCK_ERROR_TO_TAKE) for age in ages)
 
 
 def _configured_seconds() -> float | None:

@@ -23,7 +23,7 @@ from resumerge.tokenizers.vocabulary import read_json
 
 GENERATION = "generation_config.json"
 
-RECIPE_FILE = "mergekit_config.yml"
+RECIPE_IN_OUTPUT = "mergekit_config.yml"
 """The name of the file with the recipe as run, which is mergekit's."""
 
 
@@ -70,7 +70,7 @@ def companions(
             yield companion, path
     if not carrier.components:
         yield from ((name, text.encode()) for name, text in index_files(plan))
-    yield RECIPE_FILE, plan.recipe.text.encode()
+    yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
     config = output_config(plan)
     library = "transformers" if config else "diffusers" if carrier.components else None
     library = "sentence-transformers" if "modules.json" in names else library

@@ -12,7 +12,7 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
-from resumerge.recipe.schema.keys import ModuleEntry, RecipeFile
+from resumerge.recipe.schema.keys import MergeFile, ModuleEntry
 from resumerge.recipe.schema.mixture import OF_MERGES, ExpertEntry, MixtureFile
 from resumerge.recipe.schema.sections import read_section
 from resumerge.recipe.stages import check_stages, with_stages
@@ -108,13 +108,13 @@ def _read_document(
     A recipe with problems is without its invalid values; None if nothing is left.
     """
     errors = Findings()
-    section: type[RecipeFile] | type[MixtureFile] = (
-        MixtureFile if _is_mixture(document.data) else RecipeFile
+    section: type[MergeFile] | type[MixtureFile] = (
+        MixtureFile if _is_mixture(document.data) else MergeFile
     )
     checks = (_check_mixture,) if section is MixtureFile else (_check_choices, _check_tokenizer)
     errors += [error for check in checks for error in check(document.data)]
     top = {key: value for key, value in document.data.items() if key not in ignored}
-    written: RecipeFile | MixtureFile | None = read_section(section, top, (), errors)
+    written: MergeFile | MixtureFile | None = read_section(section, top, (), errors)
     if written is None or errors or document.problems:
         valid = _valid_part(section, top, errors)
         part = _recipe(valid, errors, text, file, document) if valid else None
@@ -124,7 +124,7 @@ def _read_document(
 
 
 def _recipe(
-    written: RecipeFile | MixtureFile,
+    written: MergeFile | MixtureFile,
     findings: Findings,
     text: str,
     file: str,
@@ -171,13 +171,13 @@ def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
 
 
 def _valid_part(
-    section: type[RecipeFile] | type[MixtureFile], top: dict[Any, Any], errors: Findings
-) -> RecipeFile | MixtureFile | None:
+    section: type[MergeFile] | type[MixtureFile], top: dict[Any, Any], errors: Findings
+) -> MergeFile | MixtureFile | None:
     """Return what is left of a recipe without invalid values, and without what is invalid then."""
     rest = deepcopy(top)
     while sum(_delete(rest, error.at) for error in errors):
         errors = Findings()
-        written: RecipeFile | MixtureFile | None = read_section(section, rest, (), errors)
+        written: MergeFile | MixtureFile | None = read_section(section, rest, (), errors)
         if written is not None:
             return written
     return None
@@ -204,7 +204,7 @@ def _delete(tree: Any, at: Location) -> bool:
     return _delete(tree, tuple(way))
 
 
-def _modules(file: RecipeFile) -> Iterator[Module]:
+def _modules(file: MergeFile) -> Iterator[Module]:
     """Yield the entries of ``modules``, or one module that is the whole model."""
     if not file.modules:
         yield _module(file, None, "", file.base_model)
@@ -213,7 +213,7 @@ def _modules(file: RecipeFile) -> Iterator[Module]:
 
 
 def _module(
-    entry: RecipeFile | ModuleEntry, name: str | None, path: str, base: ModelRef | None
+    entry: MergeFile | ModuleEntry, name: str | None, path: str, base: ModelRef | None
 ) -> Module:
     """Return one module; its slices have the recipe's base model if they name none of their own."""
     own = entry.base_model if name is not None else None

@@ -19,7 +19,7 @@ from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.host.persistent_storage import find_persistent
 from resumerge.host.platform import goes_to
 from resumerge.host.processes import birth, clock, pid_space
-from resumerge.host.speed import READ_BYTES, probe
+from resumerge.host.speed import READ_BYTES, measure_speed
 
 # Disks
 
@@ -79,16 +79,16 @@ def test_drive_comes_first_then_kaggles_folder_then_network_disks(
 def test_a_probe_tries_what_it_is_asked_and_leaves_nothing(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(bytes(3 << 20))
-    found = probe(source, tmp_path)
+    found = measure_speed(source, tmp_path)
     assert found.read and found.compute and found.read > 0 and found.compute > 0
     assert found.write is None or found.write > 0, "not every disk has files without a name"
     assert list(tmp_path.iterdir()) == [source]
-    assert probe(None, computes=False) == speed.Speed(None, None, None)
-    assert probe(tmp_path / "none", tmp_path / "none", computes=False) == probe(
+    assert measure_speed(None, computes=False) == speed.Speed(None, None, None)
+    assert measure_speed(tmp_path / "none", tmp_path / "none", computes=False) == measure_speed(
         None, computes=False
     )
     source.write_bytes(b"")
-    assert probe(source, computes=False).read is None
+    assert measure_speed(source, computes=False).read is None
 
 
 def test_of_a_large_file_the_middle_is_read(
@@ -106,7 +106,7 @@ def test_of_a_large_file_the_middle_is_read(
         return preadv(fd, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", read)
-    probe(source, computes=False)
+    measure_speed(source, computes=False)
     assert offsets[0] == 4 << 20
     assert offsets[-1] < (4 << 20) + READ_BYTES <= offsets[-1] + (1 << 19)
 

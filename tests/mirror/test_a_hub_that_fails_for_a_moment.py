@@ -17,7 +17,7 @@ from resumerge.errors import Reason, Resumable
 from resumerge.mirror.stores import hub_client
 from resumerge.mirror.stores.base import StoreError
 from resumerge.mirror.stores.hub import HubStore
-from resumerge.mirror.stores.hub_client import Conflict, hub_errors
+from resumerge.mirror.stores.hub_client import CommitConflict, hub_errors
 
 STEPS = {
     "create": "/api/repos/create",
@@ -248,7 +248,7 @@ def test_a_commit_of_others_at_the_same_time_is_followed_by_ours(
     bring(store, tmp_path)
     assert is_brought(hub, tmp_path)
     hub.fail("/commit/", status=409, times=None)
-    with pytest.raises(Conflict):
+    with pytest.raises(CommitConflict):
         store.put({"a": b"1"})
 
 

@@ -8,7 +8,7 @@ import pytest
 from far_storage import FarStorage
 from mirrored import KILLED, Bench
 
-from resumerge.mirror.stores.capabilities import Capabilities, probe
+from resumerge.mirror.stores.capabilities import Capabilities, find_capabilities
 
 EVERYTHING = ("rename", "exclusive", "sync", "sync_folder", "extend")
 LACKS = [
@@ -24,7 +24,7 @@ LACKS = [
 
 @pytest.mark.parametrize("lacks", [(), *LACKS], ids="+".join)
 def test_what_it_can_do_is_found(tmp_path: Path, lacks: tuple[str, ...]) -> None:
-    found = probe(tmp_path, FarStorage(tmp_path, lacks=lacks))
+    found = find_capabilities(tmp_path, FarStorage(tmp_path, lacks=lacks))
     without_rename = {"rename_over"} if "rename" in lacks else set()
     can = {name: name not in {*lacks, *without_rename} for name in Capabilities.__annotations__}
     assert found == Capabilities(**can)
@@ -34,7 +34,7 @@ def test_what_it_can_do_is_found(tmp_path: Path, lacks: tuple[str, ...]) -> None
 def test_a_filesystem_that_fails_now_is_not_taken_for_one_that_cannot(tmp_path: Path) -> None:
     for seed in range(20):
         try:
-            found = probe(tmp_path, FarStorage(tmp_path, seed=seed, share=0.05))
+            found = find_capabilities(tmp_path, FarStorage(tmp_path, seed=seed, share=0.05))
         except OSError as error:
             assert "Input/output error" in str(error)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from resumerge.engine.cluster.connection import connected
-from resumerge.engine.cluster.driver import Dispatcher
+from resumerge.engine.cluster.driver import Driver
 from resumerge.engine.cluster.exchange.base import Exchange
 from resumerge.engine.cluster.exchange.bucket import BucketExchange
 from resumerge.engine.cluster.exchange.folder import FolderExchange
@@ -37,7 +37,7 @@ class ClusterComputation(Computation):
                 watch = SourceWatch(self.plan, self.ledger, self.reader)
                 journal = ShardJournal(self, exchange, watch, [*progress])
                 try:
-                    Dispatcher(self, cluster, journal, exchange, pending).run()
+                    Driver(self, cluster, journal, exchange, pending).run()
                 finally:
                     # What was published before a stop counts; tasks that go on are given up.
                     for shard in exchange.adopt():

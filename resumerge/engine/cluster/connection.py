@@ -13,7 +13,7 @@ from typing import Any
 
 from resumerge.engine.cluster.machines import Machine, TaskRequest
 from resumerge.engine.cluster.outcomes import Failed, Outcome
-from resumerge.engine.cluster.probe import probe
+from resumerge.engine.cluster.probe import check_is_ray
 from resumerge.engine.cluster.task import ShardTask, run_on_worker
 from resumerge.engine.resources.signals import stop_signals
 from resumerge.errors import Interrupted, Reason, Resumable
@@ -60,7 +60,7 @@ def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
         options = {"include_dashboard": False} if address == LOCAL_CLUSTER else {}
         try:
             if address != LOCAL_CLUSTER:
-                probe(address, heartbeat)
+                check_is_ray(address, heartbeat)
             with _heartbeats(heartbeat):
                 ray.init(address, log_to_driver=False, configure_logging=False, **options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:

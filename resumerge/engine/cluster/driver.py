@@ -18,7 +18,7 @@ from resumerge.engine.cluster.outcomes import (
     Finished,
     Node,
     Outcome,
-    Refused,
+    WorkerRefused,
 )
 from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.running import Heartbeats, RunningTask
@@ -50,7 +50,7 @@ STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
 """Events, each with `task`, `shard` and `node`."""
 
 
-class Dispatcher:
+class Driver:
     """The driver's loop over the tasks of one attempt.
 
     Args:
@@ -168,7 +168,7 @@ class Dispatcher:
             elif not running.given_up:
                 text = f"{shard.name} is not in the output, or another file is"
                 self._failed(running, Failed(outcome.node, Reason.UNPUBLISHED, text))
-        elif isinstance(outcome, Refused):
+        elif isinstance(outcome, WorkerRefused):
             self._note_failure(running, str(outcome.node), Reason.REFUSED, str(outcome.differences))
             raise _refused(outcome)
         elif not running.given_up:
@@ -392,7 +392,7 @@ class Dispatcher:
         )
 
 
-def _refused(refused: Refused) -> Resumable:
+def _refused(refused: WorkerRefused) -> Resumable:
     return Resumable(
         Reason.CLUSTER,
         f"{refused.node} cannot work on this run:\n"

@@ -96,7 +96,7 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Refused:
+class WorkerRefused:
     """The outcome of a worker that cannot take any task of this run.
 
     Args:
@@ -107,4 +107,4 @@ class Refused:
     differences: tuple[str, ...]
 
 
-Outcome = Finished | Failed | Refused
+Outcome = Finished | Failed | WorkerRefused

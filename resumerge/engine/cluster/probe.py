@@ -32,7 +32,7 @@ GcsClient(address=address).get_all_node_info(timeout=answer)
 """The alarm ends the process also where its parent is gone."""
 
 
-def probe(address: str, heartbeat: Callable[[], None]) -> None:
+def check_is_ray(address: str, heartbeat: Callable[[], None]) -> None:
     """Ask the head of a cluster for its nodes.
 
     Args:

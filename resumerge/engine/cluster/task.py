@@ -20,7 +20,7 @@ from resumerge.engine.cluster.outcomes import (
     Finished,
     Node,
     Outcome,
-    Refused,
+    WorkerRefused,
 )
 from resumerge.engine.cluster.task_reporter import TaskReporter
 from resumerge.engine.cluster.versions import Versions
@@ -77,9 +77,9 @@ def run_on_worker(task: ShardTask) -> Outcome:
 
     node = Node(ray.get_runtime_context().get_node_id(), hostname())
     if differences := task.versions.differences():
-        return Refused(node, tuple(differences))
+        return WorkerRefused(node, tuple(differences))
     if obstacle := task.endpoint.obstacle(node):
-        return Refused(node, (obstacle,))
+        return WorkerRefused(node, (obstacle,))
     return run_task(task, node, StopRequest())
 
 

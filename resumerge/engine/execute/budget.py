@@ -12,7 +12,7 @@ from resumerge.engine.checks.memory import (
 )
 from resumerge.engine.context import RunContext
 from resumerge.engine.resources.device import device_for
-from resumerge.host.speed import probe
+from resumerge.host.speed import measure_speed
 from resumerge.planning import Estimate, Plan
 from resumerge.planning.estimates.estimate import Prediction, largest_file
 
@@ -62,5 +62,5 @@ def resource_budget(
     for note in (*notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
     threads = fit_threads(estimate.memory, options.threads, memory, context.memory)
-    speed = probe(largest_file(plan, estimate), computes=estimate.time.computes)
+    speed = measure_speed(largest_file(plan, estimate), computes=estimate.time.computes)
     return ResourceBudget(threads, memory, device, estimate.on_machine(threads, speed))

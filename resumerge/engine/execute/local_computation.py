@@ -16,7 +16,7 @@ from resumerge.engine.execute.eviction import DownloadEvictor
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.scheduler import Scheduler
-from resumerge.engine.execute.steps import Steps
+from resumerge.engine.execute.steps import StepRunner
 from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.resources.governor import Governor
 from resumerge.engine.shards.space_reservation import SpaceReservation
@@ -56,7 +56,7 @@ class LocalComputation(Computation):
                     self.budget.device,
                     hashes=are_hashed(self.ledger),
                 )
-            steps = Steps(context, self.plan, self.ledger, evaluator, self.budget.threads)
+            steps = StepRunner(context, self.plan, self.ledger, evaluator, self.budget.threads)
             steps.run(self._pending(progress), prefetcher)
             context.reporter.doing("merging")
             predicted = self.budget.predicted.need

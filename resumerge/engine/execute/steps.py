@@ -24,7 +24,7 @@ PREFIX, SUFFIX = "step-", ".safetensors"
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepRunner:
     """The steps of a plan, and the files that keep each of their pieces: a kill costs one piece.
 
     What is known after a piece is a file in the run's folder. The ledger has its checksum, so that

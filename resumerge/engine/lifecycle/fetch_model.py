@@ -15,7 +15,7 @@ from resumerge.host.machine import free_bytes
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.retrying import retry_store
 from resumerge.options import Options
-from resumerge.output.model_files import RECIPE_FILE as RECIPE_IN_MODEL
+from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.output_path import STAGES, OutputPath
 from resumerge.planning.stage_results.kept import names_to_keep
 from resumerge.recipe import Recipe
@@ -42,14 +42,14 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
     folders = [f"{STAGES}/{name}/" for name in keep]
     if not all(any(file.startswith(own) for file in manifest.files) for own in folders):
         return False
-    nbytes, sha256 = manifest.files.get(RECIPE_IN_MODEL, (0, ""))
+    nbytes, sha256 = manifest.files.get(RECIPE_IN_OUTPUT, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
         return False
-    data = retry_store(mirror.store, lambda: mirror.store.get(RECIPE_IN_MODEL, LARGEST_RECIPE))
+    data = retry_store(mirror.store, lambda: mirror.store.get(RECIPE_IN_OUTPUT, LARGEST_RECIPE))
     if hashlib.sha256(data).hexdigest() != sha256:
         return False
     text = data.decode(errors="replace")
-    return is_of_recipe({"config_text": text, "config_path": RECIPE_IN_MODEL}, recipe)
+    return is_of_recipe({"config_text": text, "config_path": RECIPE_IN_OUTPUT}, recipe)
 
 
 def fetch_model(

@@ -17,7 +17,7 @@ from resumerge.sizes import counted
 
 
 @dataclass(frozen=True)
-class Choice:
+class ArchitectureChoice:
     """The comparison of a recipe and its models with the architectures."""
 
     recipe: Recipe

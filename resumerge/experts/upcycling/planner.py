@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling.architectures.dense_defaults import complete
 from resumerge.experts.upcycling.architectures.output_architecture import OutputArchitecture
-from resumerge.experts.upcycling.choice import Choice
+from resumerge.experts.upcycling.choice import ArchitectureChoice
 from resumerge.experts.upcycling.dense_models import MATRICES, OUTSIDE, STACK, wrong_fields
 from resumerge.experts.upcycling.gates.layer_gates import Gates, GatesOfPrompts, drawn_gates
 from resumerge.layout import listed
@@ -54,7 +54,7 @@ def mix(
     Raises:
         InputError: the models do not fit; the error has every problem that was found.
     """
-    architecture = Choice(recipe, mixture, models).architecture()
+    architecture = ArchitectureChoice(recipe, mixture, models).architecture()
     planner = _Planner(recipe, mixture, models, architecture, seed)
     planner.check()
     if planner.problems:

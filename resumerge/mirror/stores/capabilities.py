@@ -53,7 +53,7 @@ class Capabilities:
     extend: bool
 
 
-def probe(folder: Path, storage: Storage) -> Capabilities:
+def find_capabilities(folder: Path, storage: Storage) -> Capabilities:
     """Try every capability on small files in a folder, and remove them.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import Self
 
 from resumerge.errors import Problem
 from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store
-from resumerge.mirror.stores.capabilities import Capabilities, probe
+from resumerge.mirror.stores.capabilities import Capabilities, find_capabilities
 from resumerge.mirror.stores.plain_files import (
     Identity,
     identity_of,
@@ -122,7 +122,7 @@ class FolderStore(Store):
         if self._capabilities is None:
             self._storage.add_folder(self.folder)
             self._storage.add_folder(self.folder / METADATA)
-            self._capabilities = probe(self.folder / METADATA, self._storage)
+            self._capabilities = find_capabilities(self.folder / METADATA, self._storage)
         return self._capabilities
 
     def list(self) -> dict[str, int]:

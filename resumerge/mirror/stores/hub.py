@@ -20,7 +20,7 @@ from resumerge.hub.client import is_offline
 from resumerge.hub.file import HubFile
 from resumerge.mirror.stores.base import SMALL, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_address import SCHEME, repo_of
-from resumerge.mirror.stores.hub_client import Conflict, hub_errors
+from resumerge.mirror.stores.hub_client import CommitConflict, hub_errors
 from resumerge.mirror.stores.hub_repo import Commits, HubRepo, checked_in_repo
 from resumerge.mirror.stores.hub_uploads import (
     FileHashes,
@@ -134,7 +134,7 @@ class HubStore(Store):
                 try:
                     self._put(files, remove)
                     return
-                except Conflict:
+                except CommitConflict:
                     if attempt == TRIES:
                         raise
 
@@ -150,7 +150,7 @@ class HubStore(Store):
                 try:
                     self._repo.commit([_add(name, data)], parent=commit)
                     return True
-                except Conflict:
+                except CommitConflict:
                     continue
         raise self._interference()
 
@@ -170,7 +170,7 @@ class HubStore(Store):
                     return True
                 if found != before:
                     return False
-                with suppress(Conflict):
+                with suppress(CommitConflict):
                     self._put({name: data}, remove, parent=commit)
                     return True
         raise self._interference()

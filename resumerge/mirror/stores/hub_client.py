@@ -27,7 +27,7 @@ IDLE_TIMEOUT = 60.0
 """The seconds after which a connection that transfers nothing is closed."""
 
 
-class Conflict(StoreError):
+class CommitConflict(StoreError):
     """An error: another commit was faster."""
 
 
@@ -61,8 +61,8 @@ def hub_errors(repo: str) -> Iterator[Call]:
     The library retries a connection that fails for some seconds, and no error of the Hub.
 
     Raises:
-        StoreError: the Hub cannot be reached, fails or refuses. `Conflict`, `NoFile` and `NoRepo`
-            are special cases.
+        StoreError: the Hub cannot be reached, fails or refuses. `CommitConflict`, `NoFile` and
+            `NoRepo` are special cases.
     """
     call = Call()
     token = _call.set(call)
@@ -112,7 +112,7 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
             f"The Hub cannot serve {repo} now: HTTP {status}", retry_after=retry_after(error)
         )
     if status in (409, 412):
-        return Conflict(f"Another commit was made in {repo} at the same time")
+        return CommitConflict(f"Another commit was made in {repo} at the same time")
     if isinstance(refusal, library_errors.EntryNotFoundError):
         return NoFile(f"A file does not exist in {repo}: {brief(refusal)}")
     # A 403 of the storage behind the Hub means that a signed address has expired; a retry gets a

@@ -152,7 +152,7 @@ class HubRepo:
             parent: the commit that must be the newest one; None if any may be.
 
         Raises:
-            Conflict: another commit is the newest one.
+            CommitConflict: another commit is the newest one.
         """
         names = [operation.path_in_repo for operation in operations]
         shown = [name for name in names if not name.startswith(METADATA)] or ["metadata"]

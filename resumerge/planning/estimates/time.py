@@ -12,7 +12,7 @@ from resumerge.sizes import show_size
 from resumerge.tensors import Merged, Spilled, Step, Tensor
 
 REFERENCE_COMPUTE = 5.3e9
-"""Elements in a second that `probe` found on the machine that the costs were measured on."""
+"""Elements in a second, found by `measure_speed` on the machine where the costs were measured."""
 
 START_SECONDS, TORCH_SECONDS = 0.35, 1.5
 """CPU time until a merge begins, and for loading torch where it is needed."""

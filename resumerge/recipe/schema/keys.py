@@ -178,7 +178,7 @@ class ModuleEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeFile:
+class MergeFile:
     """The top level of a recipe that merges."""
 
     where: ClassVar[str] = "at the top level"

@@ -31,7 +31,7 @@ _OF_EXPERT = re.compile(r"(?P<container>.+\.experts)\.(?P<number>\d+)\.\w+")
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ExpertParameter:
     """The matrices of all experts of a layer that one parameter of transformers holds.
 
     Args:
@@ -130,9 +130,9 @@ class Experts:
 
     def __init__(self, known: KnownNames, base: Mapping[str, Tensor]) -> None:
         self._known, self._base = known, base
-        self._of: dict[str, tuple[Parameter, ...]] = {}
+        self._of: dict[str, tuple[ExpertParameter, ...]] = {}
 
-    def parameters(self, container: str) -> tuple[Parameter, ...]:
+    def parameters(self, container: str) -> tuple[ExpertParameter, ...]:
         """Return the parameters of the experts of a layer, in the order of their declaration.
 
         Args:
@@ -176,7 +176,7 @@ class Experts:
                 return PlaceInPacked(name, 0, matrices.index(matrix), height)
         return None
 
-    def _parameters(self, container: str) -> Iterator[Parameter]:
+    def _parameters(self, container: str) -> Iterator[ExpertParameter]:
         for name, matrices in _MATRICES.items():
             label = f"{container}.{name}"
             packed = self._known.find(label)
@@ -187,7 +187,7 @@ class Experts:
                 while found := self._separate(container, len(experts), matrices):
                     experts.append(found)
                 if experts:
-                    yield Parameter(label, None, tuple(experts))
+                    yield ExpertParameter(label, None, tuple(experts))
 
     def _separate(
         self, container: str, expert: int, matrices: tuple[str, ...]
@@ -197,14 +197,14 @@ class Experts:
         return tuple(self._base[n] for n in names if n) if None not in names else ()
 
 
-def whole_parameter(label: str, name: str, tensor: Tensor) -> Parameter:
+def whole_parameter(label: str, name: str, tensor: Tensor) -> ExpertParameter:
     """Return the parameter that one tensor with the experts along its first axis is."""
     count, rows, columns = tensor.shape
     matrices = (_matrix(tensor, number, (rows, columns)) for number in range(count))
-    return Parameter(label, name, tuple((matrix,) for matrix in matrices))
+    return ExpertParameter(label, name, tuple((matrix,) for matrix in matrices))
 
 
-def is_stored_transposed(several: Sequence[Parameter]) -> bool | None:
+def is_stored_transposed(several: Sequence[ExpertParameter]) -> bool | None:
     """Return whether packed tensors count inputs along their rows; None if shapes do not tell."""
     shapes = {parameter.name.rpartition(".")[2]: parameter.shape for parameter in several}
     first, down = shapes.get("gate_up_proj") or shapes.get("up_proj"), shapes.get("down_proj")

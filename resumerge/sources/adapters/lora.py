@@ -19,7 +19,7 @@ from resumerge.sources.adapters.kohya import SETTINGS, is_kohya
 from resumerge.sources.adapters.mlx import is_mlx, read_mlx_config, renamed_from_mlx
 from resumerge.sources.adapters.pairing import Pairing
 from resumerge.sources.adapters.refusals import without_config
-from resumerge.sources.adapters.ties import Ties
+from resumerge.sources.adapters.ties import AdapterTies
 from resumerge.sources.index import IN_HEADER
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.types import Source
@@ -49,7 +49,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     settings = _settings(adapter, where)
     is_stage = base.kind == "stage"  # which has no files; the adapter is a source by itself
     folders = ("", "") if is_stage else ("base/", "adapter/")
-    ties = Ties(base, settings, in_folder(folders[0], base.tensors))
+    ties = AdapterTies(base, settings, in_folder(folders[0], base.tensors))
     of_adapter = in_folder(folders[1], adapter.tensors)
     if is_mlx(adapter.config):
         of_adapter = renamed_from_mlx(of_adapter)

@@ -13,8 +13,8 @@ from resumerge.sources.adapters.changed import ModuleChanges
 from resumerge.sources.adapters.completeness import lacking
 from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.experts import (
+    ExpertParameter,
     Experts,
-    Parameter,
     is_stored_transposed,
     restacked,
     whole_parameter,
@@ -25,7 +25,7 @@ from resumerge.sources.adapters.meaning import KnownNames
 from resumerge.sources.adapters.names import AdapterNames
 from resumerge.sources.adapters.orientation import Orientations
 from resumerge.sources.adapters.refusals import Refusals
-from resumerge.sources.adapters.ties import Ties
+from resumerge.sources.adapters.ties import AdapterTies
 from resumerge.sources.adapters.vocabulary import check_tokens, grow_biases_of_heads
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_head
@@ -57,7 +57,7 @@ class Pairing:
         base: Source,
         adapter: Source,
         settings: LoraConfig,
-        ties: Ties,
+        ties: AdapterTies,
         of_adapter: Mapping[str, Tensor],
     ) -> None:
         self._base = base
@@ -162,7 +162,7 @@ class Pairing:
             self._adapt_parameters(modules, several, found)
 
     def _adapt_parameters(
-        self, modules: list[str], several: list[Parameter], found: dict[str, Tensor]
+        self, modules: list[str], several: list[ExpertParameter], found: dict[str, Tensor]
     ) -> None:
         """Change parameters of experts by the matrices of as many modules."""
         pairs = []

@@ -23,7 +23,7 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 
 
-class Ties:
+class AdapterTies:
     """The names of one model that mean one tensor, before an adapter and after it.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from resumerge.sources.adapters.refusals import Refusals
-from resumerge.sources.adapters.ties import Ties
+from resumerge.sources.adapters.ties import AdapterTies
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_head
 from resumerge.tensors import Stacked, Tensor
@@ -40,7 +40,7 @@ def check_tokens(
             )
 
 
-def grow_biases_of_heads(found: dict[str, Tensor], ties: Ties, refusals: Refusals) -> None:
+def grow_biases_of_heads(found: dict[str, Tensor], ties: AdapterTies, refusals: Refusals) -> None:
     """Give a vector with an element for each token as many as the embedding has now.
 
     One that is tied to such a vector is that one; one that transformers pads with zeros, and

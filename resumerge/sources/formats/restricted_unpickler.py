@@ -62,7 +62,7 @@ DTYPES: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Storage:
+class TorchStorage:
     """A sequence of numbers in the file, of which tensors are views.
 
     Args:
@@ -83,7 +83,7 @@ class View:
     Offset, shape and strides are not validated: they can be anything that the file says.
     """
 
-    storage: Storage
+    storage: TorchStorage
     dtype: str
     offset: Any
     shape: Any
@@ -128,7 +128,7 @@ class Unpickled(NamedTuple):
     """
 
     value: Any
-    storages: dict[str, Storage]
+    storages: dict[str, TorchStorage]
 
 
 def read_pickle(stream: IO[bytes], where: str) -> Unpickled:
@@ -164,7 +164,7 @@ class _Machine:
     def __init__(self) -> None:
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        self.storages: dict[str, Storage] = {}
+        self.storages: dict[str, TorchStorage] = {}
 
     def run(self, stream: IO[bytes]) -> Any:
         for opcode, argument, _ in pickletools.genops(stream):
@@ -282,7 +282,7 @@ class _Machine:
             raise _Unreadable("a view of another storage")
         if type(size) is not int or not isinstance(key, str | int):
             raise TypeError("not a storage")
-        found = self.storages[str(key)] = Storage(str(key), STORAGES[kind.name], size)
+        found = self.storages[str(key)] = TorchStorage(str(key), STORAGES[kind.name], size)
         self._stack.append(found)
 
 
@@ -300,14 +300,14 @@ def _known(name: _Name) -> Any:
     raise _Unreadable(f"{name}"[:200])
 
 
-def _tensor(storage: Storage, offset: Any, shape: Any, strides: Any, *_: Any) -> View:
-    if not isinstance(storage, Storage) or storage.dtype is None:
+def _tensor(storage: TorchStorage, offset: Any, shape: Any, strides: Any, *_: Any) -> View:
+    if not isinstance(storage, TorchStorage) or storage.dtype is None:
         raise TypeError("not a storage with a type")
     return View(storage, storage.dtype, offset, shape, strides)
 
 
 def _tensor_of_dtype(
-    storage: Storage,
+    storage: TorchStorage,
     offset: Any,
     shape: Any,
     strides: Any,
@@ -316,7 +316,7 @@ def _tensor_of_dtype(
     dtype: Any,
     *_: Any,
 ) -> View:
-    if not isinstance(storage, Storage) or dtype not in DTYPES.values():
+    if not isinstance(storage, TorchStorage) or dtype not in DTYPES.values():
         raise TypeError("not a storage with a dtype")
     return View(storage, dtype, offset, shape, strides)
 

@@ -47,8 +47,8 @@ class Outlier:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column: top, height and tooltip."""
+class ChartBar:
+    """A bar of a chart: its top, height and tooltip."""
 
     y: str
     height: str
@@ -72,7 +72,7 @@ class Chart:
     ticks: list[str]
     width: int
     attempts: Sequence[AttemptPaths] = ()
-    columns: Sequence[Column] = ()
+    bars: Sequence[ChartBar] = ()
     outlier: Outlier | None = None
     height: int = HEIGHT
 
@@ -134,7 +134,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
     layers, kinds = by_layer(units), by_kind(units)
     if not layers:
         return None
-    seconds = _columns_chart(
+    seconds = _bar_chart(
         "Seconds",
         "of computing and writing by layer, sum of all threads",
         "seconds",
@@ -142,7 +142,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
         lambda timing: timing.seconds,
         show_tick,
     )
-    rates = _columns_chart(
+    rates = _bar_chart(
         "Bytes per second",
         "of output by layer, per thread",
         "rate",
@@ -162,7 +162,7 @@ def timing_charts(units: Iterable[Mapping[str, Any]]) -> Timings | None:
     )
 
 
-def _columns_chart(
+def _bar_chart(
     title: str,
     note: str,
     kind: str,
@@ -172,8 +172,8 @@ def _columns_chart(
 ) -> Chart:
     values = list(map(value, timings))
     top = clipped_top(values)
-    columns = [
-        Column(
+    bars = [
+        ChartBar(
             _number(HEIGHT * (1 - min(1.0, value(timing) / top))),
             _number(HEIGHT * min(1.0, value(timing) / top)),
             f"{timing.name}: {show_seconds(timing.seconds)}, {show_size(timing.nbytes)} in "
@@ -183,7 +183,7 @@ def _columns_chart(
     ]
     outlier = _outlier(enumerate(values), top, len(timings), format_tick)
     ticks = _ticks(top, format_tick)
-    return Chart(title, note, kind, top, ticks, len(timings), columns=columns, outlier=outlier)
+    return Chart(title, note, kind, top, ticks, len(timings), bars=bars, outlier=outlier)
 
 
 def _outlier(

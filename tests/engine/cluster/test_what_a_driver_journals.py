@@ -14,7 +14,7 @@ from shard_tasks import RECIPES, Shards
 from tiny_models import LLAMA, write_family
 
 from resumerge.engine.cluster import driver, running
-from resumerge.engine.cluster.driver import Dispatcher
+from resumerge.engine.cluster.driver import Driver
 from resumerge.engine.cluster.exchange import folder
 from resumerge.engine.cluster.exchange.base import Beat
 from resumerge.engine.cluster.exchange.folder import FolderExchange
@@ -49,7 +49,7 @@ class Exchange(FolderExchange):
         return {task: Beat(NODE) for task in tasks if task == "shard0-1"}
 
 
-class Driver:
+class DriverSide:
     """The driver's side of a run whose shards are pending."""
 
     def __init__(self, shards: Shards, files: ShardFiles) -> None:
@@ -83,7 +83,7 @@ class Driver:
         """Work until all is done."""
         this: Any = self
         shards = [self.plan.shards[number] for number in pending]
-        Dispatcher(this, cluster, self.journal, self.exchange, shards).run()
+        Driver(this, cluster, self.journal, self.exchange, shards).run()
 
     def hashes(self) -> list[bytes]:
         return [known.hashes for known in self.ledger.units.progress()]
@@ -95,13 +95,13 @@ def shards(models: Path, tmp_path: Path) -> Shards:
 
 
 @pytest.fixture
-def run(shards: Shards) -> Iterator[Driver]:
+def run(shards: Shards) -> Iterator[DriverSide]:
     with closing(ShardFiles(shards.plan, shards.out, Storage())) as files:
-        yield Driver(shards, files)
+        yield DriverSide(shards, files)
 
 
 def test_a_shard_that_is_not_there_is_not_journaled(
-    shards: Shards, run: Driver, monkeypatch: pytest.MonkeyPatch
+    shards: Shards, run: DriverSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task says that it has published it; another program may have taken it away."""
     monkeypatch.setattr(folder, "VISIBLE_SECONDS", 0.0)
@@ -156,7 +156,7 @@ class Cluster:
 
 @pytest.mark.parametrize("differs", [False, True])
 def test_what_a_task_computed_that_was_given_up_is_compared(
-    run: Driver, differs: bool, monkeypatch: pytest.MonkeyPatch
+    run: DriverSide, differs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine whose bytes differ is found, also if nobody waits for it any more."""
     cluster = Cluster(differs=differs)

@@ -59,7 +59,7 @@ def test_its_first_snapshot_has_the_whole_plan(models: Path, tmp_path: Path) -> 
     (staged,) = RunStore(tmp_path / "state").staged()
     with closing(Ledger(staged / SNAPSHOT_FILE, read_only=True)) as snapshot:
         snapshot.check_rows()
-        assert (snapshot.run() or {})["mirror"] == mirror
+        assert snapshot.run()["mirror"] == mirror
         assert [source["model"] for source in snapshot.sources()] == ["math"]
         assert all(json.loads(source["stamps"]) for source in snapshot.sources())
 
