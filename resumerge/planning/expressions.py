@@ -123,16 +123,16 @@ class Expressions:
             inputs, shape = self.alignment.aligned(refs, inputs, base if base in refs else None)
         dtype = self._dtype({operand.tensor.dtype for operand in operands})
         merged = Merged(
-            self.models.mask_name(spec.name),
-            dtype,
-            shape,
-            method.name,
-            inputs,
-            params,
-            tuple(operand.params for operand in operands),
-            refs.index(base) if base in refs else None,
-            self.seed,
-            block_elements(None),
+            name=self.models.mask_name(spec.name),
+            dtype=dtype,
+            shape=shape,
+            method=method.name,
+            operands=inputs,
+            params=params,
+            per_operand=tuple(operand.params for operand in operands),
+            base=refs.index(base) if base in refs else None,
+            seed=self.seed,
+            block_elements=block_elements(None),
         )
         askable = method is not self.method or self.parameters.valid
         answers = ask(method, merged.context) if askable else Answers()

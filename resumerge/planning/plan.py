@@ -35,7 +35,7 @@ SourceFileKey = tuple[int, str]
 """A weight file: the number of its source in the plan, and its name there."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Unit:
     """An output tensor, or several that are computed as one: what the ledger journals.
 

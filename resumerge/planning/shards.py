@@ -85,16 +85,16 @@ def _pack_part(
         for target in group:
             units.append(
                 Unit(
-                    len(units),
-                    target.name,
-                    target.dtype,
-                    target.shape,
-                    number,
-                    offset,
-                    target.nbytes,
-                    target.block_elements,
-                    target.expression,
-                    target.tensors,
+                    index=len(units),
+                    name=target.name,
+                    dtype=target.dtype,
+                    shape=target.shape,
+                    shard=number,
+                    offset=offset,
+                    nbytes=target.nbytes,
+                    block_elements=target.block_elements,
+                    expression=target.expression,
+                    tensors=target.tensors,
                 )
             )
             offset += target.nbytes

@@ -123,7 +123,13 @@ class _LocalFiles(ModelFiles):
             for stamp in [self._stamps[name]]
         }
         return Source(
-            *(self._ref, "local", self.folder, None, opened.config, opened.tensors, files),
+            ref=self._ref,
+            kind="local",
+            folder=self.folder,
+            revision=None,
+            config=opened.config,
+            tensors=opened.tensors,
+            files=files,
             single=bool(self.single),
             notes=opened.notes,
             components=opened.components,

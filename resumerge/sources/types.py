@@ -80,7 +80,7 @@ class SentenceModules:
     stems: Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """One input model, pinned.
 

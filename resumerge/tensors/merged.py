@@ -20,7 +20,7 @@ from resumerge.tensors.tensor import RUN_BYTES, Tensor
 FLOAT32 = 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Merged(Tensor):
     """The result of a merge method over tensors, rounded to `dtype` as it is computed.
 

@@ -74,7 +74,14 @@ def inferred(facts: dict[str, Any], shapes: Shapes, whole: str = "") -> Vocabula
     tensors = {
         n: Stored(n, "I64" if n == whole else "F32", shape, "a", 0) for n, shape in shapes.items()
     }
-    source = Source(ModelRef("a", "a"), "local", Path(), None, facts, tensors)
+    source = Source(
+        ref=ModelRef("a", "a"),
+        kind="local",
+        folder=Path(),
+        revision=None,
+        config=facts,
+        tensors=tensors,
+    )
     return find_vocabulary(source, infer_layers(tensors, facts))
 
 
@@ -132,7 +139,14 @@ def test_a_composite_models_vocabulary_is_that_with_room_for_the_tokens() -> Non
 
 def sized(facts: dict[str, Any], shapes: Shapes, tokens: int) -> int | None:
     tensors = {n: Stored(n, "F32", shape, "a", 0) for n, shape in shapes.items()}
-    source = Source(ModelRef("a", "a"), "local", Path(), None, facts, tensors)
+    source = Source(
+        ref=ModelRef("a", "a"),
+        kind="local",
+        folder=Path(),
+        revision=None,
+        config=facts,
+        tensors=tensors,
+    )
     return find_vocabulary(source, infer_layers(tensors, facts), tokens).size
 
 
@@ -177,7 +191,14 @@ def test_tables_are_embeddings_and_heads_and_no_biases() -> None:
     shapes: Shapes = {EMBEDDING: (64, 8), "lm_head.weight": (64, 8), "lm_head.bias": (64,)}
     shapes["final_logits_bias"] = (1, 64)
     tensors = {n: Stored(n, "F32", shape, "a", 0) for n, shape in shapes.items()}
-    source = Source(ModelRef("a", "a"), "local", Path(), None, {"vocab_size": 64}, tensors)
+    source = Source(
+        ref=ModelRef("a", "a"),
+        kind="local",
+        folder=Path(),
+        revision=None,
+        config={"vocab_size": 64},
+        tensors=tensors,
+    )
     vocabulary = find_vocabulary(source, infer_layers(tensors, source.config))
     assert vocabulary.found == shapes.keys()
     assert sorted(vocabulary.tables(source)) == ["lm_head.weight", EMBEDDING]

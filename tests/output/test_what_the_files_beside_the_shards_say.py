@@ -199,7 +199,9 @@ class Known(Vocabulary):
 
 
 def vocabulary(tokens: str, facts: Mapping[str, Any] | None = None) -> Known:
-    source = Source(ModelRef("m", "m"), "local", Path(), None, {}, {})
+    source = Source(
+        ref=ModelRef("m", "m"), kind="local", folder=Path(), revision=None, config={}, tensors={}
+    )
     ids = {token: number for number, token in enumerate(tokens)}
     return Known(source, "BPE", ids, {}, (), "", facts or {})
 

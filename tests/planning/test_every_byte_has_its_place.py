@@ -110,7 +110,17 @@ def test_several_tensors_of_one_unit_follow_each_other() -> None:
     ],
 )
 def test_blocks_of_a_unit(numel: int, size: int, expected: list[tuple[int, int]]) -> None:
-    unit = Unit(0, "x", "BF16", (numel,), 0, 100, 2 * numel, size, COPY)
+    unit = Unit(
+        index=0,
+        name="x",
+        dtype="BF16",
+        shape=(numel,),
+        shard=0,
+        offset=100,
+        nbytes=2 * numel,
+        block_elements=size,
+        expression=COPY,
+    )
     blocks = unit.run(range(unit.blocks)).in_tensor() or [Block(0, 0, 0)]
     assert [(block.start, block.stop) for block in blocks] == expected
     assert [block.index for block in blocks] == list(range(len(expected)))
@@ -122,7 +132,17 @@ def test_blocks_of_a_unit(numel: int, size: int, expected: list[tuple[int, int]]
 def test_a_run_reads_its_blocks_or_samples_of_them(
     numel: int, size: int, data: st.DataObject
 ) -> None:
-    unit = Unit(0, "x", "BF16", (numel,), 0, 100, 2 * numel, size, COPY)
+    unit = Unit(
+        index=0,
+        name="x",
+        dtype="BF16",
+        shape=(numel,),
+        shard=0,
+        offset=100,
+        nbytes=2 * numel,
+        block_elements=size,
+        expression=COPY,
+    )
     first = data.draw(st.integers(0, unit.blocks - 1))
     indices = range(first, data.draw(st.integers(first + 1, unit.blocks)))
     bounds = [(k * size, min((k + 1) * size, numel)) for k in indices]

@@ -224,7 +224,18 @@ def test_experts_without_effect_are_noted() -> None:
 def test_an_expression_as_it_is_kept() -> None:
     x, y = replace(tensor("x", (4,)), source=1), tensor("y", (4,))
     operands, params = (Rounded.of(x, "BF16"), y), ({"weight": 2.0}, {})
-    merged = Merged("z", "F16", (4,), "ties", operands, {"lambda": 1.0}, params, 1, 0, 4)
+    merged = Merged(
+        name="z",
+        dtype="F16",
+        shape=(4,),
+        method="ties",
+        operands=operands,
+        params={"lambda": 1.0},
+        per_operand=params,
+        base=1,
+        seed=0,
+        block_elements=4,
+    )
     assert merged.as_json() == {
         "method": "ties",
         "params": {"lambda": 1.0},

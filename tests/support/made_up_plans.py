@@ -62,7 +62,13 @@ def llama(
     }
     files = {"m.safetensors": SourceFile("m.safetensors", offset, {"header": name})}
     return Source(
-        ModelRef(name, name), "local", Path("/nowhere") / name, None, facts, placed, files
+        ref=ModelRef(name, name),
+        kind="local",
+        folder=Path("/nowhere") / name,
+        revision=None,
+        config=facts,
+        tensors=placed,
+        files=files,
     )
 
 

@@ -82,7 +82,18 @@ def merged(
     per_operand = tuple({} if number == base else each for number in range(len(operands)))
     inputs = tuple(rounded_input(operand, cast) for operand in operands)
     shape = operands[0].shape
-    return Merged(NAME, dtype, shape, method, inputs, params, per_operand, base, 7, block)
+    return Merged(
+        name=NAME,
+        dtype=dtype,
+        shape=shape,
+        method=method,
+        operands=inputs,
+        params=params,
+        per_operand=per_operand,
+        base=base,
+        seed=7,
+        block_elements=block,
+    )
 
 
 def evaluated(tensor: Tensor, sources: Sequence[Source], run: int = RUN_BLOCKS) -> bytes:

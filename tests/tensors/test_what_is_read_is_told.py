@@ -150,7 +150,16 @@ def test_of_a_merge_whose_blocks_a_range_cuts(block: int, data: st.DataObject) -
     leaves = [stored(0), stored(3)]
     shape, weights = leaves[0].shape, ({"weight": 0.5}, {"weight": 0.5})
     tensor = Merged(
-        "m", "F32", shape, "linear", tuple(leaves), {"normalize": True}, weights, None, 0, block
+        name="m",
+        dtype="F32",
+        shape=shape,
+        method="linear",
+        operands=tuple(leaves),
+        params={"normalize": True},
+        per_operand=weights,
+        base=None,
+        seed=0,
+        block_elements=block,
     )
     start = data.draw(st.integers(0, tensor.numel - 1))
     stop = data.draw(st.integers(start + 1, tensor.numel))

@@ -69,7 +69,9 @@ class Model:
     def source(self) -> Source:
         config = {"vocab_size": self.size}
         tensors = {tensor.name: tensor for tensor in (self.tensor, *self.more)}
-        return Source(self.ref, "local", Path(), None, config, tensors)
+        return Source(
+            ref=self.ref, kind="local", folder=Path(), revision=None, config=config, tensors=tensors
+        )
 
     @property
     def vocabulary(self) -> Known:
@@ -484,7 +486,14 @@ class Bare(Model):
 
     @property
     def source(self) -> Source:
-        return Source(self.ref, "local", Path(), None, {}, {"x": vector("x", 3)})
+        return Source(
+            ref=self.ref,
+            kind="local",
+            folder=Path(),
+            revision=None,
+            config={},
+            tensors={"x": vector("x", 3)},
+        )
 
 
 # Tensors of which it cannot be told

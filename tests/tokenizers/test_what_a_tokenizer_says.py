@@ -24,7 +24,14 @@ def source(folder: Path, **files: Any) -> Source:
     for name, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content)
         (folder / name.replace("__", ".")).write_text(text)
-    return Source(ModelRef(folder.name, str(folder)), "local", folder, None, {}, {})
+    return Source(
+        ref=ModelRef(folder.name, str(folder)),
+        kind="local",
+        folder=folder,
+        revision=None,
+        config={},
+        tensors={},
+    )
 
 
 def test_a_token_keeps_its_first_number_and_definition(tmp_path: Path) -> None:

@@ -151,7 +151,15 @@ def _compute(
         context.reporter.began(attempt, budget.memory)
         files.create(plan.shards[0])
         with closing(files):
-            computation = LocalComputation(context, plan, ledger, budget, attempt, files, reader)
+            computation = LocalComputation(
+                context=context,
+                plan=plan,
+                ledger=ledger,
+                budget=budget,
+                attempt=attempt,
+                files=files,
+                reader=reader,
+            )
             computation.run(ledger.units.progress())
         context.stop.check()
         units = tuple(

@@ -15,7 +15,7 @@ from resumerge.planning.plan import Plan
 from resumerge.sources.reader import SourceReader
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Computation(ABC):
     """A computation of the pending units of an attempt.
 

@@ -16,7 +16,7 @@ from resumerge.sources.reader import SourceReader
 from resumerge.storage import Storage
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Execution:
     """The context that one attempt's scheduler, work queue, committer and page cache share.
 

@@ -74,19 +74,19 @@ class LocalComputation(Computation):
             with context.stop.deferred(), governor:
                 watch = SourceWatch(self.plan, self.ledger, self.reader)
                 execution = Execution(
-                    self.plan,
-                    self.budget.estimate,
-                    self.ledger,
-                    self.attempt,
-                    progress,
-                    self.files,
-                    self.reader,
-                    watch,
-                    context.storage,
-                    governor,
-                    context.reporter,
-                    context.stop,
-                    self.budget.threads,
+                    plan=self.plan,
+                    estimate=self.budget.estimate,
+                    ledger=self.ledger,
+                    attempt=self.attempt,
+                    progress=progress,
+                    files=self.files,
+                    reader=self.reader,
+                    watch=watch,
+                    storage=context.storage,
+                    governor=governor,
+                    reporter=context.reporter,
+                    stop=context.stop,
+                    threads=self.budget.threads,
                 )
                 page_cache = PageCache(execution)
                 queue = WorkQueue(execution, prefetcher, space)

@@ -12,6 +12,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.input_hashes import content_hashes
 from resumerge.engine.execute.budget import ResourceBudget
 from resumerge.engine.execute.committer import bytes_committed
+from resumerge.engine.execute.computation import Computation
 from resumerge.engine.execute.local_computation import LocalComputation
 from resumerge.engine.execute.steps import remove_steps
 from resumerge.engine.lifecycle.companions import model_files, write_companions
@@ -241,21 +242,22 @@ class Attempt:
         """Compute, write and commit, and return the seconds before the first block."""
         if self.replicator is not None:
             self.replicator.start()
-        shared = (
-            self.context,
-            self.plan,
-            self.ledger,
-            self.budget,
-            number,
-            files,
-            reader,
-            self.replicator,
-        )
-        if self.context.options.ray is None:
-            return LocalComputation(*shared).run(progress)
-        from resumerge.engine.cluster.computation import ClusterComputation  # which few runs need
+        kind: type[Computation] = LocalComputation
+        if self.context.options.ray is not None:
+            from resumerge.engine.cluster.computation import ClusterComputation  # few runs need it
 
-        return ClusterComputation(*shared).run(progress)
+            kind = ClusterComputation
+        computation = kind(
+            context=self.context,
+            plan=self.plan,
+            ledger=self.ledger,
+            budget=self.budget,
+            attempt=number,
+            files=files,
+            reader=reader,
+            replicator=self.replicator,
+        )
+        return computation.run(progress)
 
     def _finish(self) -> None:
         """Write the files beside the shards, if the folder is the output."""

@@ -111,12 +111,14 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
             evaluator = Evaluator(plan, estimate, reader, budget.device, hashes=False)
             differing = _compare(context, evaluator, chosen, budget.threads)
         return Recomputation(
-            sum(len(blocks.indices) for blocks in chosen),
-            committed,
-            sum(blocks.unit.span(blocks.indices)[1] for blocks in chosen),
-            seed,
-            differing,
-            tuple(sorted(str(plan.sources[n].path(f)) for n, f in touched_files(plan, ledger))),
+            blocks=sum(len(blocks.indices) for blocks in chosen),
+            committed=committed,
+            nbytes=sum(blocks.unit.span(blocks.indices)[1] for blocks in chosen),
+            seed=seed,
+            differing=differing,
+            changed=tuple(
+                sorted(str(plan.sources[n].path(f)) for n, f in touched_files(plan, ledger))
+            ),
         )
 
 

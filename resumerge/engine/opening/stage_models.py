@@ -81,12 +81,12 @@ class StageModels:
             else:
                 path.write_bytes(content)
         self._results[name] = Source(
-            ModelRef(name, name),
-            "stage",
-            folder,
-            None,
-            output_config(plan),
-            plan.tensors(),
+            ref=ModelRef(name, name),
+            kind="stage",
+            folder=folder,
+            revision=None,
+            config=output_config(plan),
+            tensors=plan.tensors(),
             components=plan.reference_model.components,
             modules=plan.reference_model.modules,
             single=plan.reference_model.single,

@@ -35,7 +35,7 @@ from resumerge.storage import Storage
 from resumerge.tensors import Stored
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recomputation:
     """The result of computing blocks of a run again.
 
@@ -66,7 +66,7 @@ class Recomputation:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Verification:
     """The result of a verification.
 
@@ -181,16 +181,16 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
         remake = state.manifest is not None and known is None
         nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
         return Verification(
-            run,
-            mirror.store.local_folder or mirror.url,
-            compared,
-            nbytes,
-            pending,
-            damaged,
-            marked,
-            mirror.url,
-            len(files),
-            remake,
+            run=run,
+            output=mirror.store.local_folder or mirror.url,
+            units=compared,
+            nbytes=nbytes,
+            pending=pending,
+            damaged=damaged,
+            marked=marked,
+            mirror=mirror.url,
+            files=len(files),
+            remake=remake,
         )
 
 
@@ -251,13 +251,13 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             ledger.set_state("interrupted")
         url = ledger.run()["mirror"]
         return Verification(
-            folder.name,
-            named_output(output.path, url),
-            compared,
-            nbytes,
-            pending,
-            damaged,
-            mark,
+            run=folder.name,
+            output=named_output(output.path, url),
+            units=compared,
+            nbytes=nbytes,
+            pending=pending,
+            damaged=damaged,
+            marked=mark,
         )
     finally:
         ledger.close()
@@ -314,13 +314,13 @@ def unit_of_row(row: dict[str, Any]) -> Unit:
     """Return a unit as the ledger knows it: its place, without what computes it."""
     shape = tuple(json.loads(row["shape"]))
     return Unit(
-        row["number"],
-        row["name"],
-        row["dtype"],
-        shape,
-        row["shard"],
-        row["offset"],
-        row["nbytes"],
-        row["block_elements"],
-        Stored(row["name"], row["dtype"], shape, "", row["offset"]),
+        index=row["number"],
+        name=row["name"],
+        dtype=row["dtype"],
+        shape=shape,
+        shard=row["shard"],
+        offset=row["offset"],
+        nbytes=row["nbytes"],
+        block_elements=row["block_elements"],
+        expression=Stored(row["name"], row["dtype"], shape, "", row["offset"]),
     )

@@ -224,16 +224,16 @@ class _Planner:
             operands.append(Drawn.of("noise", tensor.shape, key))
             weights.append(scale * expert.noise_scale)
         return Merged(
-            tensor.name,
-            self.dtype or tensor.dtype,
-            tensor.shape,
-            "linear",
-            tuple(operands),
-            {"normalize": False},
-            tuple({"weight": weight} for weight in weights),
-            None,
-            self.seed,
-            block_elements(None),
+            name=tensor.name,
+            dtype=self.dtype or tensor.dtype,
+            shape=tensor.shape,
+            method="linear",
+            operands=tuple(operands),
+            params={"normalize": False},
+            per_operand=tuple({"weight": weight} for weight in weights),
+            base=None,
+            seed=self.seed,
+            block_elements=block_elements(None),
         )
 
     def _of_base(self, name: str) -> Tensor:

@@ -60,27 +60,28 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     parts = {} if is_stage else dict(zip(folders, (base, adapter)))
     if pairing.problems:
         raise InputError(pairing.problems[:SHOWN])
+    is_pinned = bool(base.revision or adapter.revision)
     return Source(
-        ref,
-        "stage" if is_stage else "lora",
-        base.folder,
-        f"{base.revision}+{adapter.revision}" if base.revision or adapter.revision else None,
-        _config(config, base, tensors, settings, pairing.new_head),
-        tensors,
-        {
+        ref=ref,
+        kind="stage" if is_stage else "lora",
+        folder=base.folder,
+        revision=f"{base.revision}+{adapter.revision}" if is_pinned else None,
+        config=_config(config, base, tensors, settings, pairing.new_head),
+        tensors=tensors,
+        files={
             prefix + name: replace(file, name=prefix + name)
             for prefix, part in parts.items()
             for name, file in part.files.items()
         },
-        {
+        companions={
             prefix + name: replace(file, name=prefix + name)
             for prefix, part in parts.items()
             for name, file in part.companions.items()
         },
-        base,
-        adapter,
-        base.single,
-        (*base.notes, *adapter.notes, *pairing.notes),
+        base=base,
+        adapter=adapter,
+        single=base.single,
+        notes=(*base.notes, *adapter.notes, *pairing.notes),
         components=base.components,
         modules=base.modules,
     )

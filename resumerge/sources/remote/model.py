@@ -136,14 +136,14 @@ class _RemoteFiles(ModelFiles):
         snapshot = self._snapshot.described([*names, *companions])
         found = {name: self._source_file(snapshot.files[name]) for name in (*names, *companions)}
         return Source(
-            self._ref,
-            snapshot.kind,
-            self.folder,
-            snapshot.pin(names),
-            opened.config,
-            opened.tensors,
-            {name: found[name] for name in names},
-            {name: found[name] for name in companions},
+            ref=self._ref,
+            kind=snapshot.kind,
+            folder=self.folder,
+            revision=snapshot.pin(names),
+            config=opened.config,
+            tensors=opened.tensors,
+            files={name: found[name] for name in names},
+            companions={name: found[name] for name in companions},
             single=bool(self.single),
             notes=opened.notes,
             components=opened.components,

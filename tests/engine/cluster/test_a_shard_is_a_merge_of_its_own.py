@@ -306,7 +306,16 @@ def test_a_worker_looks_at_no_other_machines_cache() -> None:
     """A streamed file is streamed there, whatever the driver has of it."""
     files = {"model.safetensors": SourceFile("model.safetensors", 1, {"etag": "x"}, present=True)}
     ref, elsewhere = ModelRef("org/model", "org/model"), Path("/elsewhere")
-    source = Source(ref, "hub", elsewhere, "0" * 40, {}, {}, files, streams=True)
+    source = Source(
+        ref=ref,
+        kind="hub",
+        folder=elsewhere,
+        revision="0" * 40,
+        config={},
+        tensors={},
+        files=files,
+        streams=True,
+    )
     assert not source.is_streamed("model.safetensors")
     assert on_this_machine(source).is_streamed("model.safetensors")
 

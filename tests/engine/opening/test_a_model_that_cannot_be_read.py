@@ -108,7 +108,7 @@ def test_a_word_that_is_no_model_of_the_recipe_is_told_before_the_hub_is_asked(
         happened.append(f"asked for {ref}")
         if ref.text == name:
             raise Resumable(Reason.NETWORK, "gone")
-        return Source(ref, "hub", tmp_path, None, {}, {})
+        return Source(ref=ref, kind="hub", folder=tmp_path, revision=None, config={}, tensors={})
 
     monkeypatch.setattr(module, "open_source", answer)
     text = f"merge_method: linear\nmodels: [{{model: old-model}}]\ntokenizer_source: {name}\n"

@@ -94,7 +94,15 @@ def source_of(tensors: dict[str, torch.Tensor], config: dict[str, Any]) -> Sourc
         placed[name] = Stored(name, dtype, tuple(tensor.shape), "m.safetensors", offset)
         offset += placed[name].nbytes
     files = {"m.safetensors": SourceFile("m.safetensors", offset, {"header": "a"})}
-    return Source(ModelRef("a", "a"), "local", Path("/nowhere/a"), None, config, placed, files)
+    return Source(
+        ref=ModelRef("a", "a"),
+        kind="local",
+        folder=Path("/nowhere/a"),
+        revision=None,
+        config=config,
+        tensors=placed,
+        files=files,
+    )
 
 
 def left_to_the_class(config: Any) -> dict[str, Any]:

@@ -29,7 +29,16 @@ def checkpoint(name: str, *tensors: Stored | str, single: bool = True) -> Source
     placed = {t.name: replace(t, offset=64 * number) for number, t in enumerate(found)}
     files = {"m.safetensors": SourceFile("m.safetensors", 64 * len(found), {"header": name})}
     ref = ModelRef(name, name)
-    return Source(ref, "local", Path("/nowhere"), None, {}, placed, files, single=single)
+    return Source(
+        ref=ref,
+        kind="local",
+        folder=Path("/nowhere"),
+        revision=None,
+        config={},
+        tensors=placed,
+        files=files,
+        single=single,
+    )
 
 
 def plan(
