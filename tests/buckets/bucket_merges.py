@@ -20,6 +20,12 @@ ROOT = Path(__file__).parents[2]
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "architectures": ["LlamaForCausalLM"]}
 
+SMALL_BATCHES = """
+from resumerge.engine.resources import governor
+governor.LARGEST_BATCH = governor.SMALLEST_BATCH = 1
+"""
+"""A program before a merge: each tensor is a batch, committed though the next one is waited for."""
+
 Files = dict[str, bytes]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from bucket_merges import (
+    SMALL_BATCHES,
     Files,
     Place,
     adapter,
@@ -108,7 +109,7 @@ def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_pa
     for kill in range(1, 4):
         proxy.hold("GET", shard(2 * kill + 1, 8))
         words = ("run", "merge.yaml", "out", "--stream") if kill == 1 else ("resume", "out")
-        process = place.start(*words)
+        process = place.start(*words, before=SMALL_BATCHES)
         wait_until(lambda kill=kill: place.committed() >= 4 * kill, process)
         process.send_signal(signal.SIGKILL)
         process.wait()

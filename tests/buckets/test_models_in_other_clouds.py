@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from bucket_merges import Place, adapter, linear, shard, sharded, upload, whole, write
+from bucket_merges import (
+    SMALL_BATCHES,
+    Place,
+    adapter,
+    linear,
+    shard,
+    sharded,
+    upload,
+    whole,
+    write,
+)
 from loopback_clouds import Cloud, Container, fixtures
 from loopback_clouds.clouds import SECRET
 from loopback_s3 import Proxy, before
@@ -106,7 +116,9 @@ def test_killed_and_resumed(
     place = placed(cloud, tmp_path / "place", linear(address), proxy)
     place.document("plan", "merge.yaml")
     proxy.hold("GET", shard(6, 6))
-    process = place.start("run", "merge.yaml", "out", *["--stream"][: int(stream)])
+    process = place.start(
+        "run", "merge.yaml", "out", *["--stream"][: int(stream)], before=SMALL_BATCHES
+    )
     wait_until(lambda: place.committed() >= 4, process)
     process.kill()
     process.communicate()
@@ -127,7 +139,7 @@ def test_an_object_that_changes_is_told(
     place = placed(cloud, tmp_path / "place", linear(address), proxy)
     place.document("plan", "merge.yaml")
     proxy.hold("GET", shard(4, 4))
-    process = place.start("run", "merge.yaml", "out", "--stream")
+    process = place.start("run", "merge.yaml", "out", "--stream", before=SMALL_BATCHES)
     wait_until(place.committed, process)
     process.kill()
     process.communicate()

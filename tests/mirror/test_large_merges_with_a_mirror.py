@@ -71,7 +71,9 @@ class Place:
     def kill(self) -> None:
         for process in self.begun:
             process.kill()
-            process.communicate()
+            process.wait()
+            assert process.stderr is not None
+            process.stderr.close()
 
     def begin(self, *words: object, out: Path | None = None) -> subprocess.Popen[str]:
         return self.start("run", "recipe.yaml", out or self.out, "--shard-size", SHARD, *words)
