@@ -7,6 +7,7 @@ folder knows nothing of plans or of what files contain; of the rooms it imports 
 names of dtypes, which ledgers from elsewhere are validated against.
 """
 
+from resumerge.ledger.attempts import Sample
 from resumerge.ledger.connection import Row, now
 from resumerge.ledger.ledger import LEDGER_FILE, Ledger, read_run
 from resumerge.ledger.snapshot import (
@@ -26,6 +27,7 @@ __all__ = [
     "Ledger",
     "Progress",
     "Row",
+    "Sample",
     "Totals",
     "UnitCommit",
     "copy_ledger",

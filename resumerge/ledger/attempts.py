@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from resumerge.ledger.connection import Connection, Row, now
@@ -96,16 +96,35 @@ class Events:
         return found[-1] if found else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A measurement of memory and progress, in bytes.
+
+    Args:
+        rss: the RSS of this process.
+        available: the memory that the machine, or the container, has left.
+        budget: the RSS that this process may have.
+        batch_bytes: the size of a batch; 0 while none is chosen, or where tasks choose their own.
+        bytes_done: the output that is committed.
+    """
+
+    rss: int
+    available: int
+    budget: int
+    batch_bytes: int
+    bytes_done: int
+
+
 @dataclass
 class Samples:
     """The table ``samples``: memory and progress at a moment."""
 
     _db: Connection
 
-    def add(self, attempt: int, measured: Mapping[str, int]) -> None:
+    def add(self, attempt: int, sample: Sample) -> None:
         """Record memory and progress at this moment."""
         with self._db.transaction():
-            self._db.insert("samples", {"at": now(), "attempt": attempt, **measured})
+            self._db.insert("samples", {"at": now(), "attempt": attempt, **asdict(sample)})
 
     def last(self) -> Row | None:
         """Return the newest sample; None before the first batch."""

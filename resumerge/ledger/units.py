@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resumerge.ledger.attempts import Events, Samples
+from resumerge.ledger.attempts import Events, Sample, Samples
 from resumerge.ledger.connection import Connection, Row, now
 from resumerge.ledger.files import Mirrored
 from resumerge.ledger.tables import TABLES, Column
@@ -145,7 +145,7 @@ class Units:
         batch: int,
         units: Sequence[UnitCommit],
         totals: Mapping[str, Any],
-        sample: Mapping[str, int] | None = None,
+        sample: Sample | None = None,
     ) -> None:
         """Mark what a batch wrote as committed. The caller has synced its bytes before.
 
@@ -154,7 +154,7 @@ class Units:
             batch: the batch's number in the attempt.
             units: the blocks that the batch wrote, of each unit.
             totals: columns of the attempt that count its work so far.
-            sample: a measurement of memory and progress to store.
+            sample: a measurement to store with it; None if none is due.
         """
         committed = [unit.results | {"attempt": attempt, "batch": batch} for unit in units]
         with self._db.transaction():

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from ledger_rows import TIME, UNIT, change, make, query
 
-from resumerge.ledger import Ledger, UnitCommit
+from resumerge.ledger import Ledger, Sample, UnitCommit
 from resumerge.ledger.import_ledger import import_ledger
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validators import LARGEST, MOST_SECONDS
 from resumerge.ledger.validity import InvalidLedger
 
-SAMPLE = {"rss": 1, "available": 1, "budget": 1, "batch_bytes": 1, "bytes_done": 1}
+SAMPLE = Sample(rss=1, available=1, budget=1, batch_bytes=1, bytes_done=1)
 
 
 def altered(folder: Path, sql: str) -> Path:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from ledger_rows import RUN, SHARD, UNIT, change
 
-from resumerge.ledger import Ledger, UnitCommit
+from resumerge.ledger import Ledger, Sample, UnitCommit
 
 SHARDS = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
 COUNTS = {"units_committed": 0, "bytes_committed": 0}
+SAMPLE = Sample(rss=1, available=1, budget=1, batch_bytes=1, bytes_done=1)
 
 
 @pytest.fixture
@@ -44,8 +45,8 @@ def commit(ledger: Ledger, batch: int, number: int, blocks: int) -> None:
 
 
 def sample(ledger: Ledger, attempt: int, **values: int) -> None:
-    row = {"rss": 1, "available": 1, "budget": 1, "batch_bytes": 1, "bytes_done": 1, **values}
-    ledger.units.commit_batch(attempt, 1, [], COUNTS, row)
+    measured = replace(SAMPLE, **values)
+    ledger.units.commit_batch(attempt, 1, [], COUNTS, measured)
 
 
 def test_a_tensor_counts_as_far_as_it_is_committed(ledger: Ledger) -> None:
@@ -167,8 +168,8 @@ def test_what_belongs_together_is_stored_together_or_not_at_all(ledger: Ledger) 
     """A batch whose sample cannot be stored is not committed."""
     before = ledger.units.all(), ledger.attempts.all()
     unit = UnitCommit(0, b"h" * 64, b"", "1" * 32, 0.5)
-    with pytest.raises(Exception, match="nonsense"):
-        ledger.units.commit_batch(1, 1, [unit], COUNTS, {"nonsense": 1})
+    with pytest.raises(Exception, match="too large"):
+        ledger.units.commit_batch(1, 1, [unit], COUNTS, replace(SAMPLE, rss=1 << 70))
     assert (ledger.units.all(), ledger.attempts.all()) == before
     with pytest.raises(Exception, match="number"):
         ledger.fill({"sources": [], "shards": [{**SHARD, "number": 2}, {**SHARD, "number": 0}]})

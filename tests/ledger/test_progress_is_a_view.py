@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ledger_rows import change, make, query
 
-from resumerge.ledger import Ledger
+from resumerge.ledger import Ledger, Sample
 from resumerge.ledger.validity import InvalidLedger
 
-SAMPLE = {"rss": 100, "available": 1, "budget": 200, "batch_bytes": 50}
+SAMPLE = Sample(rss=100, available=1, budget=200, batch_bytes=50, bytes_done=0)
 
 
 def sampled(path: Path) -> None:
@@ -22,7 +23,7 @@ def sampled(path: Path) -> None:
         ledger.attempts.start({"pid": 1, "host": "here"})
         for done in (4, 12):
             ledger.units.commit_batch(
-                1, 1, [], {"bytes_committed": 5}, {**SAMPLE, "bytes_done": done}
+                1, 1, [], {"bytes_committed": 5}, replace(SAMPLE, bytes_done=done)
             )
         ledger.use_one_file()
 

@@ -12,7 +12,7 @@ from resumerge.engine.execute.computation import Computation
 from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Reason, Resumable
 from resumerge.host.memory import measure_memory, peak_rss, rss
-from resumerge.ledger import Progress, take_snapshot
+from resumerge.ledger import Progress, Sample, take_snapshot
 from resumerge.planning.plan import Shard
 
 
@@ -108,11 +108,11 @@ class ShardJournal:
             self.work.ledger.events.add(HASH_CONFLICT, **facts)
             raise Resumable(Reason.HASH_CONFLICT, conflict.message(shard.name, node))
 
-    def _sample(self) -> dict[str, int]:
-        return {
-            "rss": rss(),
-            "available": measure_memory().available,
-            "budget": self.work.budget.memory,
-            "batch_bytes": 0,
-            "bytes_done": self.bytes_done,
-        }
+    def _sample(self) -> Sample:
+        return Sample(
+            rss=rss(),
+            available=measure_memory().available,
+            budget=self.work.budget.memory,
+            batch_bytes=0,
+            bytes_done=self.bytes_done,
+        )

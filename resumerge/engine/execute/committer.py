@@ -14,7 +14,7 @@ from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.shards.checksums import unit_checksum
 from resumerge.kernels.hashes import HASH_BYTES
-from resumerge.ledger import Progress, UnitCommit, take_snapshot
+from resumerge.ledger import Progress, Sample, UnitCommit, take_snapshot
 from resumerge.planning.plan import Unit
 
 _log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class Committer:
         checksum = unit_checksum(hashes) if is_complete else None
         return UnitCommit(number, hashes, inputs, checksum, seconds)
 
-    def _sample(self) -> dict[str, int] | None:
+    def _sample(self) -> Sample | None:
         """Return memory and progress for the ledger, at a bounded rate; None if none is due."""
         now = time.monotonic()
         if now - self._sampled < max(SAMPLE_SECONDS, (now - self._started) / SAMPLES):
@@ -181,15 +181,15 @@ class Committer:
         self._sampled = now
         return self._measured()
 
-    def _measured(self) -> dict[str, int]:
+    def _measured(self) -> Sample:
         governor = self._execution.governor
-        return {
-            "rss": governor.rss,
-            "available": governor.memory.available,
-            "budget": governor.budget,
-            "batch_bytes": governor.batch_bytes,
-            "bytes_done": self.bytes_committed,
-        }
+        return Sample(
+            rss=governor.rss,
+            available=governor.memory.available,
+            budget=governor.budget,
+            batch_bytes=governor.batch_bytes,
+            bytes_done=self.bytes_committed,
+        )
 
     def _seal(self, number: int) -> None:
         shard = self._execution.plan.shards[number]

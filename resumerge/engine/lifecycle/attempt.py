@@ -29,7 +29,7 @@ from resumerge.engine.shards.space_reservation import allocates_lazily
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import measure_memory, peak_rss, rss
-from resumerge.ledger import RECONCILED, Ledger, Progress, take_snapshot
+from resumerge.ledger import RECONCILED, Ledger, Progress, Sample, take_snapshot
 from resumerge.mirror import Replicator
 from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Plan
@@ -149,16 +149,14 @@ class Attempt:
 
     def _sample(self, number: int) -> None:
         """Note memory at the very beginning, when no batch size is chosen yet."""
-        self.ledger.samples.add(
-            number,
-            {
-                "rss": rss(),
-                "available": measure_memory().available,
-                "budget": self.budget.memory,
-                "batch_bytes": 0,
-                "bytes_done": bytes_committed(self.plan.units, self.ledger.units.progress()),
-            },
+        sample = Sample(
+            rss=rss(),
+            available=measure_memory().available,
+            budget=self.budget.memory,
+            batch_bytes=0,
+            bytes_done=bytes_committed(self.plan.units, self.ledger.units.progress()),
         )
+        self.ledger.samples.add(number, sample)
 
     def _merge(self, record: _Record) -> None:
         """Recover the output, then compute and commit everything that is pending."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from resumerge.engine.execute import committer as module
 from resumerge.engine.execute.committer import SAMPLE_SECONDS, SAMPLES, Committer, WrittenBlocks
 from resumerge.engine.shards.checksums import unit_checksum
 from resumerge.kernels.hashes import hash_block
-from resumerge.ledger import Progress
+from resumerge.ledger import Progress, Sample
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
 
@@ -135,7 +136,7 @@ def test_an_attempt_goes_on_where_the_one_before_ended(
     [unit], totals, sample = bench.commit((0, 1), (0, 2))
     assert len(unit.hashes) == len(unit.input_hashes) == 3 * 16 and unit.checksum
     assert totals["units_committed"] == 1 and totals["bytes_committed"] == 4 * 24
-    assert sample["bytes_done"] == bench.committer.bytes_committed == 4 * 44
+    assert sample.bytes_done == bench.committer.bytes_committed == 4 * 44
     assert ("seal", 0) in bench.told and ("seal", 1) not in bench.told
     bench.committer.close()
 
@@ -143,10 +144,8 @@ def test_an_attempt_goes_on_where_the_one_before_ended(
 def test_samples_are_few(found: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch, found, [PENDING] * 3)
     *_, sample = bench.commit((0, 0))
-    assert bench.samples == [(3, {**sample, "bytes_done": 0})], "one before anything is done"
-    assert sample == {
-        "rss": 7, "available": 9, "budget": 8, "batch_bytes": 6, "bytes_done": 4 * 16
-    }  # fmt: skip
+    assert bench.samples == [(3, replace(sample, bytes_done=0))], "one before anything is done"
+    assert sample == Sample(rss=7, available=9, budget=8, batch_bytes=6, bytes_done=4 * 16)
     bench.now += SAMPLE_SECONDS / 2
     assert bench.commit((0, 1))[2] is None
     bench.now += SAMPLE_SECONDS / 2

@@ -23,7 +23,7 @@ from resumerge.documents.status import status_json
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.verify import verify_run
 from resumerge.errors import InputError, Resumable, ResumergeError
-from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, take_snapshot
+from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Sample, take_snapshot
 from resumerge.ledger.run_store import RunStore
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validators import LARGEST, MOST_SECONDS
@@ -79,7 +79,7 @@ class Place:
             ledger.downloads.note("/nowhere", "org/name", "model.safetensors", 5, 6)
             ledger.companions.note("README.md", 5, "0" * 32)
             ledger.steps.note("1" * 32, 1, "2" * 32)
-            sample = {"rss": 5, "available": 5, "budget": 5, "batch_bytes": 5, "bytes_done": 5}
+            sample = Sample(rss=5, available=5, budget=5, batch_bytes=5, bytes_done=5)
             ledger.units.commit_batch(1, 9, [], {"bytes_committed": 5}, sample)
             take_snapshot(ledger, Storage())
             ledger.use_one_file()
