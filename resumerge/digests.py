@@ -12,6 +12,9 @@ from typing import Protocol
 CHUNK = 1 << 20
 """The number of bytes hashed at once; hashlib releases the interpreter's lock meanwhile."""
 
+HASH_BYTES = 16
+"""The bytes of the hash of a block: xxh3-128."""
+
 
 class Digest(Protocol):
     """The methods of hashlib's objects that are used here."""

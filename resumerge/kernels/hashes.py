@@ -6,8 +6,6 @@ import xxhash
 
 from resumerge.native import _kernels
 
-HASH_BYTES = 16
-
 
 def hash_block(data: bytes | memoryview) -> bytes:
     """Return the hash of one block: 16 bytes."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from resumerge.digests import HASH_BYTES
 from resumerge.ledger.attempts import Events, Sample, Samples
 from resumerge.ledger.connection import Connection, Row, now
 from resumerge.ledger.files import Mirrored
@@ -58,7 +59,7 @@ class UnitCommit:
         """The results of a unit, and its state: columns of the table ``units``, by name."""
         return {
             "state": "committed" if self.checksum else "pending",
-            "committed_blocks": len(self.hashes) // 16,
+            "committed_blocks": len(self.hashes) // HASH_BYTES,
             "block_hashes": self.hashes,
             "input_hashes": self.input_hashes,
             "checksum": self.checksum,

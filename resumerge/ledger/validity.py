@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import xxhash
 
+from resumerge.digests import HASH_BYTES
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validators import SOURCE, Validator
 from resumerge.output_path import OutputPath, is_shard_name
@@ -24,7 +25,6 @@ from resumerge.output_path import OutputPath, is_shard_name
 RECIPE_TEXT = "recipe text"
 """The part of a fingerprint that covers the text of the recipe: `text_digest`."""
 
-_HASH = 16
 _AT_ONCE = 1000
 """The number of rows that are checked at once."""
 
@@ -196,10 +196,10 @@ def _check_progress(unit: Mapping[str, Any], *, sealed: bool) -> None:
     hashes = unit["block_hashes"] or b""
     done = unit["committed_blocks"]
     whole = done == unit["blocks"]
-    if done > unit["blocks"] or len(hashes) != _HASH * done:
+    if done > unit["blocks"] or len(hashes) != HASH_BYTES * done:
         raise _contradiction(unit, "block_hashes")
     inputs = unit.get("input_hashes") or b""
-    if len(inputs) % (_HASH * done) if done else inputs:
+    if len(inputs) % (HASH_BYTES * done) if done else inputs:
         raise _contradiction(unit, "input_hashes")
     if unit["checksum"] != (xxhash.xxh3_128_hexdigest(hashes) if whole else None):
         raise _contradiction(unit, "checksum")

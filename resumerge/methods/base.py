@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from resumerge.kernels.blocks import Block, Run, Scan
 from resumerge.native import Vector
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+T = TypeVar("T")
 
 REQUIRED: Any = object()
 """The default of a parameter that the recipe must give."""
@@ -110,6 +112,15 @@ class TensorContext:
     def others(self) -> list[int]:
         """The inputs that are not the base model."""
         return [i for i in range(len(self.per_model)) if i != self.base]
+
+    def base_of(self, inputs: Sequence[T]) -> T:
+        """Return the base model's input, of a method that requires a base model.
+
+        Args:
+            inputs: something for each model, in their order.
+        """
+        assert self.base is not None, f"{self.name} has no base model"
+        return inputs[self.base]
 
     def values(self, parameter: str) -> list[float]:
         """Return a per-model parameter of every input that has it, in the order of the inputs.

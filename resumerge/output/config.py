@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.experts.extraction import dense_config
-from resumerge.layout import SourceLayer, move_settings, own_head
+from resumerge.layout import SourceLayer, move_settings, own_head, section_of
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import Plan
 from resumerge.sources.formats.quantised import unquantised_config
@@ -37,7 +37,8 @@ def output_config(plan: Plan) -> dict[str, Any]:
         ]
         count = plan.layers.counts[layers.stack]
         for path, section in move_settings(config, layers.keys, count, origins)[0].items():
-            _section(config, path).update(section)
+            written: Any = section_of(config, path)
+            written.update(section)
     if config and _has_own_head(plan):
         config = untied_config(config)
     if plan.vocabulary is not None:
@@ -68,12 +69,6 @@ def main_dtype(plan: Plan, prefix: str = "") -> str | None:
         if unit.dtype in FLOATS and unit.name.startswith(prefix):
             counts[FLOATS[unit.dtype]] += unit.nbytes
     return counts.most_common(1)[0][0] if counts else None
-
-
-def _section(config: Any, path: Any) -> Any:
-    for step in path:
-        config = config.get(step) if isinstance(config, Mapping) else None
-    return config if isinstance(config, Mapping) else {}
 
 
 def _copied(value: Any) -> Any:

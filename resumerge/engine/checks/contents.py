@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import closing
 from typing import Literal
 
+from resumerge.digests import HASH_BYTES
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import (
     hashed_operands,
     known_hashes,
     operand_hashes,
 )
-from resumerge.kernels.hashes import HASH_BYTES
 from resumerge.ledger import Ledger
 from resumerge.ledger.connection import Row
 from resumerge.planning import Estimate, Plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
+from resumerge.digests import HASH_BYTES
 from resumerge.engine.cluster.exchange.base import Exchange
 from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Finished, HashConflict
 from resumerge.engine.evaluation.source_watch import SourceWatch
@@ -75,7 +76,7 @@ class ShardJournal:
         self.work.ledger.shards.seal(shard.index, record.mirrored)
         for unit in fresh:
             self.progress[unit.number] = Progress(
-                len(unit.hashes) // 16,
+                len(unit.hashes) // HASH_BYTES,
                 unit.hashes,
                 b"",
                 unit.checksum,
@@ -99,11 +100,10 @@ class ShardJournal:
             if unit.hashes[: len(known)] == known:
                 continue
             name = self.work.plan.units[unit.number].name
-            differing = next(
-                n for n in range(0, len(known), 16) if unit.hashes[n : n + 16] != known[n : n + 16]
-            )
-            first, second = known[differing:][:16].hex(), unit.hashes[differing:][:16].hex()
-            conflict = HashConflict(name, differing // 16, first, second)
+            places = range(0, len(known), HASH_BYTES)
+            at = next(n for n in places if unit.hashes[n:][:HASH_BYTES] != known[n:][:HASH_BYTES])
+            first, second = (hashes[at:][:HASH_BYTES].hex() for hashes in (known, unit.hashes))
+            conflict = HashConflict(name, at // HASH_BYTES, first, second)
             facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
             self.work.ledger.events.add(HASH_CONFLICT, **facts)
             raise Resumable(Reason.HASH_CONFLICT, conflict.message(shard.name, node))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from resumerge.digests import HASH_BYTES
 from resumerge.engine.evaluation.input_hashes import hashed_operands
 from resumerge.engine.evaluation.kernel_backend import KernelBackend
 from resumerge.engine.evaluation.method_failures import (
@@ -22,7 +23,7 @@ from resumerge.engine.evaluation.method_failures import (
 )
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.kernels.blocks import MapFunction, Scan
-from resumerge.kernels.hashes import HASH_BYTES, hash_block
+from resumerge.kernels.hashes import hash_block
 from resumerge.planning import Estimate
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader

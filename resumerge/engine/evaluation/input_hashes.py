@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import xxhash
 
-from resumerge.kernels.hashes import HASH_BYTES
+from resumerge.digests import HASH_BYTES
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.tensors import Merged

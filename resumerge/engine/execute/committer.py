@@ -10,10 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 
+from resumerge.digests import HASH_BYTES
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.shards.checksums import unit_checksum
-from resumerge.kernels.hashes import HASH_BYTES
 from resumerge.ledger import Progress, Sample, UnitCommit, take_snapshot
 from resumerge.planning.plan import Unit
 

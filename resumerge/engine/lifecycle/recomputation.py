@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from resumerge.digests import HASH_BYTES
 from resumerge.engine.checks.contents import touched_files
 from resumerge.engine.checks.drift import check_same_plan
 from resumerge.engine.context import RunContext
@@ -26,7 +27,7 @@ from resumerge.engine.recovery.verify import Recomputation, Verification, verify
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, refuse
-from resumerge.kernels.hashes import HASH_BYTES, hash_blocks
+from resumerge.kernels.hashes import hash_blocks
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.stores.registry import is_mirror_url

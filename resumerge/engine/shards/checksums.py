@@ -11,8 +11,8 @@ from pathlib import Path
 
 import xxhash
 
-from resumerge.digests import hash_file
-from resumerge.kernels.hashes import HASH_BYTES, hash_block
+from resumerge.digests import HASH_BYTES, hash_file
+from resumerge.kernels.hashes import hash_block
 from resumerge.planning.plan import Unit
 
 

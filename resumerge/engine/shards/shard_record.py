@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from resumerge.digests import HASH_BYTES
 from resumerge.engine.shards.checksums import unit_checksum
-from resumerge.kernels.hashes import HASH_BYTES
 from resumerge.ledger import Progress, UnitCommit
 from resumerge.planning.plan import Plan, Shard
 

@@ -52,7 +52,7 @@ class ModelStock(KernelMethod):
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
     ) -> None:
-        base = inputs[tensor.base]  # type: ignore[index]
+        base = tensor.base_of(inputs)
         deltas = kernels.subtract_base(inputs, tensor.base)
         if not self._by_row(tensor):
             kernels.add_sum(base, deltas, statistics / len(deltas), out)

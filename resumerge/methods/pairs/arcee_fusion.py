@@ -94,7 +94,7 @@ class ArceeFusion(Method):
         return importance(*self._pair(tensor, inputs), divergences, row, block.start)
 
     def _pair(self, tensor: TensorContext, inputs: list[Tensor]) -> tuple[Any, Any]:
-        return inputs[tensor.others[0]], inputs[tensor.base]  # type: ignore[index]
+        return inputs[tensor.others[0]], tensor.base_of(inputs)
 
     def _row(self, tensor: TensorContext) -> int:
         return tensor.shape[-1] if tensor.shape else 1

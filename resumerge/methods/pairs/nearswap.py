@@ -27,7 +27,7 @@ class NearSwap(KernelMethod):
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
     ) -> None:
-        base, other = inputs[tensor.base], inputs[tensor.others[0]]  # type: ignore[index]
+        base, other = tensor.base_of(inputs), inputs[tensor.others[0]]
         t = float(tensor.params["t"])
         if not t > 0.0:
             kernels.round_to(base, out)

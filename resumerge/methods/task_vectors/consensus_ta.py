@@ -44,7 +44,7 @@ class ConsensusTaskArithmetic(KernelMethod):
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
     ) -> None:
-        base = inputs[tensor.base]  # type: ignore[index]
+        base = tensor.base_of(inputs)
         if not tensor.others:
             kernels.round_to(base, out)
             return

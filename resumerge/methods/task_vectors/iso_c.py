@@ -43,7 +43,7 @@ class IsoC(Method):
     def block(
         self, tensor: TensorContext, inputs: list[Tensor], block: Block, statistics: Any
     ) -> Tensor:
-        base = inputs[tensor.base]  # type: ignore[index]
+        base = tensor.base_of(inputs)
         if not tensor.others:
             return base
         weights = tensor.values("weight")

@@ -32,7 +32,7 @@ class Ram(KernelMethod):
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
     ) -> None:
-        base = inputs[tensor.base]  # type: ignore[index]
+        base = tensor.base_of(inputs)
         if not tensor.others:
             kernels.round_to(base, out)
             return
@@ -81,7 +81,7 @@ class RamPlus(KernelMethod):
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
     ) -> None:
-        base = inputs[tensor.base]  # type: ignore[index]
+        base = tensor.base_of(inputs)
         if not tensor.others:
             kernels.round_to(base, out)
             return

@@ -19,6 +19,7 @@ from reading import evaluation, read
 from safetensors.torch import save_file
 from torch import Tensor
 
+from resumerge.digests import HASH_BYTES
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import (
     hashed_operands,
@@ -27,7 +28,7 @@ from resumerge.engine.evaluation.input_hashes import (
 )
 from resumerge.engine.evaluation.method_failures import keeps_inputs
 from resumerge.engine.shards.checksums import file_checksum, first_mismatch, unit_checksum
-from resumerge.kernels.hashes import HASH_BYTES, hash_block
+from resumerge.kernels.hashes import hash_block
 from resumerge.kernels.huge_pages import HUGE_PAGE
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.native import BF16, F16, F32, Vector

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from resumerge.digests import HASH_BYTES
 from resumerge.engine.cluster.outcomes import HashConflict, Node
 from resumerge.engine.shards.checksums import first_mismatch
 from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Reason, Resumable
-from resumerge.kernels.hashes import HASH_BYTES, hash_block
+from resumerge.kernels.hashes import hash_block
 from resumerge.planning.plan import Plan
 
 
