@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_KINDS = {"task_started": "started", "task_finished": "finished", "task_failed": "failed"}
+from resumerge.event_kinds import EventKind
+
+_KINDS = {
+    EventKind.TASK_STARTED: "started",
+    EventKind.TASK_FINISHED: "finished",
+    EventKind.TASK_FAILED: "failed",
+}
 
 UNKNOWN = "unknown"
 """Where a task was that was lost before it said so."""
@@ -45,6 +51,6 @@ def task_peaks(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
     """Return the bytes of RSS of the largest task of each attempt that had tasks, by its number."""
     peaks: dict[int, int] = {}
     for event in events:
-        if event["kind"] == "task_finished" and (attempt := event["attempt"]) is not None:
+        if event["kind"] == EventKind.TASK_FINISHED and (attempt := event["attempt"]) is not None:
             peaks[attempt] = max(peaks.get(attempt, 0), event["data"].get("peak_rss") or 0)
     return peaks

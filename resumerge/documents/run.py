@@ -12,6 +12,7 @@ from typing import Any
 
 from resumerge.documents.cluster import describe_cluster, task_peaks
 from resumerge.engine.resources.lock import lock_holder
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
 from resumerge.ledger.run_store import output_as_named
 from resumerge.output_path import OutputPath
@@ -31,7 +32,9 @@ def describe_run(folder: Path) -> dict[str, Any]:
     return {
         **empty_run(folder.name, "failed"),
         "ledger": str(folder / LEDGER_FILE),
-        "events": [{"at": "", "attempt": None, "kind": "ledger_damaged", "data": {"why": why}}],
+        "events": [
+            {"at": "", "attempt": None, "kind": EventKind.LEDGER_DAMAGED, "data": {"why": why}}
+        ],
     }
 
 
@@ -168,8 +171,10 @@ def _mirror(ledger: Ledger, url: str | None, done: bool) -> dict[str, Any] | Non
         return None
     mirrored = set(ledger.mirrored.checksums())
     sizes = [shard["nbytes"] for shard in ledger.shards.all() if shard["name"] in mirrored]
-    last = None if done else ledger.events.last("mirror_failing", "mirror_recovered")
-    failing = last is not None and last["kind"] == "mirror_failing"
+    last = (
+        None if done else ledger.events.last(EventKind.MIRROR_FAILING, EventKind.MIRROR_RECOVERED)
+    )
+    failing = last is not None and last["kind"] == EventKind.MIRROR_FAILING
     return {
         "url": url,
         "shards": len(sizes),

@@ -11,7 +11,6 @@ from resumerge.ledger.attempts import Sample
 from resumerge.ledger.connection import Row, now
 from resumerge.ledger.ledger import LEDGER_FILE, Ledger, read_run
 from resumerge.ledger.snapshot import (
-    RECONCILED,
     SNAPSHOT_FILE,
     copy_ledger,
     is_reconciled,
@@ -22,7 +21,6 @@ from resumerge.ledger.units import Progress, Totals, UnitCommit
 
 __all__ = [
     "LEDGER_FILE",
-    "RECONCILED",
     "SNAPSHOT_FILE",
     "Ledger",
     "Progress",

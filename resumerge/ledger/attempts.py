@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from resumerge.event_kinds import EventKind
 from resumerge.ledger.connection import Connection, Row, now
 from resumerge.ledger.validators import OF_TYPE, time
 from resumerge.ledger.validity import check_values
@@ -72,14 +73,14 @@ class Events:
 
     _db: Connection
 
-    def add(self, kind: str, **data: Any) -> None:
+    def add(self, kind: EventKind, **data: Any) -> None:
         """Record that something happened."""
         with self._db.transaction():
             last = self._db.rows("SELECT max(n) AS n FROM attempts")[0]["n"]
             row = {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
             self._db.insert("events", row)
 
-    def all(self, *kinds: str) -> list[Row]:
+    def all(self, *kinds: EventKind) -> list[Row]:
         """Return the events of some kinds, or every event, oldest first.
 
         Returns:
@@ -90,7 +91,7 @@ class Events:
         rows = self._db.read("events", columns, wanted, kinds, order_by="id")
         return [{**row, "data": json.loads(row["data"])} for row in rows]
 
-    def last(self, *kinds: str) -> Row | None:
+    def last(self, *kinds: EventKind) -> Row | None:
         """Return the newest event of some kinds; None where there is none."""
         found = self.all(*kinds)
         return found[-1] if found else None

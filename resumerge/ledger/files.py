@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from resumerge.event_kinds import EventKind
 from resumerge.ledger.attempts import Events
 from resumerge.ledger.connection import Connection, now
 
@@ -68,7 +69,7 @@ class Downloads:
         """Replace the record of a download by an event: the file is gone."""
         with self._db.transaction():
             self._db.delete("downloads", "path = ?", [path])
-            self._events.add("download_evicted", file=name, bytes=nbytes)
+            self._events.add(EventKind.DOWNLOAD_EVICTED, file=name, bytes=nbytes)
 
     def inodes(self) -> dict[str, int]:
         """Return the inodes of the files that this run downloaded, by path."""

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from resumerge.event_kinds import EventKind
 from resumerge.ledger.attempts import Attempts, Events, Samples
 from resumerge.ledger.connection import Connection, Row
 from resumerge.ledger.files import Companions, Downloads, Mirrored, Steps
@@ -197,7 +198,7 @@ class Ledger:
             for number, folder in folders.items():
                 self._db.update("sources", number, {"folder": folder})
             self.units.forget(
-                lost, "moved_here", mirror=run["mirror"], came_from=came_from, shards=shards
+                lost, EventKind.MOVED_HERE, mirror=run["mirror"], came_from=came_from, shards=shards
             )
 
 

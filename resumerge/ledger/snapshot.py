@@ -6,15 +6,13 @@ import os
 import sqlite3
 from pathlib import Path
 
+from resumerge.event_kinds import EventKind
 from resumerge.ledger.connection import JOURNALS, check_files
 from resumerge.ledger.ledger import LEDGER_FILE, Ledger
 from resumerge.storage import Storage
 
 SNAPSHOT_FILE = "ledger.snapshot.db"
 _PIECE = 1 << 20
-
-RESTORED, RECONCILED = "ledger_restored", "ledger_reconciled"
-"""The kinds of two events. From the first to the second, every committed byte must be verified."""
 
 
 def take_snapshot(ledger: Ledger, storage: Storage) -> None:
@@ -59,7 +57,7 @@ def restore_snapshot(folder: Path, storage: Storage) -> None:
     restored = Ledger(fresh)
     try:
         restored.check()
-        restored.events.add(RESTORED)
+        restored.events.add(EventKind.LEDGER_RESTORED)
         restored.use_one_file()
     finally:
         restored.close()
@@ -83,8 +81,8 @@ def _copy(source: Path, target: Path, storage: Storage) -> None:
 
 def is_reconciled(ledger: Ledger) -> bool:
     """Return whether the ledger was never restored, or has been compared with the shards since."""
-    last = ledger.events.last(RESTORED, RECONCILED)
-    return last is None or last["kind"] == RECONCILED
+    last = ledger.events.last(EventKind.LEDGER_RESTORED, EventKind.LEDGER_RECONCILED)
+    return last is None or last["kind"] == EventKind.LEDGER_RECONCILED
 
 
 def _remove_journals(path: Path, storage: Storage) -> None:

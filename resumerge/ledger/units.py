@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resumerge.digests import HASH_BYTES
+from resumerge.event_kinds import EventKind
 from resumerge.ledger.attempts import Events, Sample, Samples
 from resumerge.ledger.connection import Connection, Row, now
 from resumerge.ledger.files import Mirrored
@@ -173,7 +174,7 @@ class Units:
             if sample is not None:
                 self._samples.add(attempt, sample)
 
-    def forget(self, numbers: Iterable[int], kind: str, **data: Any) -> None:
+    def forget(self, numbers: Iterable[int], kind: EventKind, **data: Any) -> None:
         """Make units pending again and their shards open, with an event that says why.
 
         The mirror's copies of these shards no longer count.
@@ -258,7 +259,7 @@ class Shards:
                 adopted = {"attempt": None, "batch": None, "seconds": seconds}
                 self._db.update("units", unit.number, unit.results | adopted)
             self.seal(shard, mirrored)
-            self._events.add("shard_adopted", shard=self._name_of(shard), units=len(units))
+            self._events.add(EventKind.SHARD_ADOPTED, shard=self._name_of(shard), units=len(units))
 
     def adopt_mirrored(
         self, shards: Mapping[int, Sequence[Row]], mirrored: Mapping[str, tuple[int, str]]
@@ -278,7 +279,9 @@ class Shards:
                 self.seal(number)
                 # what was read of local models there is compared with those here (check_contents)
                 self._db.update_where("sources", {"stamps": None})
-                self._events.add("shard_from_mirror", shard=self._name_of(number), units=len(units))
+                self._events.add(
+                    EventKind.SHARD_FROM_MIRROR, shard=self._name_of(number), units=len(units)
+                )
             known = self._mirrored.checksums()
             for name, (nbytes, sha256) in mirrored.items():
                 if name not in known:

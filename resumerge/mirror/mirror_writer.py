@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from resumerge.errors import Reason, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.mirror.companions import Companions, upload_companions
 from resumerge.mirror.conflicts import ConflictResolver
@@ -130,7 +131,7 @@ class MirrorWriter:
         missing = [name for name, (nbytes, _) in mirrored.items() if listed.get(name) != nbytes]
         for name in missing:
             self._ledger.mirrored.forget(name)
-            self._ledger.events.add("mirror_lost_file", mirror=self._store.url, name=name)
+            self._ledger.events.add(EventKind.MIRROR_LOST_FILE, mirror=self._store.url, name=name)
         return listed, bool(missing)
 
     def upload(self, name: str) -> None:
@@ -197,12 +198,14 @@ class MirrorWriter:
     def _report_conflict(self, name: str, now: str) -> None:
         """Tell the user of a file that is not the run's."""
         if name == now:
-            self._ledger.events.add("file_kept", name=name, mirror=self._store.url)
+            self._ledger.events.add(EventKind.FILE_KEPT, name=name, mirror=self._store.url)
             self._note(
                 f"{name} in the {self._store.place} was not written by this run and stays unchanged"
             )
         else:
-            self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self._store.url)
+            self._ledger.events.add(
+                EventKind.FILE_SET_ASIDE, name=name, now=now, mirror=self._store.url
+            )
             self._note(
                 f"{name} in the {self._store.place} was not written by this run: it is renamed to "
                 f"{now}"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.errors import Reason, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.mirror.companions import Companions
 from resumerge.mirror.lease import Lease
@@ -278,7 +279,7 @@ class Replicator:
             recovered, self._failure = self._failure is not None, None
             self._progress.succeeded()
         if recovered:
-            self._ledger.events.add("mirror_recovered", mirror=self.store.url)
+            self._ledger.events.add(EventKind.MIRROR_RECOVERED, mirror=self.store.url)
             self._note(f"The {self.store.place} works again")
 
     def _finish(self) -> None:
@@ -294,7 +295,9 @@ class Replicator:
         with self._changed:
             first, self._failure = self._failure is None, error
         if first:
-            self._ledger.events.add("mirror_failing", mirror=self.store.url, reason=str(error))
+            self._ledger.events.add(
+                EventKind.MIRROR_FAILING, mirror=self.store.url, reason=str(error)
+            )
             self._note(f"The {self.store.place} fails; retrying: {error}")
         if isinstance(error, StoreError):
             self._closed.wait(error.retry_after)  # unlike a pause, no new shard ends this

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable
 
+from resumerge.event_kinds import EventKind
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
 from resumerge.remote.metadata_cache import MetadataCache
@@ -76,7 +77,7 @@ def download_by_ranges(
                 metadata.store_validator(file.partial, None)
                 metadata.record_verdict(file.content or file.blob, file.etag, True)
                 return
-            callbacks.event("download_damaged", repo=file.model, file=file.name)
+            callbacks.event(EventKind.DOWNLOAD_DAMAGED, repo=file.model, file=file.name)
             part.clear()
             metadata.store_validator(file.partial, None)
     raise file.never_intact(ATTEMPTS)
@@ -170,5 +171,5 @@ def _download_whole(
             metadata.record_verdict(path, file.etag, True)
             callbacks.started(path.stat().st_ino)
             return
-        callbacks.event("download_damaged", repo=file.model, file=file.name)
+        callbacks.event(EventKind.DOWNLOAD_DAMAGED, repo=file.model, file=file.name)
     raise file.never_intact(ATTEMPTS)

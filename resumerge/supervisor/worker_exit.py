@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Any
 
+from resumerge.event_kinds import EventKind
 from resumerge.host.stalled import ThreadState
 from resumerge.sizes import show_size
 
@@ -18,10 +19,10 @@ OUTCOMES = {"oom": "oom", "killed": "killed", "crash": "error", "stall": "killed
 """The outcome of an attempt in the ledger, by the cause of its end."""
 
 _EVENTS = {
-    "oom": "worker_killed",
-    "killed": "worker_killed",
-    "crash": "worker_crashed",
-    "stall": "worker_stalled",
+    "oom": EventKind.WORKER_KILLED,
+    "killed": EventKind.WORKER_KILLED,
+    "crash": EventKind.WORKER_CRASHED,
+    "stall": EventKind.WORKER_STALLED,
 }
 
 
@@ -55,7 +56,7 @@ class WorkerExit:
             return f"signal {self.signum}"
 
     @property
-    def event(self) -> str:
+    def event(self) -> EventKind:
         """The kind of the event in the ledger."""
         return _EVENTS[self.cause]
 

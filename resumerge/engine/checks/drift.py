@@ -17,8 +17,8 @@ from resumerge.engine.checks.contents import (
 )
 from resumerge.engine.checks.fingerprint_diff import advice, describe, headline
 from resumerge.engine.context import RunContext
-from resumerge.engine.evaluation.source_watch import SOURCE_CHANGED
 from resumerge.errors import InputError, Problem, Reason, refuse
+from resumerge.event_kinds import EventKind
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RECIPE_FILE, output_as_named
@@ -137,8 +137,10 @@ def check_contents(
     read = read_before(plan, ledger, touched)
     files = sorted(str(plan.sources[number].path(name)) for number, name in touched)
     if units := units_of(plan, ledger, touched, changed):
-        ledger.units.forget(units, "source_differs", files=files[:5])
-    ledger.events.add("sources_trusted" if trusted else "source_touched", files=files[:5])
+        ledger.units.forget(units, EventKind.SOURCE_DIFFERS, files=files[:5])
+    ledger.events.add(
+        EventKind.SOURCES_TRUSTED if trusted else EventKind.SOURCE_TOUCHED, files=files[:5]
+    )
     ledger.set_stamps({part.ref.text: stamps_of(part) for part in _parts(plan)})
     found = "the content was not compared (--trust-sources)" if trusted else _READ_BEFORE[read]
     if changed:
@@ -152,7 +154,7 @@ def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
     """Return whether the method has other code than that which failed and stopped the run."""
     if record["state"] == "done":
         return False
-    causes = [event["data"].get("cause") for event in ledger.events.all("stopped")]
+    causes = [event["data"].get("cause") for event in ledger.events.all(EventKind.STOPPED)]
     before = methods_in(json.loads(record["fingerprint_parts"]))
     return Reason.METHOD in causes and methods_in(fingerprint_parts(plan)) != before
 
@@ -212,7 +214,7 @@ def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bo
     The user was told so, and that resuming computes again what differs.
     """
     attempts = ledger.attempts.all()
-    told = ledger.events.last(SOURCE_CHANGED)
+    told = ledger.events.last(EventKind.SOURCE_CHANGED)
     if told is None or not attempts or told["attempt"] != attempts[-1]["n"]:
         return False
     models = {plan.sources[n].part_of(name)[0].ref.text for n, name in changed}

@@ -13,7 +13,6 @@ from resumerge.engine.cluster.exchange.base import Exchange
 from resumerge.engine.cluster.journal import ShardJournal
 from resumerge.engine.cluster.machines import Machine, TaskRequest, show_machines
 from resumerge.engine.cluster.outcomes import (
-    HASH_CONFLICT,
     Failed,
     Finished,
     Node,
@@ -28,6 +27,7 @@ from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.execute.computation import Computation
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Reason, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.host.machine import hostname
 from resumerge.options.cluster import read_task_resources
 from resumerge.planning.plan import Shard
@@ -45,9 +45,6 @@ would end this process after 60 seconds."""
 JOIN_SECONDS = 15.0
 """After this time without a machine that could ever take a task, the user is told. One may still
 join (an autoscaler takes minutes), until ``--stall-timeout`` ends the waiting."""
-
-STARTED, FINISHED, FAILED = "task_started", "task_finished", "task_failed"
-"""Events, each with `task`, `shard` and `node`."""
 
 
 class Driver:
@@ -179,7 +176,7 @@ class Driver:
         del self._left[shard.index]
         self._started(running, finished.node)
         self._ledger.events.add(
-            FINISHED,
+            EventKind.TASK_FINISHED,
             task=running.task.id,
             shard=shard.name,
             node=str(finished.node),
@@ -205,7 +202,7 @@ class Driver:
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
         if failed.reason == Reason.HASH_CONFLICT:
             facts = {"shard": running.shard.name, "task": running.task.id, "node": str(node or "")}
-            self._ledger.events.add(HASH_CONFLICT, **facts, message=failed.message)
+            self._ledger.events.add(EventKind.HASH_CONFLICT, **facts, message=failed.message)
         if stops_the_run(failed):
             self._journal.watch.check_all()  # says which tensors are concerned
             raise Resumable(failed.reason, f"{node}: {failed.message}")
@@ -235,7 +232,7 @@ class Driver:
 
     def _note_failure(self, running: RunningTask, node: str, reason: Reason, message: str) -> None:
         self._ledger.events.add(
-            FAILED,
+            EventKind.TASK_FAILED,
             task=running.task.id,
             shard=running.shard.name,
             node=node,
@@ -372,7 +369,7 @@ class Driver:
             return
         running.started = self._has_worked = True
         facts = {"task": running.task.id, "shard": running.shard.name}
-        self._ledger.events.add(STARTED, **facts, node=str(node or ""))
+        self._ledger.events.add(EventKind.TASK_STARTED, **facts, node=str(node or ""))
 
     def _active(self) -> list[RunningTask]:
         """Return the tasks that are not given up."""

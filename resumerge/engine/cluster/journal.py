@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass, field
 
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.cluster.exchange.base import Exchange
-from resumerge.engine.cluster.outcomes import HASH_CONFLICT, Finished, HashConflict
+from resumerge.engine.cluster.outcomes import Finished, HashConflict
 from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.execute.committer import bytes_committed
 from resumerge.engine.execute.computation import Computation
 from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Reason, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.host.memory import measure_memory, peak_rss, rss
 from resumerge.ledger import Progress, Sample, take_snapshot
 from resumerge.planning.plan import Shard
@@ -105,7 +106,7 @@ class ShardJournal:
             first, second = (hashes[at:][:HASH_BYTES].hex() for hashes in (known, unit.hashes))
             conflict = HashConflict(name, at // HASH_BYTES, first, second)
             facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
-            self.work.ledger.events.add(HASH_CONFLICT, **facts)
+            self.work.ledger.events.add(EventKind.HASH_CONFLICT, **facts)
             raise Resumable(Reason.HASH_CONFLICT, conflict.message(shard.name, node))
 
     def _sample(self) -> Sample:

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Reason
 
-HASH_CONFLICT = "hash_conflict"
-"""The event of two machines that computed different bytes."""
-
 OUT_OF_MEMORY = (Reason.OOM, Reason.MEMORY)
 """The reasons after which a task may do with less memory; the second is the governor's."""
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from resumerge.errors import Reason, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sizes import counted
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import REMOTE
-
-SOURCE_CHANGED = "source_changed"
-"""The event: a file of these `models` changed during the attempt."""
 
 
 class SourceWatch:
@@ -57,7 +55,11 @@ class SourceWatch:
         models = sorted({sources[n].part_of(name)[0].ref.text for n, name in changed})
         paths = sorted({str(sources[n].path(name)) for n, name in changed})
         self._ledger.events.add(
-            SOURCE_CHANGED, models=models, files=paths[:5], units=len(names), names=names[:5]
+            EventKind.SOURCE_CHANGED,
+            models=models,
+            files=paths[:5],
+            units=len(names),
+            names=names[:5],
         )
         raise Resumable(
             Reason.SOURCE_CHANGED,

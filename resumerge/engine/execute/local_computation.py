@@ -21,10 +21,10 @@ from resumerge.engine.execute.work_queue import WorkQueue, download_order
 from resumerge.engine.resources.governor import Governor
 from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.errors import Reason, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.host.memory import rss
 from resumerge.ledger import Progress
 from resumerge.planning.plan import Unit
-from resumerge.sources.remote.files import DAMAGED
 from resumerge.sources.remote.prefetch import Prefetcher
 
 
@@ -117,10 +117,10 @@ class LocalComputation(Computation):
             reserved_bytes=space.reserved_bytes,
         )
 
-    def _note_event(self, kind: str, **facts: Any) -> None:
+    def _note_event(self, kind: EventKind, **facts: Any) -> None:
         """Record what happened to a download, and note a cached file that was damaged."""
         self.ledger.events.add(kind, **facts)
-        if kind == DAMAGED:
+        if kind == EventKind.SOURCE_DAMAGED:
             then = "" if self.context.options.offline else ", and is downloaded again"
             stored = " (it was stored before: --stream stores no other)"
             self.context.reporter.note(

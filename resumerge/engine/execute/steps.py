@@ -13,6 +13,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.work_queue import POLL_SECONDS
 from resumerge.engine.resources.allocator import freed_memory_returned
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sources.remote.prefetch import Prefetcher
@@ -110,7 +111,7 @@ class StepRunner:
                 return done, {name: array.copy() for name, array in load(data).items()}
         except (OSError, SafetensorError):
             pass
-        self.ledger.events.add("step_lost", pieces=done)
+        self.ledger.events.add(EventKind.STEP_LOST, pieces=done)
         return 0, None
 
     def _keep(self, key: str, done: int, state: State) -> None:

@@ -27,20 +27,15 @@ from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.space_reservation import allocates_lazily
 from resumerge.errors import Interrupted, Resumable, ResumergeError
+from resumerge.event_kinds import EventKind
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import measure_memory, peak_rss, rss
-from resumerge.ledger import RECONCILED, Ledger, Progress, Sample, take_snapshot
+from resumerge.ledger import Ledger, Progress, Sample, take_snapshot
 from resumerge.mirror import Replicator
 from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Plan
 from resumerge.remote.range_reader import RangeReader
 from resumerge.sources.reader import SourceReader
-
-STREAMED = "streamed"
-"""The event: so many `bytes` of files were read from servers, in so many `requests`."""
-
-RECHECKED = "rechecked"
-"""The event: what was committed before an interruption was read again and compared."""
 
 
 @dataclass
@@ -123,7 +118,7 @@ class Attempt:
             stopped = error if isinstance(error, ResumergeError) else out_of_order(error)
             with suppress(*DISK_ERRORS):
                 cause = {"cause": stopped.reason} if isinstance(stopped, Resumable) else {}
-                self.ledger.events.add("stopped", reason=str(stopped), **cause)
+                self.ledger.events.add(EventKind.STOPPED, reason=str(stopped), **cause)
             raise stopped from error
         except Exception as error:
             if not is_out_of_memory(error):
@@ -180,7 +175,7 @@ class Attempt:
             if suspects := self._suspects_at_the_end(progress):
                 reporter.doing("checking what was committed before the interruption")
                 progress = self._compare(files, suspects)
-                self.ledger.events.add(RECHECKED, units=len(suspects))
+                self.ledger.events.add(EventKind.RECHECKED, units=len(suspects))
                 if not all(known.checksum for known in progress):
                     preparing += self._compute(record.number, files, reader, progress)
             record.merging_seconds = time.monotonic() - started - preparing
@@ -196,7 +191,7 @@ class Attempt:
             if ranges.requests:
                 with suppress(*ignored), self.context.stop.deferred():
                     facts = {"bytes": ranges.bytes_received, "requests": ranges.requests}
-                    self.ledger.events.add(STREAMED, **facts)
+                    self.ledger.events.add(EventKind.STREAMED, **facts)
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
         """Bring shards and ledger into agreement, and return what is committed, unit by unit."""
@@ -205,7 +200,7 @@ class Attempt:
             files, _committed(self.ledger.units.progress()) if compared else set()
         )
         if self.restored:
-            self.ledger.events.add(RECONCILED)
+            self.ledger.events.add(EventKind.LEDGER_RECONCILED)
         return progress
 
     def _suspects_at_the_end(self, before: list[Progress]) -> set[int]:

@@ -10,6 +10,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.recovery.ownership import has_checksum
 from resumerge.errors import InputError, Reason, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
@@ -83,10 +84,10 @@ def _make_way(context: RunContext, ledger: Ledger, out: Path, path: Path) -> boo
     The model card may be the user's. Any other file would change what the model is, and is renamed.
     """
     if path.name == CARD and path.parent == out:
-        ledger.events.add("file_kept", name=path.name)
+        ledger.events.add(EventKind.FILE_KEPT, name=path.name)
         context.reporter.note(f"{path} was not written by this run and stays unchanged")
         return False
     backup = rename_to_backup(path, context.storage)
-    ledger.events.add("file_set_aside", name=path.name, now=backup.name)
+    ledger.events.add(EventKind.FILE_SET_ASIDE, name=path.name, now=backup.name)
     context.reporter.note(f"{path} was not written by this run; it is renamed to {backup.name}")
     return True

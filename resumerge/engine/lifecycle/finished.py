@@ -20,6 +20,7 @@ from resumerge.engine.resources.lock import output_lock, remove_stale_lock
 from resumerge.engine.shards.checksums import file_checksum
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import is_output_in, named_output
 from resumerge.mirror.manifest import (
@@ -77,7 +78,7 @@ def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
         missing.update(missing_files(manifest, files))
     if missing:
         names = sorted(missing)[:SHOWN]
-        ledger.events.add("mirror_lacks", mirror=mirror.url, names=names)
+        ledger.events.add(EventKind.MIRROR_LACKS, mirror=mirror.url, names=names)
         mirror.note(f"The {mirror.store.place} lacks {', '.join(names)}")
     return not missing
 

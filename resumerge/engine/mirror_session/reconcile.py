@@ -16,6 +16,7 @@ from resumerge.engine.resources.resource_errors import is_full, out_of_order
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Reason, Resumable, refuse
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.mirror.manifest import Manifest, missing_files
 from resumerge.mirror.names import MANIFEST_FILE, snapshot_names
@@ -142,7 +143,9 @@ class Reconciler:
         for name, (nbytes, _) in self._ledger.mirrored.files().items():
             if files.get(name) != nbytes:
                 self._ledger.mirrored.forget(name)
-                self._ledger.events.add("mirror_lost_file", mirror=self._mirror.url, name=name)
+                self._ledger.events.add(
+                    EventKind.MIRROR_LOST_FILE, mirror=self._mirror.url, name=name
+                )
         self._ledger.set_state("interrupted")
         older = snapshot_names(files)
         retry_store(store, lambda: write_snapshot(store, self._ledger, token, older))
@@ -150,7 +153,9 @@ class Reconciler:
         names = backup_names(edited, files)
         back_up(self._mirror, names)
         for name, now in names.items():
-            self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self._mirror.url)
+            self._ledger.events.add(
+                EventKind.FILE_SET_ASIDE, name=name, now=now, mirror=self._mirror.url
+            )
         self._mirrored |= set(manifest.files)
 
     def _adopt(self, state: MirrorState, path: Path, *, named: bool) -> None:
@@ -231,7 +236,7 @@ class Reconciler:
             else:
                 what = "missing" if found is None else "different content"
                 url = self._mirror.url
-                self._ledger.events.add("mirror_damaged", name=name, found=what, mirror=url)
+                self._ledger.events.add(EventKind.MIRROR_DAMAGED, name=name, found=what, mirror=url)
                 self._ledger.mirrored.forget(name)
         return intact
 
@@ -245,7 +250,7 @@ class Reconciler:
         mirrored = self._ledger.mirrored.checksums()
         for name in names:
             fetch_from_mirror(self._mirror, name, mirrored[name], self._out, self._storage)
-            self._ledger.events.add("brought_back", name=name, mirror=self._mirror.url)
+            self._ledger.events.add(EventKind.BROUGHT_BACK, name=name, mirror=self._mirror.url)
 
     def _sha256(self, name: str) -> str | None:
         store = self._mirror.store

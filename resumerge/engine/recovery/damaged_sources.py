@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from resumerge.engine.evaluation.source_watch import remote_files_of
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import Damage, MetadataCache
-from resumerge.sources.remote.files import DAMAGED, is_cached, remote_file
+from resumerge.sources.remote.files import is_cached, remote_file
 
 
 def find_damage(
@@ -21,7 +22,7 @@ def find_damage(
         the latest damage of each file, by number of the source and name.
     """
     began = ledger.run()["created"]
-    handled = {event["data"].get("damage") for event in ledger.events.all(DAMAGED)}
+    handled = {event["data"].get("damage") for event in ledger.events.all(EventKind.SOURCE_DAMAGED)}
     found = {}
     for files in {remote_files_of(plan, unit) for unit in plan.units}:
         for number, name in files:
@@ -68,4 +69,6 @@ def forget_damaged(
                 if known.committed_blocks and key in remote_files_of(plan, unit)
             ]
             model = plan.sources[key[0]].ref.text
-            ledger.units.forget(units, DAMAGED, model=model, file=key[1], damage=damage.id)
+            ledger.units.forget(
+                units, EventKind.SOURCE_DAMAGED, model=model, file=key[1], damage=damage.id
+            )

@@ -9,6 +9,7 @@ from pathlib import Path
 from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.shards.checksums import first_mismatch
 from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger, Progress, take_snapshot
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
@@ -98,7 +99,7 @@ class Recovery:
             self._storage.sync_file(path)
             self._storage.sync_folder(path.parent)
             self._ledger.shards.seal(shard.index)
-            self._ledger.events.add("shard_found_whole", shard=shard.name)
+            self._ledger.events.add(EventKind.SHARD_FOUND_WHOLE, shard=shard.name)
         else:
             self._files.unseal(shard)
 
@@ -128,7 +129,7 @@ class Recovery:
     def _set_aside(self, path: Path) -> None:
         """Rename a file that the run did not write to its backup name, with an event."""
         backup = rename_to_backup(path, self._storage)
-        self._ledger.events.add("file_set_aside", name=path.name, now=backup.name)
+        self._ledger.events.add(EventKind.FILE_SET_ASIDE, name=path.name, now=backup.name)
 
     def _suspects_in(self, shard: Shard) -> list[int]:
         return [number for number in range(shard.first, shard.last) if number in self._suspects]
@@ -144,7 +145,7 @@ class Recovery:
             self._storage.remove(path)
         units = [n for n in range(shard.first, shard.last) if self._progress[n].committed_blocks]
         if units:
-            self._ledger.units.forget(units, "shard_lost", shard=shard.name, found=found)
+            self._ledger.units.forget(units, EventKind.SHARD_LOST, shard=shard.name, found=found)
         if not self._lazy:
             self._files.create(shard)
 
@@ -165,5 +166,7 @@ class Recovery:
             os.close(fd)
         if damaged:
             names = [self._plan.units[number].name for number in damaged[:5]]
-            self._ledger.units.forget(damaged, "checksum_mismatch", shard=shard.name, names=names)
+            self._ledger.units.forget(
+                damaged, EventKind.CHECKSUM_MISMATCH, shard=shard.name, names=names
+            )
         return damaged

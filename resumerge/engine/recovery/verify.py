@@ -22,6 +22,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.checksums import first_mismatch
 from resumerge.engine.shards.shard_files import PARTIAL
+from resumerge.event_kinds import EventKind
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore, named_output
@@ -206,7 +207,9 @@ def _note_damage(
             if ledger.run()["mirror"] != mirror.url:
                 return False
             for name in damaged:
-                ledger.events.add("mirror_damaged", name=name, found="verify", mirror=mirror.url)
+                ledger.events.add(
+                    EventKind.MIRROR_DAMAGED, name=name, found="verify", mirror=mirror.url
+                )
                 ledger.mirrored.forget(name)
             ledger.set_state("interrupted")
             return True
@@ -246,7 +249,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             if name != CARD and not has_checksum(out / name, checksum):
                 damaged[name] = "the file differs or is missing"
         if mark and lost:
-            ledger.units.forget(lost, "verify_found_damage", names=list(damaged)[:5])
+            ledger.units.forget(lost, EventKind.VERIFY_FOUND_DAMAGE, names=list(damaged)[:5])
         if mark and damaged:
             ledger.set_state("interrupted")
         url = ledger.run()["mirror"]

@@ -18,6 +18,7 @@ from typing import Any
 from resumerge.engine.resources.allocator import give_back_freed_memory
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Reason, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.host.memory import Memory, MemoryGauge, rss
 from resumerge.planning.estimates.memory import MemoryNeed
 from resumerge.sizes import show_size
@@ -106,7 +107,7 @@ class Governor:
         fitting = self.batch_bytes
         while fitting > SMALLEST_BATCH and not self._fits(fitting):
             fitting = max(SMALLEST_BATCH, fitting // 2)
-        self._set(fitting, "batch_lowered", self._shortage())
+        self._set(fitting, EventKind.BATCH_LOWERED, self._shortage())
         self._thread.start()
         return self
 
@@ -145,7 +146,7 @@ class Governor:
         if not self.cramped:
             return
         started = self._clock()
-        self._tell("waiting", self._shortage())
+        self._tell(EventKind.WAITING, self._shortage())
         give_back_freed_memory()
         while self.cramped and not stop.requested:
             self._waiting(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
@@ -153,10 +154,14 @@ class Governor:
                 self._looked.wait(SAMPLE_SECONDS * 2)
             now = self._clock()
             if now - started > self._memory_wait:
-                self._tell("gave_up_waiting", self._shortage(), seconds=round(now - started, 1))
+                self._tell(
+                    EventKind.GAVE_UP_WAITING, self._shortage(), seconds=round(now - started, 1)
+                )
                 raise Resumable(Reason.MEMORY, self._advice(now - started))
         seconds = round(self._clock() - started, 1)
-        self._tell("went_on", f"memory is available again after {seconds} s", seconds=seconds)
+        self._tell(
+            EventKind.WENT_ON, f"memory is available again after {seconds} s", seconds=seconds
+        )
 
     def look(self) -> None:
         """Measure once and adjust the batch size."""
@@ -165,12 +170,12 @@ class Governor:
         reason = self._pressure()
         if reason:
             self._calm_since = self._pressed_at = now
-            self._set(max(SMALLEST_BATCH, self.batch_bytes // 2), "batch_lowered", reason)
+            self._set(max(SMALLEST_BATCH, self.batch_bytes // 2), EventKind.BATCH_LOWERED, reason)
         elif now - self._calm_since >= CALM_SECONDS:
             self._calm_since = now
             larger = min(self._largest, self.batch_bytes + self._largest // 8)
             if self._fits(larger):
-                self._set(larger, "batch_raised", self._relief())
+                self._set(larger, EventKind.BATCH_RAISED, self._relief())
 
     def _watch(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):
@@ -241,12 +246,12 @@ class Governor:
             "this machine or container more memory, then resume."
         )
 
-    def _set(self, batch_bytes: int, kind: str, reason: str) -> None:
+    def _set(self, batch_bytes: int, kind: EventKind, reason: str) -> None:
         if batch_bytes != self.batch_bytes:
             before, self.batch_bytes = self.batch_bytes, batch_bytes
             self._tell(kind, reason, before=before, after=batch_bytes)
 
-    def _tell(self, kind: str, reason: str, **facts: Any) -> None:
+    def _tell(self, kind: EventKind, reason: str, **facts: Any) -> None:
         available = self.memory.available
         _log.info("%s: %s %s", kind, reason, facts)
         self._event(kind, reason=reason, **facts, rss=self.rss, available=available)

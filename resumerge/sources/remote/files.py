@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from resumerge.buckets.file import BucketFile, model_folder
+from resumerge.event_kinds import EventKind
 from resumerge.hub.cache import snapshot_folder
 from resumerge.hub.file import HubFile
 from resumerge.remote.cache_errors import usable_cache
@@ -15,9 +16,6 @@ from resumerge.remote.file import RemoteFile
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.companions import folder_companions
 from resumerge.sources.types import Source
-
-DAMAGED = "source_damaged"
-"""The event that the content of a cached file is not what it should be."""
 
 
 def remote_file(source: Source, name: str) -> RemoteFile:
@@ -107,7 +105,9 @@ def is_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCall
         metadata.record_verdict(path, file.etag, verdict)
         if not verdict:
             latest = max((damage.id for damage in metadata.damages(path, since="")), default=None)
-            callbacks.event(DAMAGED, model=file.model, file=file.name, damage=latest)
+            callbacks.event(
+                EventKind.SOURCE_DAMAGED, model=file.model, file=file.name, damage=latest
+            )
     return verdict
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resumerge.documents.history import History, Lifetime
+from resumerge.event_kinds import EventKind
 from resumerge.sizes import counted, show_range, show_seconds, show_size
 from resumerge.ui.text.format import is_output_in_bucket
 
@@ -29,63 +30,75 @@ _SUMMED_ENDS = {
     "interrupted": "stopped by a signal",
     "error": "stopped",
 }
-_DEATHS = {"worker_killed", "worker_crashed", "worker_stalled"}
+_DEATHS = {EventKind.WORKER_KILLED, EventKind.WORKER_CRASHED, EventKind.WORKER_STALLED}
 """The kinds of events about how the process of an attempt died."""
 
-_TASKS = {"task_started", "task_finished"}
+_TASKS = {EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
 """The kinds of events of a cluster's tasks: each shard has them."""
 
-_COVERED = {"went_on", "batch_lowered", "batch_raised", "stopped", "streamed", *_DEATHS, *_TASKS}
+_COVERED = {
+    EventKind.WENT_ON,
+    EventKind.BATCH_LOWERED,
+    EventKind.BATCH_RAISED,
+    EventKind.STOPPED,
+    EventKind.STREAMED,
+    *_DEATHS,
+    *_TASKS,
+}
 """The kinds of events that other sentences cover."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
 """A number with its unit: reasons that differ in nothing else count as one."""
 
-_SENTENCES = {
-    "waiting": "The run waited for memory, because there was not enough to continue",
-    "gave_up_waiting": "The run stopped, because memory was still short after waiting",
-    "file_set_aside": (
+_SENTENCES: Mapping[str, str] = {
+    EventKind.WAITING: "The run waited for memory, because there was not enough to continue",
+    EventKind.GAVE_UP_WAITING: "The run stopped, because memory was still short after waiting",
+    EventKind.FILE_SET_ASIDE: (
         "A file that was not from this run had the name of an output file, and was renamed"
     ),
-    "file_kept": "A model card that was not from this run was left unchanged",
-    "source_touched": (
+    EventKind.FILE_KEPT: "A model card that was not from this run was left unchanged",
+    EventKind.SOURCE_TOUCHED: (
         "A source file had a new modification time; what was read of it before was the same"
     ),
-    "sources_trusted": (
+    EventKind.SOURCES_TRUSTED: (
         "Source files had a new modification time, and were not compared (--trust-sources)"
     ),
-    "source_changed": "A source file changed while it was being merged",
-    "source_differs": "Tensors were computed again from a source file that had changed",
-    "rechecked": "Data that was committed before an interruption was checked again",
-    "source_damaged": (
+    EventKind.SOURCE_CHANGED: "A source file changed while it was being merged",
+    EventKind.SOURCE_DIFFERS: "Tensors were computed again from a source file that had changed",
+    EventKind.RECHECKED: "Data that was committed before an interruption was checked again",
+    EventKind.SOURCE_DAMAGED: (
         "A cached source file was damaged. It was downloaded again, and the tensors made from "
         "it were computed again"
     ),
-    "download_damaged": "A download did not match its hash, and was repeated",
-    "download_evicted": "Downloads that were no longer needed were deleted",
-    "shard_lost": "A shard was missing or truncated, and its tensors were computed again",
-    "shard_found_whole": "A shard was complete, but not yet recorded as sealed",
-    "checksum_mismatch": "Tensors on disk did not match their checksums, and were computed again",
-    "step_lost": (
+    EventKind.DOWNLOAD_DAMAGED: "A download did not match its hash, and was repeated",
+    EventKind.DOWNLOAD_EVICTED: "Downloads that were no longer needed were deleted",
+    EventKind.SHARD_LOST: "A shard was missing or truncated, and its tensors were computed again",
+    EventKind.SHARD_FOUND_WHOLE: "A shard was complete, but not yet recorded as sealed",
+    EventKind.CHECKSUM_MISMATCH: (
+        "Tensors on disk did not match their checksums, and were computed again"
+    ),
+    EventKind.STEP_LOST: (
         "What a step had computed was missing or damaged on disk, and the step began again"
     ),
-    "verify_found_damage": "`verify` found damaged tensors; resume to compute them again",
-    "ledger_restored": "The ledger was damaged, and was restored from its snapshot",
-    "ledger_reconciled": "Everything on disk was compared with the restored ledger",
-    "moved_here": "The run was imported to this machine from its {mirror}",
-    "shard_from_mirror": "A shard that another machine had copied to the {mirror} was used",
-    "brought_back": "Shards were copied back from the {mirror}",
-    "mirror_damaged": "A shard was missing or damaged in the {mirror}, and was computed again",
-    "mirror_lost_file": "A file was missing from the {mirror}, and was copied there again",
-    "mirror_lacks": (
+    EventKind.VERIFY_FOUND_DAMAGE: "`verify` found damaged tensors; resume to compute them again",
+    EventKind.LEDGER_RESTORED: "The ledger was damaged, and was restored from its snapshot",
+    EventKind.LEDGER_RECONCILED: "Everything on disk was compared with the restored ledger",
+    EventKind.MOVED_HERE: "The run was imported to this machine from its {mirror}",
+    EventKind.SHARD_FROM_MIRROR: "A shard that another machine had copied to the {mirror} was used",
+    EventKind.BROUGHT_BACK: "Shards were copied back from the {mirror}",
+    EventKind.MIRROR_DAMAGED: (
+        "A shard was missing or damaged in the {mirror}, and was computed again"
+    ),
+    EventKind.MIRROR_LOST_FILE: "A file was missing from the {mirror}, and was copied there again",
+    EventKind.MIRROR_LACKS: (
         "The {mirror} of the finished run lacked files, and they were copied there again"
     ),
-    "mirror_failing": "The {mirror} failed",
-    "mirror_recovered": "The {mirror} worked again",
-    "task_failed": "A task on the cluster failed, and its shard was computed again",
-    "shard_adopted": "A shard that a task had published before its driver ended was used",
-    "hash_conflict": "Two machines computed different bytes, and the run stopped",
-    "ledger_damaged": "The ledger and its snapshot are damaged",
+    EventKind.MIRROR_FAILING: "The {mirror} failed",
+    EventKind.MIRROR_RECOVERED: "The {mirror} worked again",
+    EventKind.TASK_FAILED: "A task on the cluster failed, and its shard was computed again",
+    EventKind.SHARD_ADOPTED: "A shard that a task had published before its driver ended was used",
+    EventKind.HASH_CONFLICT: "Two machines computed different bytes, and the run stopped",
+    EventKind.LEDGER_DAMAGED: "The ledger and its snapshot are damaged",
 }
 
 
@@ -141,13 +154,13 @@ def _why(attempt: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> str
             return f"no progress for {show_seconds(data.get('seconds') or 0.0)}{waited}"
         if data.get("cause") != "oom" and data.get("signal"):
             return str(data["signal"])
-    reasons = [str(e["data"].get("reason", "")) for e in mine if e["kind"] == "stopped"]
+    reasons = [str(e["data"].get("reason", "")) for e in mine if e["kind"] == EventKind.STOPPED]
     return reasons[-1].split("\n")[0].rstrip(".") if reasons else ""
 
 
 def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    lowered = [e["data"] for e in events if e["kind"] == "batch_lowered"]
-    raised = [e["data"] for e in events if e["kind"] == "batch_raised"]
+    lowered = [e["data"] for e in events if e["kind"] == EventKind.BATCH_LOWERED]
+    raised = [e["data"] for e in events if e["kind"] == EventKind.BATCH_RAISED]
     if not lowered:
         return []
     least = min((data["after"] for data in lowered if data.get("after")), default=0)
@@ -201,7 +214,7 @@ def _over_budget(history: History) -> list[str]:
 
 def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence about what all attempts fetched together."""
-    found = [event["data"] for event in events if event["kind"] == "streamed"]
+    found = [event["data"] for event in events if event["kind"] == EventKind.STREAMED]
     if not found:
         return []
     fetched, requests = (sum(data.get(n) or 0 for data in found) for n in ("bytes", "requests"))

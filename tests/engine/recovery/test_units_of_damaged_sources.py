@@ -14,10 +14,11 @@ from ledger_rows import RUN, SHARD, UNIT, change
 from made_up_plans import llama, plan, tensor
 
 from resumerge.engine.recovery.damaged_sources import find_damage, forget_damaged
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit
 from resumerge.planning import Plan
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.sources.remote.files import DAMAGED, remote_file
+from resumerge.sources.remote.files import remote_file
 from resumerge.sources.types import SourceFile
 
 RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
@@ -65,7 +66,7 @@ class Found:
     def forget(self) -> list[tuple[str, str, int]]:
         """Forget what is damaged; the model, the file and the number of units of each event."""
         forget_damaged(self.plan, self.ledger, self.metadata, lambda: None)
-        told = [event["data"] for event in self.ledger.events.all(DAMAGED)]
+        told = [event["data"] for event in self.ledger.events.all(EventKind.SOURCE_DAMAGED)]
         return [(data["model"], data["file"], data["units"]) for data in told]
 
     def found(self) -> set[str]:

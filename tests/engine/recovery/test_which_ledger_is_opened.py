@@ -12,7 +12,8 @@ from ledger_rows import change, make
 
 from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
 from resumerge.errors import InputError
-from resumerge.ledger import LEDGER_FILE, RECONCILED, SNAPSHOT_FILE, Ledger, take_snapshot
+from resumerge.event_kinds import EventKind
+from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, take_snapshot
 from resumerge.storage import Storage
 
 
@@ -53,7 +54,7 @@ def test_a_restored_one_is_to_be_compared_until_it_was(
     for _ in range(2):
         assert opened(folder) == (["ledger_restored"], True)
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
-        ledger.events.add(RECONCILED)
+        ledger.events.add(EventKind.LEDGER_RECONCILED)
     assert opened(folder)[1] is False
     damage(folder / LEDGER_FILE)
     assert opened(folder)[1] is True

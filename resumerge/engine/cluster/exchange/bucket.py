@@ -20,6 +20,7 @@ from resumerge.engine.recovery.uploaded import (
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import InputError, Resumable, unavailable
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.mirror import Replicator
 from resumerge.mirror.names import TaskName
@@ -70,7 +71,9 @@ class BucketExchange(Exchange):
         self._change(lambda: self._store.put({}, ours))
         for name, now in others.items():
             self._change(lambda: back_up(self._mirror, {name: now}))  # noqa: B023, called now
-            self._ledger.events.add("file_set_aside", name=name, now=now, mirror=self._mirror.url)
+            self._ledger.events.add(
+                EventKind.FILE_SET_ASIDE, name=name, now=now, mirror=self._mirror.url
+            )
 
     def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:
         nonce, name = secrets.token_hex(8), self._name(task)
