@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from resumerge.tensors import Tensor
 
@@ -14,23 +15,49 @@ _ADDED = "base_model.model."
 _WRAPPERS = re.compile(r"(^|\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?=\.)")
 """The modules that torch wraps others in, anywhere in a name: compiled, sharded, recomputed."""
 
-_ROLE = re.compile(
-    r"(?P<module>.+)\.(?:"
-    r"lora_(?P<matrix>A|B)\.weight|"
-    r"lora_(?P<kohya>down|up)\.weight|"
-    r"lora_(?P<embedding>embedding_[AB])|"
-    r"lora_(?P<magnitude>magnitude)_vector(?:\.weight)?|"
-    r"(?P<alpha>alpha)|"
-    r"token_adapter\.trainable_tokens_(?P<tokens>delta))",
-    re.DOTALL,
+
+class _Spelling(NamedTuple):
+    """One way to name a tensor that changes a module.
+
+    Args:
+        text: what follows the module's name.
+        role: what the tensor is; see `AdapterNames.modules`.
+        ending: a pattern of what follows.
+        labelled: whether peft may put the adapter's own name after the text, as in
+            ``lora_A.default.weight``; it leaves that out when it saves an adapter.
+    """
+
+    text: str
+    role: str
+    ending: str = ""
+    labelled: bool = False
+
+
+_SPELLINGS = (
+    _Spelling("lora_A", "A", r"\.weight", labelled=True),
+    _Spelling("lora_B", "B", r"\.weight", labelled=True),
+    _Spelling("lora_down", "A", r"\.weight"),
+    _Spelling("lora_up", "B", r"\.weight"),
+    _Spelling("lora_embedding_A", "embedding_A", labelled=True),
+    _Spelling("lora_embedding_B", "embedding_B", labelled=True),
+    _Spelling("lora_magnitude_vector", "magnitude", r"(?:\.weight)?", labelled=True),
+    _Spelling("token_adapter.trainable_tokens_delta", "delta", labelled=True),
+    _Spelling("alpha", "alpha"),
+)
+"""Every way to name a tensor that changes a module; the patterns below are made of it."""
+
+_ROLES = {spelling.text: spelling.role for spelling in _SPELLINGS}
+_TEXTS = "|".join(rf"{re.escape(each.text)}(?={each.ending}\Z)" for each in _SPELLINGS)
+_CHANGE = re.compile(rf"(?P<module>.+)\.(?P<text>{_TEXTS})(?:\.weight)?", re.DOTALL)
+
+_BEFORE_LABEL = "|".join(
+    re.escape(each.text.rpartition(".")[2]) for each in _SPELLINGS if each.labelled
 )
 _LABELLED = re.compile(
-    r".+\.(?:lora_(?:A|B|embedding_[AB]|magnitude_vector)|trainable_tokens_delta)"
-    r"\.(?!weight$)(?P<label>[^.]+)(?:\.weight)?",
-    re.DOTALL,
+    rf".+\.(?:{_BEFORE_LABEL})\.(?!weight$)(?P<label>[^.]+)(?:\.weight)?", re.DOTALL
 )
-"""The names of tensors with the adapter's own name, which peft leaves out when it saves them."""
-_KOHYA = {"down": "A", "up": "B"}
+"""The names of tensors with the adapter's own name."""
+
 _NOT_WEIGHTS = re.compile(r"(^|\.)(lora_|token_adapter\.)")
 _COPY = re.compile(r"\.modules_to_save(?=\.)")
 _ORIGINAL = re.compile(r"\.original_module(?=\.)")
@@ -69,9 +96,9 @@ class AdapterNames:
 
     def _add(self, key: str, plain: str, tensor: Tensor, every: frozenset[str]) -> None:
         name = plain.removeprefix(_ADDED)
-        found = _ROLE.fullmatch(name)
+        found = _CHANGE.fullmatch(name)
         if found:
-            role = _KOHYA.get(found["kohya"] or "") or next(filter(None, found.groups()[1:]))
+            role = _ROLES[found["text"]]
             if self._is_new(found["module"], role, key):
                 self.modules.setdefault(found["module"], {})[role] = tensor
         elif _NOT_WEIGHTS.search(name):
@@ -99,10 +126,7 @@ def _without_labels(keys: Iterable[str]) -> dict[str, str]:
     plain = {key: _WRAPPERS.sub("", key).lstrip(".") for key in keys}
     labels = {found["label"] for name in plain.values() if (found := _LABELLED.fullmatch(name))}
     either = "|".join(map(re.escape, sorted({"default", *labels})))
-    label = re.compile(
-        r"(\.(?:lora_(?:A|B|embedding_[AB]|magnitude_vector)|trainable_tokens_delta"
-        rf"|modules_to_save))\.(?:{either})(?=\.|$)"
-    )
+    label = re.compile(rf"(\.(?:{_BEFORE_LABEL}|modules_to_save))\.(?:{either})(?=\.|$)")
     return {key: label.sub(r"\1", name) for key, name in plain.items()}
 
 
