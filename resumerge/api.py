@@ -33,18 +33,21 @@ from resumerge.engine.checks.paths import STATE
 from resumerge.engine.lifecycle.bucket_output import read_output, settled
 from resumerge.engine.lifecycle.old_runs import old_runs, remove_run
 from resumerge.engine.lifecycle.recomputation import verify_sources
+from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.push import commits_of
 from resumerge.engine.push import push as upload
 from resumerge.engine.recovery.verify import verify_mirror, verify_run
 from resumerge.engine.reporter import Reporter
+from resumerge.engine.reproduction.comparison import Reproduction
 from resumerge.errors import Problem, ResumergeError, refuse
 from resumerge.ledger.run_store import RunStore
-from resumerge.local_path import is_path, local_path
+from resumerge.local_path import OUTPUT, is_path, local_path
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Options
 from resumerge.options.hints import (
     CompareOptions,
     ExtractOptions,
+    ReproduceOptions,
     ResumeOptions,
     RunOptions,
     VerifyOptions,
@@ -331,6 +334,40 @@ def compare(
     with keepalive_in_notebook("comparing", progress):
         named = None if base is None else str(base)
         return DisplayedComparison(compare_models([*map(str, models)], named, chosen, Reporter()))
+
+
+@with_options("reproduce")
+@_speaks_python
+def reproduce(
+    original: StrPath,
+    out: StrPath,
+    *,
+    reporter: Reporter | None = None,
+    progress: str = "auto",
+    **options: Unpack[ReproduceOptions],
+) -> Reproduction:
+    """Make a model again from its card, with its models as they were, and compare the two.
+
+    Args:
+        original: a model that resumerge has merged: its folder, the id of its run,
+            ``org/name[@revision]``, or a place in a bucket.
+        out: the folder to make it again in. An unfinished reproduction that is there goes on.
+        OPTIONS
+        reporter: as for `run`.
+        progress: as for `run`.
+
+    Returns:
+        What was compared, and what differs.
+
+    Raises:
+        InputError: the original does not say what it was made of, a model is gone, or this machine
+            computes otherwise; nothing was written.
+        Resumable, Interrupted: as for `run`; the same call goes on.
+    """
+    named, folder = str(original), local_path(out, OUTPUT)
+    chosen = Options.read("reproduce", options)
+    merge_in_process(chosen, lambda session: session.reproduce(named, folder), reporter, progress)
+    return Session(chosen).compare_with_original(named, folder)
 
 
 @_speaks_python

@@ -8,17 +8,27 @@ from typing import Literal, TypedDict
 from resumerge.options.types import StrPath
 
 
-class _MergeOptions(TypedDict, total=False):
+class _MergeHereOptions(TypedDict, total=False):
     state_dir: StrPath | None
     memory: int | str | None
     threads: int | Literal["auto"] | None
     offline: bool
-    trust_sources: bool
     no_recheck: bool
     restart: bool
     memory_wait: float
     evict: bool | None
     stream: bool | None
+    stall_timeout: float
+
+
+class ReproduceOptions(_MergeHereOptions, total=False):
+    """Options that `resumerge.reproduce` takes."""
+
+    device: str
+
+
+class _MergeOptions(_MergeHereOptions, total=False):
+    trust_sources: bool
     mirror: StrPath | None
     mirror_then_delete: bool | None
     mirror_rate: int | str | None
@@ -27,7 +37,6 @@ class _MergeOptions(TypedDict, total=False):
     bring_back: bool
     ray: str | None
     ray_resources: str | None
-    stall_timeout: float
 
 
 class ExtractOptions(_MergeOptions, total=False):

@@ -42,6 +42,9 @@ _RECIPES = ("run", "plan")
 _NEW = (*_RECIPES, "extract-expert")
 _MERGES = ("run", "resume", "plan")
 _ALL = (*_MERGES, "extract-expert")
+_HERE = (*_ALL, "reproduce")
+"""The commands that may merge without a mirror and a cluster."""
+
 _READERS = ("status", "verify", "clean", "push", "try", "compare", "cache check", "cache repair")
 
 MACHINE = "Memory, processors and disk"
@@ -63,23 +66,23 @@ class Options:
     """
 
     state_dir: Path | None = declare(
-        Folder("state folder"), "Folder for the ledgers.", *_ALL, *_READERS,
+        Folder("state folder"), "Folder for the ledgers.", *_HERE, *_READERS,
         default_text="./state, or RESUMERGE_STATE_DIR",
     )  # fmt: skip
     memory: int | None = declare(
-        Size("2GB", "auto"), "Limit for the resident memory of the merge, like 2GB.", *_ALL,
+        Size("2GB", "auto"), "Limit for the resident memory of the merge, like 2GB.", *_HERE,
         default_text="auto: from the available memory", kept=Kept.INHERITED,
         group=MACHINE,
     )  # fmt: skip
     threads: int | None = declare(
-        Count(), "Number of worker threads.", *_ALL, "verify", "compare",
+        Count(), "Number of worker threads.", *_HERE, "verify", "compare",
         default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
         group=MACHINE,
     )  # fmt: skip
     device: str = declare(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
         "Device for dense computation such as SVD: cpu, cuda, cuda:1 or auto.", *_MERGES,
-        "verify", default="cpu", kept=Kept.REPEATED,
+        "verify", "reproduce", default="cpu", kept=Kept.REPEATED,
         group=MACHINE,
     )  # fmt: skip
     shard_size: int | None = declare(
@@ -121,7 +124,7 @@ class Options:
     )  # fmt: skip
     offline: bool = declare(
         Flag(), "Do not use the network: every source must be local or cached.",
-        *_ALL, "verify", "compare", "cache check", default=False, kept=Kept.REPEATED,
+        *_HERE, "verify", "compare", "cache check", default=False, kept=Kept.REPEATED,
         group=SOURCES,
     )  # fmt: skip
     trust_sources: bool = declare(
@@ -131,31 +134,31 @@ class Options:
         group=SOURCES,
     )  # fmt: skip
     no_recheck: bool = declare(
-        Flag(), "After an interruption, do not check the data that was committed before it.", *_ALL,
-        default=False, kept=Kept.REPEATED,
+        Flag(), "After an interruption, do not check the data that was committed before it.",
+        *_HERE, default=False, kept=Kept.REPEATED,
         group=SAFETY, of_process=True,
     )  # fmt: skip
     restart: bool = declare(
         Flag(),
         "Abandon the unfinished run and start over.",
-        *_ALL,
+        *_HERE,
         default=False,
         group=SAFETY,
     )
     memory_wait: float = declare(
-        Seconds(), "Seconds to wait for free memory before the run stops.", *_ALL,
+        Seconds(), "Seconds to wait for free memory before the run stops.", *_HERE,
         default=MEMORY_WAIT, kept=Kept.REPEATED,
         group=MACHINE, of_process=True,
     )  # fmt: skip
     evict: bool | None = declare(
         Flag(), "Delete each download of this run as soon as it is no longer needed.",
-        *_ALL, kept=Kept.INHERITED,
+        *_HERE, kept=Kept.INHERITED,
         group=SOURCES,
     )  # fmt: skip
     stream: bool | None = declare(
         Flag(), "Read models on the Hub and in buckets by ranges as they are needed, and never "
         "store them. What a method reads several times is fetched several times.",
-        *_ALL, kept=Kept.INHERITED,
+        *_HERE, kept=Kept.INHERITED,
         group=SOURCES,
     )  # fmt: skip
     mirror: str | None = declare(
@@ -204,7 +207,7 @@ class Options:
     )  # fmt: skip
     stall_timeout: float = declare(
         Seconds(), "Seconds without progress after which the worker, or a task of --ray, is "
-        "started again; 0: never.", *_ALL, default=STALL_SECONDS, kept=Kept.REPEATED,
+        "started again; 0: never.", *_HERE, default=STALL_SECONDS, kept=Kept.REPEATED,
         group=SAFETY, of_process=True,
     )  # fmt: skip
     output: Path | None = declare(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import yaml
 
 from resumerge.methods import METHODS
+from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
 from resumerge.printable import printable
 from resumerge.recipe.types import OF_PROMPTS
@@ -33,6 +34,7 @@ def model_card(
         **({"base_model": hub, "base_model_relation": "merge"} if hub else {}),
         **({"library_name": library} if library else {}),
         "tags": ["mergekit", "merge", *(["moe"] if plan.mixture else []), "resumerge"],
+        KEY: Provenance.of(plan, contents).as_metadata(),
     }
     lines = [
         "---",

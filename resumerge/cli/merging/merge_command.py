@@ -62,6 +62,7 @@ def merge(
     as_json: bool,
     stall_seconds: float | None,
     in_background: bool,
+    then: Callable[[], int] | None = None,
 ) -> NoReturn:
     """Merge, and end the command.
 
@@ -73,6 +74,8 @@ def merge(
         stall_seconds: a worker without progress for this long is restarted; 0 means never. None
             merges in this process, without a supervisor.
         in_background: whether to go on in a process without a terminal, and return at once.
+        then: what this command does after the merge is done, which returns the exit code; whoever
+            resumes the command types it again.
     """
     style = json_style(progress, as_json)
     if in_background:
@@ -80,9 +83,9 @@ def merge(
     sys.stdout = lossy(sys.stdout)
     check_address_space()
     allow_many_open_files()
-    command = MergeCommand(options, work, style=style)
+    command = MergeCommand(options, work, style=style, repeats=then is not None)
     code = command.merge() if stall_seconds is None else command.supervise(stall_seconds)
-    raise Exit(code)
+    raise Exit(then() if code == 0 and then is not None else code)
 
 
 class MergeCommand:
@@ -91,10 +94,19 @@ class MergeCommand:
     Args:
         work: calls `run` or `resume` of a session.
         style: how progress is shown; JSON Lines go to stdout.
+        repeats: whether the same command resumes it, since something follows the merge.
     """
 
-    def __init__(self, options: Options, work: Callable[[Session], Any], *, style: Style) -> None:
+    def __init__(
+        self,
+        options: Options,
+        work: Callable[[Session], Any],
+        *,
+        style: Style,
+        repeats: bool = False,
+    ) -> None:
         self._options, self._work, self._style = options, work, style
+        self._repeats = repeats
         self._err = console_of(style)
         self._as_json = style is Style.JSON
         self._clock = PrintClock()
@@ -183,7 +195,7 @@ class MergeCommand:
         return None if self._session is None else self._session.run_id
 
     def _resume_command(self, run: str | None) -> str:
-        if run is None:
+        if run is None or self._repeats:
             return repeat_command()
         if is_gone(run, self._options.state_dir):
             return start_over_command()

@@ -23,7 +23,6 @@ from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.running import Heartbeats, RunningTask
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
-from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.execute.computation import Computation
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Reason, Resumable
@@ -31,6 +30,7 @@ from resumerge.event_kinds import EventKind
 from resumerge.host.machine import hostname
 from resumerge.options.cluster import read_task_resources
 from resumerge.planning.plan import Shard
+from resumerge.planning.versions import Versions
 
 POLL_SECONDS = 0.25
 """Time between two looks at signals and heartbeats."""

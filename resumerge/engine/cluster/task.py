@@ -23,7 +23,6 @@ from resumerge.engine.cluster.outcomes import (
     WorkerRefused,
 )
 from resumerge.engine.cluster.task_reporter import TaskReporter
-from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.budget import resource_budget
 from resumerge.engine.execute.local_computation import LocalComputation
@@ -43,6 +42,7 @@ from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, now
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan, estimate
+from resumerge.planning.versions import Versions
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.remote.files import on_this_machine
 from resumerge.storage import Storage
@@ -76,7 +76,7 @@ def run_on_worker(task: ShardTask) -> Outcome:
     import ray
 
     node = Node(ray.get_runtime_context().get_node_id(), hostname())
-    if differences := task.versions.differences():
+    if differences := task.versions.differences("at the driver"):
         return WorkerRefused(node, tuple(differences))
     if obstacle := task.endpoint.obstacle(node):
         return WorkerRefused(node, (obstacle,))

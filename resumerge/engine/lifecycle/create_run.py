@@ -27,6 +27,7 @@ from resumerge.ledger.validity import RECIPE_TEXT, text_digest
 from resumerge.mirror.state import NOTHING
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
+from resumerge.output.provenance import planned_options
 from resumerge.output_path import OutputPath
 from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 
@@ -108,9 +109,7 @@ def _write_plan(context: RunContext, plan: Plan, new: NewRun, staged: Path) -> P
 
 def _planned(plan: Plan) -> dict[str, Any]:
     """Return the options that a plan was made with."""
-    unshared = {f"tensor_{plan.unshared.value}": True} if plan.unshared.value else {}
-    kept = {"keep": list(plan.kept)} if plan.kept else {}
-    return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared, **kept}
+    return {**planned_options(plan), **({"keep": list(plan.kept)} if plan.kept else {})}
 
 
 def _places(options: Options, new: NewRun) -> dict[str, str]:

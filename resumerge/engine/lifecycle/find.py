@@ -31,6 +31,7 @@ class NewRun:
         abandon: deletes what the run wrote that this one replaces (``--restart``).
         created_with: options of the run that this one replaces, if the command names no recipe:
             what it was planned with holds again.
+        pins: `revision` of each model that is pinned already, by the text of its reference.
     """
 
     recipe: Recipe
@@ -39,6 +40,7 @@ class NewRun:
     replaced: Collection[str] = ()
     abandon: Callable[[], None] = lambda: None
     created_with: Mapping[str, Any] = field(default_factory=dict)
+    pins: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

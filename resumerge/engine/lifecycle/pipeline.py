@@ -81,7 +81,7 @@ def _start(
 ) -> Result:
     """Create a run and merge."""
     plan, estimate = planned or pinned_plan(
-        context, new.recipe, new.out, created_with=new.created_with
+        context, new.recipe, new.out, new.pins, new.created_with
     )
     check_new(context, plan, estimate, new.out, new.replaced)
     budget = resource_budget(context, plan, estimate)

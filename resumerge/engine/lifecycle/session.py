@@ -1,17 +1,26 @@
-"""`run` and `resume`: the commands that merge."""
+"""`run`, `resume` and `reproduce`: the commands that merge."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from resumerge.engine.context import RunContext
-from resumerge.engine.lifecycle.find import find_for_resume, find_for_run
+from resumerge.engine.lifecycle.find import NewRun, find_for_resume, find_for_run
 from resumerge.engine.lifecycle.pipeline import run_pipeline
 from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.reporter import Reporter, Result
+from resumerge.engine.reproduction.comparison import (
+    Reproduction,
+    compare_with_original,
+    refuse_itself,
+)
+from resumerge.engine.reproduction.original import open_original
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.output.model_files import RECIPE_FILE
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 from resumerge.recipe import Recipe
@@ -79,6 +88,45 @@ class Session:
         """
         with self._context.working():
             return run_pipeline(self._context, find_for_resume(self._context, name))
+
+    def reproduce(self, named: str, out: Path) -> Result:
+        """Make a model again from its card, or resume the run of `out` that does so.
+
+        Args:
+            named: the original, as `open_original` takes it.
+            out: the output.
+
+        Raises:
+            InputError: the original does not say what it was made of, its models are gone, or this
+                machine computes otherwise; nothing was written.
+            Interrupted: a signal stopped the run.
+            Resumable: the run cannot go on now.
+        """
+        context = self._context
+        with context.working(), TemporaryFolder() as folder:
+            original = open_original(named, context)
+            refuse_itself(original, out)
+            original.check_versions()
+            context.options = original.options(context.options)
+            config = folder / RECIPE_FILE
+            config.write_text(original.recipe, encoding="utf-8")
+            with original.naming_its_recipe(config):
+                found = find_for_run(context, config, OutputPath(out.absolute()))
+                if isinstance(found, NewRun):
+                    found = replace(found, pins=original.pins)
+                return run_pipeline(context, found)
+
+    def compare_with_original(self, named: str, out: Path) -> Reproduction:
+        """Compare a model with what `reproduce` made of it.
+
+        Raises:
+            InputError: there is no such run.
+            Interrupted: a signal stopped it.
+            Resumable: something cannot be read now.
+        """
+        with self._context.working():
+            original = open_original(named, self._context)
+            return compare_with_original(self._context, original, out)
 
     def plan(self, recipe: Recipe) -> Plan:
         """Plan a new run of a recipe; nothing is written.

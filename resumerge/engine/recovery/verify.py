@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,7 +235,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             committed = [row for row in rows if row["committed_blocks"]]
             forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
             pending += len(rows) - len(committed) - len(forgotten)
-            found = _compare(out, shard, committed)
+            found = compare_shard(out, shard, committed)
             if shard["name"] in away:
                 found = {row["number"]: away[shard["name"]] for row in committed}
                 found = {number: what for number, what in found.items() if what}
@@ -284,8 +284,10 @@ def _differs(sha256: str | None) -> str:
     return "is missing" if sha256 is None else "differs"
 
 
-def _compare(out: Path, shard: dict[str, Any], rows: list[dict[str, Any]]) -> dict[int, str]:
-    """Return what is wrong with which unit of a shard."""
+def compare_shard(
+    out: Path, shard: dict[str, Any], rows: Sequence[dict[str, Any]]
+) -> dict[int, str]:
+    """Return what is wrong with which unit of a shard in a folder, by the unit's number."""
     opened = _open_shard(out / shard["name"])
     if opened is None:
         return {row["number"]: f"{shard['name']} is missing" for row in rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from resumerge.host.platform import TERMINAL, goes_to
 from resumerge.ui.progress.keepalive import PrintClock
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter
     from resumerge.ui.progress.json_reporter import JsonReporter
 
-    PrintedReporter = ConsoleReporter | JsonReporter | QuietReporter
+    PrintedReporter: TypeAlias = ConsoleReporter | JsonReporter | QuietReporter
 
 
 class Style(StrEnum):

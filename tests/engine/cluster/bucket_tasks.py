@@ -16,7 +16,6 @@ from resumerge.engine.cluster.exchange.bucket_task import BucketEndpoint, openin
 from resumerge.engine.cluster.outcomes import Finished, Node, Outcome
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
-from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.shards.shard_files import ShardFiles
@@ -24,6 +23,7 @@ from resumerge.mirror.names import TaskName
 from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
+from resumerge.planning.versions import Versions
 from resumerge.storage import Storage
 
 TOKEN = 7

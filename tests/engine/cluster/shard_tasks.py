@@ -12,7 +12,6 @@ from resumerge.engine.cluster.exchange.folder import FolderEndpoint
 from resumerge.engine.cluster.outcomes import Finished, Node, Outcome
 from resumerge.engine.cluster.shard_plan import shard_plan
 from resumerge.engine.cluster.task import ShardTask, run_task
-from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.published import adopt_published
 from resumerge.engine.resources.signals import StopRequest
@@ -20,6 +19,7 @@ from resumerge.engine.shards.shard_files import TASKS, ShardFiles
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.options import Options
 from resumerge.planning import Plan
+from resumerge.planning.versions import Versions
 from resumerge.recipe import load_recipe
 from resumerge.storage import Storage
 

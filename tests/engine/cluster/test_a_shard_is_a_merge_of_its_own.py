@@ -29,7 +29,6 @@ from resumerge.engine.cluster.exchange.folder import FolderEndpoint, read_beat
 from resumerge.engine.cluster.outcomes import Failed, Node
 from resumerge.engine.cluster.retries import Tries, stops_the_run
 from resumerge.engine.cluster.shard_plan import shard_plan
-from resumerge.engine.cluster.versions import Versions
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.published import remove_tasks
@@ -38,6 +37,7 @@ from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import Interrupted, Reason
 from resumerge.options import Options
 from resumerge.planning import estimate
+from resumerge.planning.versions import Versions
 from resumerge.recipe import load_recipe
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.remote.files import on_this_machine
@@ -334,12 +334,12 @@ def test_the_version_of_torch_counts_where_it_computes(models: Path, tmp_path: P
 
 def test_other_versions_are_named(models: Path, tmp_path: Path) -> None:
     here = Versions.of_plan(shard_plan(Shards(models, RECIPES["ties"], tmp_path).plan, 0))
-    assert here.differences() == []
+    assert here.differences("at the driver") == []
     for name, value in (("resumerge", "0.0.0"), ("numerics", 0), ("block", 1)):
-        [line] = replace(here, known={**here.known, name: value}).differences()
+        [line] = replace(here, known={**here.known, name: value}).differences("at the driver")
         assert f"{name}: {value} at the driver, {here.known[name]} here" == line
     unknown = {**here.known, "merge method nobody_has": {"version": 1, "origin": "x.py"}}
-    assert "none here" in replace(here, known=unknown).differences()[0]
+    assert "none here" in replace(here, known=unknown).differences("at the driver")[0]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What must be alike on driver and worker for a shard to have the same bytes."""
+"""The versions that decide the bytes of a merge: alike on two machines, or before and now."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import resumerge
 from resumerge.methods import METHODS
-from resumerge.planning import NUMERICS
-from resumerge.planning.plan import Plan
+from resumerge.planning.plan import NUMERICS, Plan
 from resumerge.tensors import Merged
 from resumerge.tensors.target import BLOCK
 
@@ -19,7 +18,10 @@ _METHOD = "merge method "
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that decide bytes. A task gets them before its plan, whose form they decide."""
+    """The versions that decide bytes.
+
+    A task of a cluster gets them before its plan, whose form they decide; a model card has them.
+    """
 
     known: Mapping[str, Any]
 
@@ -30,11 +32,15 @@ class Versions:
         libraries = ["torch"] if any(node.needs_torch for node in plan.nodes()) else []
         return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))
 
-    def differences(self) -> list[str]:
-        """Return the versions that this machine has otherwise, a line each."""
+    def differences(self, there: str) -> list[str]:
+        """Return the versions that this machine has otherwise, a line each.
+
+        Args:
+            there: where the known ones are, like ``at the driver``.
+        """
         found = _found(self.known)
         return [
-            f"{name}: {_shown(self.known[name])} at the driver, {_shown(found[name])} here"
+            f"{name}: {_shown(self.known[name])} {there}, {_shown(found[name])} here"
             for name in self.known
             if found[name] != self.known[name]
         ]

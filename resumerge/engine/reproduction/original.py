@@ -1,0 +1,271 @@
+"""A model that is to be made again: its recipe, what its card says, and its files."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from resumerge.backup_names import CARD
+from resumerge.buckets.address import is_bucket
+from resumerge.buckets.calls import check_library
+from resumerge.buckets.snapshot import bucket_snapshot
+from resumerge.digests import hash_file
+from resumerge.engine.context import RunContext
+from resumerge.engine.recovery.verify import compare_shard
+from resumerge.errors import InputError, refuse
+from resumerge.foreign_files import UnfitFile, read_foreign
+from resumerge.hub.snapshot import cached_snapshot, hub_snapshot
+from resumerge.ledger import LEDGER_FILE, Row, read_run
+from resumerge.options import Options
+from resumerge.options.declaration import Kept
+from resumerge.options.options import declared
+from resumerge.output.model_files import RECIPE_FILE
+from resumerge.output.provenance import Provenance, read_provenance
+from resumerge.printable import printable
+from resumerge.recipe.invalid import InvalidValue
+from resumerge.recipe.references import read_reference
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.remote.snapshot import Snapshot
+from resumerge.sources.companions import LARGEST
+from resumerge.sources.remote.files import ensure_cached
+
+_HUB = "hf://"
+
+
+class Files(ABC):
+    """The files of a model, wherever they are.
+
+    Args:
+        where: the model, for messages.
+    """
+
+    where: str
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a small file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            UnfitFile: it is too large, or not a file.
+            InputError: the server denies it.
+            Resumable: it cannot be read now.
+        """
+
+    @abstractmethod
+    def compare(
+        self, shard: Row, units: Sequence[Row], path: Path, check: Callable[[], None]
+    ) -> dict[str, str]:
+        """Compare a weight file with one that a run has made.
+
+        Args:
+            shard: the run's row of the file.
+            units: the rows of its tensors.
+            path: the run's file.
+            check: called often; an exception that it raises ends the reading.
+
+        Returns:
+            What is different, by the name of the tensor, or of the file.
+        """
+
+
+@dataclass(frozen=True)
+class FolderFiles(Files):
+    """The files of a folder on this disk."""
+
+    folder: Path
+
+    @property
+    def where(self) -> str:  # type: ignore[override]
+        return str(self.folder)
+
+    def read(self, name: str) -> bytes:
+        return read_foreign(self.folder / name, LARGEST)
+
+    def compare(
+        self, shard: Row, units: Sequence[Row], path: Path, check: Callable[[], None]
+    ) -> dict[str, str]:
+        check()
+        names = {row["number"]: row["name"] for row in units}
+        found = compare_shard(self.folder, shard, units)
+        return {names[number]: what for number, what in found.items()}
+
+
+@dataclass(frozen=True)
+class RemoteFiles(Files):
+    """The files of a model on a server, at one version."""
+
+    snapshot: Snapshot
+    metadata: MetadataCache
+
+    @property
+    def where(self) -> str:  # type: ignore[override]
+        return self.snapshot.version
+
+    def read(self, name: str) -> bytes:
+        if name not in self.snapshot.files:
+            raise FileNotFoundError(name)
+        file = self.snapshot.described([name]).files[name]
+        if file.size > LARGEST:
+            raise UnfitFile(f"{file.size:,} bytes")
+        ensure_cached(file, self.metadata, offline=not self.snapshot.online)
+        return read_foreign(file.pointer, LARGEST)
+
+    def compare(
+        self, shard: Row, units: Sequence[Row], path: Path, check: Callable[[], None]
+    ) -> dict[str, str]:
+        """Compare the hash that the server has of a file; it says nothing of single tensors."""
+        name = shard["name"]
+        if name not in self.snapshot.files:
+            return {name: "it is missing"}
+        file = self.snapshot.described([name]).files[name]
+        if file.size != shard["nbytes"]:
+            return {name: f"{file.size:,} bytes, not {shard['nbytes']:,}"}
+        content = file.expected_content()()
+        hash_file(path, content, check)
+        return {} if content.is_expected else {name: "its hash differs"}
+
+
+@dataclass(frozen=True)
+class Original:
+    """A model that is to be made again.
+
+    Args:
+        files: its files.
+        recipe: the text of its recipe.
+        provenance: what its card says.
+    """
+
+    files: Files
+    recipe: str
+    provenance: Provenance
+
+    @property
+    def pins(self) -> dict[str, dict[str, Any]]:
+        """The revision of each model that is on a server, by the text of its reference."""
+        models = self.provenance.models.items()
+        return {
+            model: {"revision": pin["revision"]} for model, pin in models if pin.get("revision")
+        }
+
+    @contextmanager
+    def naming_its_recipe(self, config: Path) -> Iterator[None]:
+        """Place problems in a copy of the recipe at the original, whose models they are.
+
+        Args:
+            config: the copy, which is there for the command only.
+        """
+        try:
+            yield
+        except InputError as error:
+            there = f"{RECIPE_FILE} of {self.files.where}"
+            error.problems = [
+                replace(problem, where=there) if problem.where == str(config) else problem
+                for problem in error.problems
+            ]
+            raise
+
+    def options(self, given: Options) -> Options:
+        """Return the options of a command with those that the model was planned with.
+
+        Raises:
+            InputError: the card has options that no run is planned with.
+        """
+        planned = {option.name for option in declared() if option.kept is Kept.PLANNED}
+        said = self.provenance.options
+        try:
+            if said.keys() - planned:
+                raise TypeError(f"unknown: {', '.join(sorted(map(str, said.keys() - planned)))}")
+            read = Options.read("run", said)
+        except (TypeError, InputError) as error:
+            raise self.refuse("The card says nothing usable of the options", str(error)) from None
+        return replace(given, **{name: getattr(read, name) for name in said})
+
+    def check_versions(self) -> None:
+        """Check that this machine computes as the one did that made the model.
+
+        Another version of the program is fine, as long as its numerics are the same.
+
+        Raises:
+            InputError: something that decides bytes is different here.
+        """
+        versions = self.provenance.computing
+        if differences := versions.differences("there"):
+            raise self.refuse(
+                "This machine computes otherwise than the one that made the model",
+                "; ".join(differences),
+                "install these versions, and load the same merge methods",
+            )
+
+    def refuse(self, what: str, found: str, fix: str = "") -> InputError:
+        """Return the error that the model cannot be made again."""
+        return refuse(
+            what,
+            where=self.files.where,
+            expected="a model card as resumerge wrote it",
+            found=printable(found),
+            fix=fix or "make the model again with `resumerge run` and its recipe",
+        )
+
+
+def open_original(named: str, context: RunContext) -> Original:
+    """Open a model that is to be made again, and read its card and recipe.
+
+    Args:
+        named: a folder, the id of a run of this machine, ``org/name[@revision]``, or the address
+            of a place in a bucket.
+        context: the command's context.
+
+    Raises:
+        InputError: there is none, or it does not say what it was made of.
+        Resumable: it cannot be read now.
+    """
+    files = _files(named, context)
+    try:
+        card = files.read(CARD).decode(errors="replace")
+        recipe = files.read(RECIPE_FILE).decode()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _unsaid(files, f"no {Path(str(error.filename or error)).name}") from None
+    except (UnfitFile, UnicodeDecodeError, OSError) as error:
+        raise _unsaid(files, str(error)) from None
+    provenance = read_provenance(card)
+    if provenance is None:
+        raise _unsaid(files, f"{CARD} without what resumerge notes in its metadata")
+    return Original(files, recipe, provenance)
+
+
+def _files(named: str, context: RunContext) -> Files:
+    runs, metadata = context.runs, context.metadata
+    if Path(named).expanduser().exists():
+        return FolderFiles(Path(named).expanduser().absolute())
+    if any(folder.name == named for folder in runs.runs()):
+        return FolderFiles(Path(read_run(runs.find(named) / LEDGER_FILE, "output")))
+    try:
+        ref = read_reference(named.removeprefix(_HUB))
+    except InvalidValue as error:
+        raise refuse(
+            "There is no such model to make again",
+            where=named,
+            expected="a folder, a run's id, org/name[@revision], or a place in a bucket",
+            found=error.found,
+        ) from None
+    if is_bucket(ref.name):
+        check_library(ref.name, "models")
+        return RemoteFiles(bucket_snapshot(ref.name), metadata)
+    open_hub = cached_snapshot if context.options.offline else hub_snapshot
+    return RemoteFiles(open_hub(ref.name, ref.revision, metadata), metadata)
+
+
+def _unsaid(files: Files, found: str) -> InputError:
+    return refuse(
+        "The model does not say what it was made of",
+        where=files.where,
+        expected=f"{CARD} and {RECIPE_FILE} as resumerge writes them beside a model",
+        found=found,
+        fix="make it again with `resumerge run` and its recipe; `resumerge verify --sources --all` "
+        "compares an output of this machine with its models",
+    )

@@ -1,0 +1,90 @@
+"""Provenance: what a model was merged with beside its recipe, as metadata of its model card.
+
+With the recipe it is enough to make the model again, on a machine that has no ledger of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from resumerge.planning.plan import Plan
+from resumerge.planning.versions import Versions
+from resumerge.sources.types import REMOTE, Source
+
+KEY = "resumerge"
+"""The key of the card's metadata."""
+
+_FENCE = "---\n"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a model was merged with, beside its recipe.
+
+    Args:
+        versions: the versions that decide bytes, by name.
+        options: the options that the plan was made with, by name.
+        models: for each model, by the text of its reference: the `revision` of one on a server, or
+            the `content` of a local one: the checksum of what the recipe reads of it.
+    """
+
+    versions: Mapping[str, Any]
+    options: Mapping[str, Any]
+    models: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def of(cls, plan: Plan, contents: Mapping[str, str]) -> Provenance:
+        """Return the provenance of a plan.
+
+        Args:
+            plan: the plan of the merge.
+            contents: the checksum of what was read of each local model, by its reference's text.
+        """
+        parts = [part for source in plan.sources for part in source.parts.values()]
+        return cls(
+            Versions.of_plan(plan).known,
+            planned_options(plan),
+            {part.ref.text: _pin(part, contents) for part in parts},
+        )
+
+    @property
+    def computing(self) -> Versions:
+        """The versions of what computes: the program's own may be another, with its numerics."""
+        known = self.versions.items()
+        return Versions({name: value for name, value in known if name != "resumerge"})
+
+    def as_metadata(self) -> dict[str, Any]:
+        """Return what the card's metadata have under `KEY`."""
+        models = [{"model": model, **pin} for model, pin in self.models.items()]
+        return {"versions": dict(self.versions), "options": dict(self.options), "models": models}
+
+
+def planned_options(plan: Plan) -> dict[str, Any]:
+    """Return the options that a model was planned with, by name; not those of other models."""
+    unshared = {f"tensor_{plan.unshared.value}": True} if plan.unshared.value else {}
+    return {"seed": plan.seed, "shard_size": plan.shard_size, **unshared}
+
+
+def read_provenance(card: str) -> Provenance | None:
+    """Return the provenance in a model card that anybody may have written; None without one."""
+    begins, metadata, _ = [*card.replace("\r\n", "\n").split(_FENCE, 2), "", ""][:3]
+    try:
+        found = {} if begins.strip() else yaml.safe_load(metadata)[KEY]
+        models = {
+            pin["model"]: {key: str(pin[key]) for key in ("revision", "content") if key in pin}
+            for pin in found["models"]
+        }
+        return Provenance(dict(found["versions"]), dict(found["options"]), models)
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _pin(part: Source, contents: Mapping[str, str]) -> dict[str, str]:
+    if part.kind in REMOTE:
+        return {"revision": part.revision or ""}
+    content = contents.get(part.ref.text)
+    return {"content": content} if content else {}
