@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from made_up_plans import REST, llama, plan, tensor
 
 from resumerge.output.card import model_card
@@ -415,10 +416,17 @@ def test_the_card_says_of_what_it_is_made() -> None:
     hub = replace(llama("a"), kind="hub", revision="0" * 40)
     card = model_card(plan(recipe, hub, llama("b")), "merged", {"b": "f00d"}, "a-library")
     head, _, text = card.removeprefix("---\n").partition("---\n")
-    assert head.splitlines() == [
+    assert head.splitlines()[:8] == [
         "base_model:", "- a", "base_model_relation: merge", "library_name: a-library", "tags:",
         "- mergekit", "- merge", "- resumerge",
     ]  # fmt: skip
+    noted = yaml.safe_load(head)["resumerge"]
+    assert noted["options"] == {"seed": 0, "shard_size": 5_000_000_000}
+    assert noted["models"] == [
+        {"model": "a", "revision": "0" * 40},
+        {"model": "b", "content": "f00d"},
+    ]
+    assert {"resumerge", "numerics", "block", "merge method ties"} == noted["versions"].keys()
     lines = text.splitlines()
     assert lines[0] == "# merged"
     assert lines[2].startswith("A merge of 1 model onto `b` with the **ties** method (")

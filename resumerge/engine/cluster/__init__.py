@@ -11,6 +11,6 @@ anywhere.
 and their heartbeats, `retries` what follows a failure, `journal` what becomes of a result,
 `machines` what a task asks of one. `connection` is all that speaks to Ray, which is imported
 nowhere else, and `probe` sees before whether it answers. `task` runs on a worker, with
-`task_reporter` for its heartbeat, `versions` for what must be alike there, and `outcomes` for what
-comes back.
+`task_reporter` for its heartbeat and `outcomes` for what comes back. What must be alike there are
+the plan's `planning.versions`.
 """
