@@ -421,7 +421,7 @@ def test_the_card_says_of_what_it_is_made() -> None:
         "- mergekit", "- merge", "- resumerge",
     ]  # fmt: skip
     noted = yaml.safe_load(head)["resumerge"]
-    assert noted["options"] == {"seed": 0, "shard_size": 5_000_000_000}
+    assert noted["options"] == {"seed": 0, "shard_size": 1 << 30}
     assert noted["models"] == [
         {"model": "a", "revision": "0" * 40},
         {"model": "b", "content": "f00d"},

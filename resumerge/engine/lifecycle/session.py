@@ -20,7 +20,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.output.model_files import RECIPE_FILE
+from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.output_path import OutputPath
 from resumerge.planning import Plan
 from resumerge.recipe import Recipe
@@ -108,7 +108,7 @@ class Session:
             refuse_itself(original, out)
             original.check_versions()
             context.options = original.options(context.options)
-            config = folder / RECIPE_FILE
+            config = folder / RECIPE_IN_OUTPUT
             config.write_text(original.recipe, encoding="utf-8")
             with original.naming_its_recipe(config):
                 found = find_for_run(context, config, OutputPath(out.absolute()))

@@ -23,7 +23,7 @@ from resumerge.ledger import LEDGER_FILE, Row, read_run
 from resumerge.options import Options
 from resumerge.options.declaration import Kept
 from resumerge.options.options import declared
-from resumerge.output.model_files import RECIPE_FILE
+from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.output.provenance import Provenance, read_provenance
 from resumerge.printable import printable
 from resumerge.recipe.invalid import InvalidValue
@@ -36,7 +36,7 @@ from resumerge.sources.remote.files import ensure_cached
 _HUB = "hf://"
 
 
-class Files(ABC):
+class OriginalFiles(ABC):
     """The files of a model, wherever they are.
 
     Args:
@@ -74,7 +74,7 @@ class Files(ABC):
 
 
 @dataclass(frozen=True)
-class FolderFiles(Files):
+class FolderFiles(OriginalFiles):
     """The files of a folder on this disk."""
 
     folder: Path
@@ -96,7 +96,7 @@ class FolderFiles(Files):
 
 
 @dataclass(frozen=True)
-class RemoteFiles(Files):
+class RemoteFiles(OriginalFiles):
     """The files of a model on a server, at one version."""
 
     snapshot: Snapshot
@@ -140,7 +140,7 @@ class Original:
         provenance: what its card says.
     """
 
-    files: Files
+    files: OriginalFiles
     recipe: str
     provenance: Provenance
 
@@ -162,7 +162,7 @@ class Original:
         try:
             yield
         except InputError as error:
-            there = f"{RECIPE_FILE} of {self.files.where}"
+            there = f"{RECIPE_IN_OUTPUT} of {self.files.where}"
             error.problems = [
                 replace(problem, where=there) if problem.where == str(config) else problem
                 for problem in error.problems
@@ -227,7 +227,7 @@ def open_original(named: str, context: RunContext) -> Original:
     files = _files(named, context)
     try:
         card = files.read(CARD).decode(errors="replace")
-        recipe = files.read(RECIPE_FILE).decode()
+        recipe = files.read(RECIPE_IN_OUTPUT).decode()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _unsaid(files, f"no {Path(str(error.filename or error)).name}") from None
     except (UnfitFile, UnicodeDecodeError, OSError) as error:
@@ -238,7 +238,7 @@ def open_original(named: str, context: RunContext) -> Original:
     return Original(files, recipe, provenance)
 
 
-def _files(named: str, context: RunContext) -> Files:
+def _files(named: str, context: RunContext) -> OriginalFiles:
     runs, metadata = context.runs, context.metadata
     if Path(named).expanduser().exists():
         return FolderFiles(Path(named).expanduser().absolute())
@@ -260,11 +260,11 @@ def _files(named: str, context: RunContext) -> Files:
     return RemoteFiles(open_hub(ref.name, ref.revision, metadata), metadata)
 
 
-def _unsaid(files: Files, found: str) -> InputError:
+def _unsaid(files: OriginalFiles, found: str) -> InputError:
     return refuse(
         "The model does not say what it was made of",
         where=files.where,
-        expected=f"{CARD} and {RECIPE_FILE} as resumerge writes them beside a model",
+        expected=f"{CARD} and {RECIPE_IN_OUTPUT} as resumerge writes them beside a model",
         found=found,
         fix="make it again with `resumerge run` and its recipe; `resumerge verify --sources --all` "
         "compares an output of this machine with its models",
