@@ -9,15 +9,15 @@ from typing import Any
 from resumerge.errors import InputError
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
-from resumerge.sources.adapters.diffusers import (
+from resumerge.sources.adapters.heads import classifier
+from resumerge.sources.adapters.pairing import Pairing
+from resumerge.sources.adapters.programs.diffusers import (
     is_diffusers,
     read_options,
     renamed_from_diffusers,
 )
-from resumerge.sources.adapters.heads import classifier
-from resumerge.sources.adapters.kohya import SETTINGS, is_kohya
-from resumerge.sources.adapters.mlx import is_mlx, read_mlx_config, renamed_from_mlx
-from resumerge.sources.adapters.pairing import Pairing
+from resumerge.sources.adapters.programs.kohya import SETTINGS, is_kohya
+from resumerge.sources.adapters.programs.mlx import is_mlx, read_mlx_config, renamed_from_mlx
 from resumerge.sources.adapters.refusals import without_config
 from resumerge.sources.adapters.ties import AdapterTies
 from resumerge.sources.index import IN_HEADER

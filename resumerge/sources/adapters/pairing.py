@@ -20,10 +20,10 @@ from resumerge.sources.adapters.experts import (
     whole_parameter,
 )
 from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
-from resumerge.sources.adapters.kohya import FlatNames
 from resumerge.sources.adapters.meaning import KnownNames
 from resumerge.sources.adapters.names import AdapterNames
 from resumerge.sources.adapters.orientation import Orientations
+from resumerge.sources.adapters.programs.kohya import FlatNames
 from resumerge.sources.adapters.refusals import Refusals
 from resumerge.sources.adapters.ties import AdapterTies
 from resumerge.sources.adapters.vocabulary import check_tokens, grow_biases_of_heads

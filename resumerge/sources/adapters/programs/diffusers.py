@@ -13,7 +13,7 @@ from typing import Any
 
 from resumerge.errors import refuse
 from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
-from resumerge.sources.adapters.kohya import SETTINGS
+from resumerge.sources.adapters.programs.kohya import SETTINGS
 from resumerge.sources.index import IN_HEADER
 from resumerge.sources.json_object import json_object
 from resumerge.tensors import Tensor
