@@ -77,6 +77,26 @@ def test_the_model_is_made_there_and_nothing_stays_here(
     assert files_of(machine.work / "copy") == reference
 
 
+def test_it_is_made_again_from_its_card_there(
+    bucket: Bucket, url: str, new: Callable[[], Machine]
+) -> None:
+    """Its weights are compared by the hashes that the server has of them."""
+    new().call("run", "recipe.yaml", url, *SMALL)
+    machine = new()
+    out, _ = machine.call("reproduce", url, "again", "--json")
+    found = json.loads(out.splitlines()[-1])
+    assert found["identical"] and found["tensors"] and found["files"] > 2
+    names = [name for name in model(bucket) if name.endswith(".safetensors")]
+    assert all(model(bucket)[n] == (machine.work / "again" / n).read_bytes() for n in names)
+    weights = bytearray(model(bucket)[names[0]])
+    weights[-1] ^= 1
+    bucket.put(f"merges/llama/{names[0]}", bytes(weights))
+    out, _ = machine.call("reproduce", url, "again", "--json", expect=2)
+    found = json.loads(out.splitlines()[-1])
+    assert found["differing"] == [{"name": names[0], "found": "its hash differs"}]
+
+
+
 def test_its_address_is_the_output_of_a_result(
     url: str, new: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
