@@ -96,7 +96,6 @@ def test_it_is_made_again_from_its_card_there(
     assert found["differing"] == [{"name": names[0], "found": "its hash differs"}]
 
 
-
 def test_its_address_is_the_output_of_a_result(
     url: str, new: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
