@@ -41,10 +41,6 @@ static int take_block(PyObject *given, int64_t *to) {
     return take_integer(given, "block", 1, INT64_MAX / 8, to);
 }
 
-static int64_t blocks_of(int64_t length, int64_t block) {
-    return length ? (length - 1) / block + 1 : 0;
-}
-
 /* Elements of the block that begins at `start`: the last one may be shorter. */
 static int64_t elements_of(int64_t start, int64_t block, int64_t length) {
     return length - start < block ? length - start : block;
@@ -86,16 +82,16 @@ typedef struct {
     int64_t length;
 } Vectors;
 
-static int take_vectors(PyObject *given, const char *name, Vectors *to) {
+static int take_at_least(int least, PyObject *given, const char *name, Vectors *to) {
     to->objects = PySequence_Tuple(given);
     if (!to->objects) return 0;
     Py_ssize_t number = PyTuple_Size(to->objects);
-    if (number < 1 || number > MOST_VECTORS) {
-        PyErr_Format(PyExc_ValueError, "%s: expected 1 to %d vectors, found %zd", name,
+    if (number < least || number > MOST_VECTORS) {
+        PyErr_Format(PyExc_ValueError, "%s: expected %d to %d vectors, found %zd", name, least,
                      MOST_VECTORS, number);
         return 0;
     }
-    to->items = malloc(sizeof(Vector) * (size_t)number);
+    to->items = malloc(sizeof(Vector) * (size_t)(number + 1));
     if (!to->items) return PyErr_NoMemory() != NULL;
     to->number = (int)number;
     for (Py_ssize_t k = 0; k < number; k++) {
@@ -106,6 +102,10 @@ static int take_vectors(PyObject *given, const char *name, Vectors *to) {
         to->items[k] = vector_of(vector);
     }
     return 1;
+}
+
+static int take_vectors(PyObject *given, const char *name, Vectors *to) {
+    return take_at_least(1, given, name, to);
 }
 
 /* Go to the elements behind the next `count`. */
@@ -168,6 +168,9 @@ static int take_output(PyObject *given, int64_t length, Output *to) {
         return 0;
     to->data = out->view.buf;
     to->dtype = out->dtype;
+    to->exact = out->kept ? out->exact.buf : NULL;
+    to->block = out->block;
+    to->measured = out->measured;
     return 1;
 }
 

@@ -1,6 +1,7 @@
 /* All kernels; compiled once for each instruction set. */
 #pragma once
 
+#include "accounts.h"
 #include "along.h"
 #include "changes.h"
 #include "clamp.h"
@@ -22,6 +23,7 @@
         .hash = hash_unchecked,                             \
         .weighted_sum = weighted_sum_unchecked,             \
         .weighted_sum_along = weighted_sum_along_unchecked, \
+        .account = account_unchecked,                       \
         .round_to = round_to_unchecked,                     \
         .clamp_to_distance = clamp_to_distance_unchecked,   \
         .add_mean_change = add_mean_change_unchecked,       \

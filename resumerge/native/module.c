@@ -80,6 +80,71 @@ static PyObject *round_to(PyObject *self, PyObject *args) {
     return Py_NewRef(Py_None);
 }
 
+PyDoc_STRVAR(account_doc,
+             "account(reference, vectors, out, sums): what became of the numbers in `out`, a vector "
+             "that kept exact results; sums is float64 (blocks, ACCOUNT_SUMS + n * "
+             "ACCOUNT_MODEL_SUMS)");
+
+static PyObject *account(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given_reference, *vectors, *given_out, *given_sums, *result = NULL;
+    Vectors v = {0};
+    Array sums = {0};
+    ModelLanes *lanes = NULL;
+    if (!PyArg_ParseTuple(args, "OOOO:account", &given_reference, &vectors, &given_out,
+                          &given_sums))
+        return NULL;
+    const VectorObject *r = take_vector(given_reference, "reference");
+    const VectorObject *out = take_vector(given_out, "out");
+    if (!r || !out || !check_plain(r, "reference") ||
+        !check_length(r->length, "reference", out->length) ||
+        !take_at_least(0, vectors, "vectors", &v) ||
+        (v.number && !check_length(v.length, "vectors", out->length)))
+        goto done;
+    for (int k = 0; k < v.number; k++)
+        if (v.items[k].base) {
+            PyErr_SetString(PyExc_ValueError, "vectors: expected vectors without a base");
+            goto done;
+        }
+    if (!out->kept) {
+        PyErr_SetString(PyExc_ValueError, "out: expected a vector that kept exact results");
+        goto done;
+    }
+    int64_t blocks = blocks_of(out->length, out->block);
+    int64_t columns = ACCOUNT_SUMS + (int64_t)v.number * ACCOUNT_MODEL_SUMS;
+    if (blocks > INT64_MAX / 8 / columns) {
+        PyErr_SetString(PyExc_ValueError, "sums: too many blocks");
+        goto done;
+    }
+    if (!take_array(given_sums, "sums", "d", 8, 1, blocks * columns, &sums)) goto done;
+    lanes = malloc(sizeof(ModelLanes) * (size_t)(v.number + 1));
+    if (!lanes) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    Vector reference = vector_of(r), results = vector_of(out);
+    const float *exact = out->exact.buf;
+    double *found = sums.view.buf;
+    for (int64_t start = 0; start < out->length; start += out->block, found += columns) {
+        int64_t count = elements_of(start, out->block, out->length);
+        int64_t measured = count < out->measured ? count : out->measured;
+        kernels->account(&reference, v.items, v.number, exact, measured, &results, count, lanes,
+                         found);
+        reference = from(&reference, count);
+        results = from(&results, count);
+        exact += measured;
+        advance(&v, count);
+    }
+    Py_END_ALLOW_THREADS;
+    result = Py_NewRef(Py_None);
+done:
+    free(lanes);
+    drop_array(&sums);
+    drop_vectors(&v);
+    return result;
+}
+
 PyDoc_STRVAR(clamp_to_distance_doc,
              "clamp_to_distance(vector, center, distance, out): "
              "out = min(max(x, c - distance), c + distance)");
@@ -863,6 +928,7 @@ static PyObject *use(PyObject *self, PyObject *given) {
 #define FUNCTION(name) {#name, name, METH_VARARGS, name##_doc}
 
 static PyMethodDef functions[] = {
+    FUNCTION(account),
     FUNCTION(add_majority_mean),
     FUNCTION(add_mean_change),
     FUNCTION(add_task_vectors),
@@ -902,6 +968,8 @@ static int fill(PyObject *module) {
                    PyModule_AddIntConstant(module, "F64", F64) < 0 ||
                    PyModule_AddIntConstant(module, "F8_E4M3", F8_E4M3) < 0 ||
                    PyModule_AddIntConstant(module, "F8_E5M2", F8_E5M2) < 0 ||
+                   PyModule_AddIntConstant(module, "ACCOUNT_SUMS", ACCOUNT_SUMS) < 0 ||
+                   PyModule_AddIntConstant(module, "ACCOUNT_MODEL_SUMS", ACCOUNT_MODEL_SUMS) < 0 ||
                    PyModule_AddIntConstant(module, "CHUNK", CHUNK) < 0
                ? -1
                : 0;

@@ -16,6 +16,11 @@ typedef struct VectorObject {
     int taken;
     int dtype;
     int64_t length;
+    PyObject *exact_array;
+    Py_buffer exact; /* of results: the first `measured` of each block before they are rounded */
+    int kept;
+    int64_t block;
+    int64_t measured;
 } VectorObject;
 
 static PyTypeObject *vector_type;
@@ -128,20 +133,51 @@ failed:
     return NULL;
 }
 
+static int64_t blocks_of(int64_t length, int64_t block) {
+    return length ? (length - 1) / block + 1 : 0;
+}
+
+/* Have a vector of results keep some of them before they are rounded. */
+static int keep(VectorObject *vector, PyObject *exact, PyObject *block, PyObject *measured) {
+    if (!check_plain(vector, "a vector that keeps exact results") ||
+        !take_integer(block, "block", 1, INT64_MAX / 8, &vector->block) ||
+        !take_integer(measured, "measured", 1, vector->block, &vector->measured) ||
+        !take_buffer(exact, "exact", &vector->exact))
+        return 0;
+    vector->kept = 1;
+    vector->exact_array = Py_NewRef(exact);
+    int64_t blocks = blocks_of(vector->length, vector->block);
+    int64_t last = vector->length - (blocks ? blocks - 1 : 0) * vector->block;
+    int64_t expected = (blocks ? blocks - 1 : 0) * vector->measured +
+                       (last < vector->measured ? last : vector->measured);
+    return check_format(&vector->exact, "exact", "f", 4) &&
+           check_writable(&vector->exact, "exact") &&
+           check_length(vector->exact.len / 4, "exact", expected);
+}
+
 static PyObject *vector_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"data", "dtype", "base", NULL};
+    static char *names[] = {"data", "dtype", "base", "exact", "block", "measured", NULL};
     PyObject *data, *given_dtype = NULL, *base = Py_None;
+    PyObject *exact = Py_None, *block = Py_None, *measured = Py_None;
     int64_t dtype = F32;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:Vector", names, &data, &given_dtype, &base))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOOOO:Vector", names, &data, &given_dtype,
+                                     &base, &exact, &block, &measured))
         return NULL;
     if (given_dtype && !take_integer(given_dtype, "dtype", 0, DTYPES - 1, &dtype)) return NULL;
-    return vector_make(type, data, (int)dtype, base);
+    PyObject *vector = vector_make(type, data, (int)dtype, base);
+    if (vector && exact != Py_None && !keep((VectorObject *)vector, exact, block, measured)) {
+        Py_DECREF(vector);
+        return NULL;
+    }
+    return vector;
 }
 
 static void vector_dealloc(PyObject *self) {
     VectorObject *vector = (VectorObject *)self;
     PyTypeObject *type = Py_TYPE(self);
     if (vector->taken) PyBuffer_Release(&vector->view);
+    if (vector->kept) PyBuffer_Release(&vector->exact);
+    Py_XDECREF(vector->exact_array);
     Py_XDECREF(vector->data);
     Py_XDECREF((PyObject *)vector->base);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -173,6 +209,22 @@ static PyObject *vector_get_base(PyObject *self, void *closure) {
     return Py_NewRef(base ? base : Py_None);
 }
 
+static PyObject *vector_get_exact(PyObject *self, void *closure) {
+    (void)closure;
+    PyObject *exact = ((VectorObject *)self)->exact_array;
+    return Py_NewRef(exact ? exact : Py_None);
+}
+
+static PyObject *vector_get_block(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLongLong(((VectorObject *)self)->block);
+}
+
+static PyObject *vector_get_measured(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLongLong(((VectorObject *)self)->measured);
+}
+
 static PyMethodDef vector_methods[] = {
     {"less", vector_less, METH_O, "Its difference from a base: a vector of the same array."},
     {0},
@@ -182,6 +234,11 @@ static PyGetSetDef vector_attributes[] = {
     {"data", vector_get_data, NULL, "The array of its elements.", NULL},
     {"dtype", vector_get_dtype, NULL, "The code of the element type.", NULL},
     {"base", vector_get_base, NULL, "The vector that is subtracted, or None.", NULL},
+    {"exact", vector_get_exact, NULL, "Where results are kept before they are rounded, or None.",
+     NULL},
+    {"block", vector_get_block, NULL, "The elements of a block; 0 where nothing is kept.", NULL},
+    {"measured", vector_get_measured, NULL, "The first elements of each block, which are kept.",
+     NULL},
     {0},
 };
 

@@ -20,10 +20,14 @@ typedef struct {
     int base_dtype;
 } Vector;
 
-/* Where results go. */
+/* Where results go; and, with `exact`, the first `measured` of each block before they are rounded,
+ * those of one block after those of the other. */
 typedef struct {
     void *data;
     int dtype;
+    float *exact;
+    int64_t block;
+    int64_t measured;
 } Output;
 
 /* Bytes of an element. */
@@ -147,9 +151,22 @@ static inline float *target(const Output *out, int64_t start, float *held) {
     return out->dtype == F32 ? (float *)out->data + start : held;
 }
 
+/* Keep those of the results start:start+n that are measured. */
+static void keep_exact(const Output *out, int64_t start, int n, const float *x) {
+    for (int i = 0; i < n;) {
+        int64_t number = (start + i) / out->block, at = (start + i) % out->block;
+        int64_t rest = out->block - at < n - i ? out->block - at : n - i;
+        int64_t kept = out->measured - at < rest ? out->measured - at : rest;
+        if (kept > 0)
+            memmove(out->exact + number * out->measured + at, x + i, sizeof(float) * (size_t)kept);
+        i += (int)rest;
+    }
+}
+
 /* Results start:start+n, which are in `target`, into the type that is stored: to nearest, ties to
  * even. */
 static inline void put(const Output *out, int64_t start, int n, float *x) {
+    if (out->exact) keep_exact(out, start, n, x);
     if (out->dtype == F32) {
         for (int i = 0; i < n; i++) x[i] = one_nan(x[i]);
         return;

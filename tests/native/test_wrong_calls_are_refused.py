@@ -42,6 +42,16 @@ def bits(length: int = 4) -> np.ndarray:
     return np.ones(length, np.uint8)
 
 
+def kept(length: int = 4, block: int = 4) -> Vector:
+    """A vector of results that keeps one of each block exactly."""
+    room = np.zeros(-(-length // block), np.float32)
+    return Vector(np.zeros(length, np.float32), F32, None, room, block, 1)
+
+
+def sums(blocks: int = 1, models: int = 1) -> np.ndarray:
+    return np.zeros((blocks, _kernels.ACCOUNT_SUMS + models * _kernels.ACCOUNT_MODEL_SUMS))
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     # As once
     "terms of 65,536 and 4 elements": lambda out: _kernels.weighted_sum(
@@ -118,6 +128,30 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     ),
     "an element type of 99": lambda out: Vector(out, 99),
     "an instruction set of elsewhere": lambda out: use("sse9"),
+    "room for exact results of another number": lambda out: Vector(
+        np.zeros(5, np.float32), F32, None, out, 2, 1
+    ),
+    "more measured than a block has": lambda out: Vector(
+        np.zeros(4, np.float32), F32, None, out, 2, 3
+    ),
+    "exact results of blocks of nothing": lambda out: Vector(
+        np.zeros(4, np.float32), F32, None, out, 0, 0
+    ),
+    "an account of results that were not kept": lambda out: _kernels.account(
+        vector(), [vector()], Vector(out), sums()
+    ),
+    "an account with a reference of another length": lambda out: _kernels.account(
+        vector(5), [vector()], kept(), sums()
+    ),
+    "an account of models of another length": lambda out: _kernels.account(
+        vector(), [vector(5)], kept(), sums()
+    ),
+    "an account into too little": lambda out: _kernels.account(
+        vector(), [vector()] * 2, kept(), sums()
+    ),
+    "an account of too many blocks": lambda out: _kernels.account(
+        vector(), [vector()], kept(4, 2), sums()
+    ),
     # Kinds
     "an array for a vector": lambda out: _kernels.round_to(np.zeros(4), Vector(out)),  # type: ignore[arg-type]
     "a list for an array": lambda out: Vector([0.0] * 4),
@@ -131,7 +165,23 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     ),
     "a variance that is not float32": lambda out: _kernels.variance([vector()], vector(4, BF16)),
     "memory that cannot be written": lambda out: _kernels.round_to(vector(), frozen()),
+    "float32 for the sums of an account": lambda out: _kernels.account(
+        vector(), [vector()], kept(), sums().astype(np.float32)
+    ),
+    "exact results in float64": lambda out: Vector(
+        np.zeros(4, np.float32), F32, None, np.zeros(1), 4, 1
+    ),
+    "exact results that cannot be written": lambda out: Vector(
+        np.zeros(4, np.float32), F32, None, frozen(1).data, 4, 1
+    ),
     # Bases
+    "an account of differences": lambda out: _kernels.account(vector(), [delta()], kept(), sums()),
+    "an account from a difference": lambda out: _kernels.account(
+        delta(), [vector()], kept(), sums()
+    ),
+    "exact results of a difference": lambda out: Vector(
+        np.zeros(4, np.float32), F32, vector(), out[:1], 4, 1
+    ),
     "a difference as the result": lambda out: _kernels.round_to(
         vector(), Vector(out).less(vector())
     ),

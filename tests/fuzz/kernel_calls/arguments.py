@@ -112,11 +112,23 @@ class Arguments:
         self._vectors.append(found)
         return found
 
-    def out(self) -> Vector:
-        """A vector that is written to: of its own, or in the place of one that is read."""
+    def out(self, *, keeps: bool | None = None) -> Vector:
+        """A vector that is written to: of its own, or in the place of one that is read.
+
+        Args:
+            keeps: whether it keeps exact results; None for some that do.
+        """
         found = self.draw.choice(self._vectors) if self.draw.random() < 0.2 else self.vector()
         self.results.append(found.data)
-        return Vector(found.data, found.dtype)
+        keeps = self.draw.random() < 0.3 if keeps is None else keeps
+        return Vector(found.data, found.dtype, None, *(self.kept() if keeps else ()))
+
+    def kept(self) -> list[Any]:
+        """What a vector of results is given to keep them exactly: room, block, measured."""
+        block = self.draw.choice((1, 7, 256, CHUNK, CHUNK + 1, 2**40))
+        measured = self.draw.choice((1, min(3, block), block))
+        whole, rest = divmod(self.length, block)
+        return [self.result(np.float32, whole * measured + min(rest, measured)), block, measured]
 
     def number_of_vectors(self) -> int:
         return self.draw.choice((1, 1, 2, 2, 3, 4, 5, 9, 33))

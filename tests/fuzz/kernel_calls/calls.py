@@ -31,6 +31,8 @@ def missing() -> Iterator[str]:
 @_call(_kernels.Vector)
 def _vector(a: Arguments) -> list[Any]:
     code = a.draw.randrange(len(KINDS))
+    if a.draw.random() < 0.4:
+        return [a.array(KINDS[code]), code, None, *a.kept()]
     return [a.array(KINDS[code]), code, a.draw.choice((None, a.vector()))]
 
 
@@ -43,6 +45,9 @@ def _less(a: Arguments) -> list[Any]:
 @_call(_kernels.Vector.data.__get__)
 @_call(_kernels.Vector.dtype.__get__)
 @_call(_kernels.Vector.base.__get__)
+@_call(_kernels.Vector.exact.__get__)
+@_call(_kernels.Vector.block.__get__)
+@_call(_kernels.Vector.measured.__get__)
 def _attributes(a: Arguments) -> list[Any]:
     return [a.any_vector()]
 
@@ -81,6 +86,15 @@ def _hash_blocks(a: Arguments) -> list[Any]:
 @_call(_kernels.round_to)
 def _round_to(a: Arguments) -> list[Any]:
     return [a.any_vector(), a.out()]
+
+
+@_call(_kernels.account)
+def _account(a: Arguments) -> list[Any]:
+    reference, *vectors = [a.vector() for _ in range(a.draw.choice((1, 2, 2, 3, 4, 10)))]
+    out = a.out(keeps=True)
+    blocks = -(-len(out) // out.block)
+    columns = _kernels.ACCOUNT_SUMS + len(vectors) * _kernels.ACCOUNT_MODEL_SUMS
+    return [reference, a.sequence(vectors), out, a.result(np.float64, blocks * columns)]
 
 
 @_call(_kernels.weighted_sum)

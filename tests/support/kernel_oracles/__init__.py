@@ -12,7 +12,15 @@ from typing import Any
 
 from pytest import MonkeyPatch
 
-from kernel_oracles import changes, elementwise, masks, reductions, selection, task_vectors
+from kernel_oracles import (
+    accounts,
+    changes,
+    elementwise,
+    masks,
+    reductions,
+    selection,
+    task_vectors,
+)
 from kernel_oracles.vectors import TORCH, tensor_of, write
 from resumerge.native import _kernels
 
@@ -20,7 +28,7 @@ __all__ = ["ORACLES", "TORCH", "computed_by_oracles", "tensor_of", "write"]
 
 ORACLES: dict[str, Callable[..., Any]] = {
     name: getattr(subject, name)
-    for subject in (changes, elementwise, masks, reductions, selection, task_vectors)
+    for subject in (accounts, changes, elementwise, masks, reductions, selection, task_vectors)
     for name in dir(_kernels)
     if hasattr(subject, name) and name[0].islower()
 }

@@ -1,0 +1,275 @@
+/* What a merge did to the numbers of a block, from its operands and its result.
+ *
+ * Equality and what is not finite are told of all elements. Sums are of the elements whose results
+ * are known before they were rounded: the first ones of the block. */
+#pragma once
+
+#include "table.h"
+#include "vectors.h"
+
+/* Elements at a time: all temporaries fit into the first-level cache. */
+#define PART 512
+
+/* Sums of squares between these lose nothing to the range of float. */
+#define LEAST_SQUARES 1e-25f
+#define MOST_SQUARES 1e37f
+
+typedef struct {
+    double intended[ACCOUNT_LANES], change[ACCOUNT_LANES];
+} ChangeLanes;
+
+static inline int is_finite(float x) { return (bits_of(x) & 0x7fffffffu) < 0x7f800000u; }
+
+/* Elements of a part, and zeros up to its end; in `to` or in place. */
+static inline const float *load_part(const void *data, int dtype, int64_t start, int n, float *to) {
+    const float *x = load(data, dtype, start, n, to);
+    if (n == PART) return x;
+    if (x != to) memcpy(to, x, sizeof(float) * (size_t)n);
+    memset(to + n, 0, sizeof(float) * (size_t)(PART - n));
+    return to;
+}
+
+/* The reference in the type of the results: what they would be without a change. */
+static inline const float *load_unchanged(const float *b, int rounds, int dtype, float *to) {
+    uint64_t held[PART];
+    const Output rounded = {.data = held, .dtype = dtype};
+    if (!rounds) return b;
+    memcpy(to, b, sizeof(float) * PART);
+    put(&rounded, 0, PART, to);
+    return load(held, dtype, 0, PART, to);
+}
+
+static inline int loses_bits(int from, int to) {
+    return from != to && to != F32 && to != F64;
+}
+
+/* Whether float holds what was summed: all is finite, and no square vanished. */
+static inline int is_exact_enough(const float *squares, uint32_t count) {
+    float total = 0.0f;
+    for (int k = 0; k < ACCOUNT_LANES; k++) total += squares[k];
+    return count ? total >= LEAST_SQUARES && total <= MOST_SQUARES : total == 0.0f;
+}
+
+static inline uint32_t total_of(const uint32_t *lanes) {
+    uint32_t total = 0;
+    for (int k = 0; k < ACCOUNT_LANES; k++) total += lanes[k];
+    return total;
+}
+
+/* a * b, or 0 where it is not finite. */
+static inline double finite_product(double a, double b) {
+    double product = a * b;
+    return product - product == 0.0 ? product : 0.0;
+}
+
+static inline double sum_of_lanes(const double *lanes) {
+    double sum = 0.0;
+    for (int k = 0; k < ACCOUNT_LANES; k++) sum += lanes[k];
+    return sum;
+}
+
+/* What was meant (x - b), what came of it (y - c, c the rounded b), how many elements were meant to
+ * change, and how many of these did not. */
+static inline void add_change(const float *x, const float *b, const float *y, const float *c,
+                              float *change, ChangeLanes *lanes, double *out) {
+    float meant[ACCOUNT_LANES] = {0.0f}, came[ACCOUNT_LANES] = {0.0f};
+    uint32_t moved[ACCOUNT_LANES] = {0}, lost[ACCOUNT_LANES] = {0}, changed[ACCOUNT_LANES] = {0};
+    for (int i = 0; i < PART; i += ACCOUNT_LANES)
+        for (int k = 0; k < ACCOUNT_LANES; k++) {
+            float e = x[i + k] - b[i + k], g = y[i + k] - c[i + k];
+            change[i + k] = g;
+            meant[k] += e * e;
+            came[k] += g * g;
+            uint32_t moves = x[i + k] != b[i + k], changes = y[i + k] != c[i + k];
+            moved[k] += moves;
+            changed[k] += changes;
+            lost[k] += moves & ~changes;
+        }
+    uint32_t moved_count = total_of(moved);
+    out[MOVED] += moved_count;
+    out[LOST] += total_of(lost);
+    if (is_exact_enough(meant, moved_count) && is_exact_enough(came, total_of(changed))) {
+        for (int k = 0; k < ACCOUNT_LANES; k++) lanes->intended[k] += meant[k];
+        for (int k = 0; k < ACCOUNT_LANES; k++) lanes->change[k] += came[k];
+        return;
+    }
+    for (int i = 0; i < PART; i++) {
+        double e = (double)x[i] - b[i], g = (double)y[i] - c[i];
+        lanes->intended[0] += finite_product(e, e);
+        lanes->change[0] += finite_product(g, g);
+    }
+}
+
+/* Of one model: its task vector x - b, and how it goes with what came of the merge. */
+static inline void add_model(const float *x, const float *b, const float *change, float *vector,
+                             ModelLanes *lanes, double *out) {
+    float size[ACCOUNT_LANES] = {0.0f}, along[ACCOUNT_LANES] = {0.0f};
+    uint32_t differs[ACCOUNT_LANES] = {0};
+    for (int i = 0; i < PART; i += ACCOUNT_LANES)
+        for (int k = 0; k < ACCOUNT_LANES; k++) {
+            float d = x[i + k] - b[i + k];
+            vector[i + k] = d;
+            size[k] += d * d;
+            along[k] += d * change[i + k];
+            differs[k] += x[i + k] != b[i + k];
+        }
+    uint32_t count = total_of(differs);
+    out[DIFFERS] += count;
+    float products = 0.0f;
+    for (int k = 0; k < ACCOUNT_LANES; k++) products += along[k];
+    if (is_exact_enough(size, count) && is_finite(products)) {
+        for (int k = 0; k < ACCOUNT_LANES; k++) lanes->size[k] += size[k];
+        for (int k = 0; k < ACCOUNT_LANES; k++) lanes->along[k] += along[k];
+        return;
+    }
+    for (int i = 0; i < PART; i++) {
+        double d = (double)x[i] - b[i];
+        lanes->size[0] += finite_product(d, d);
+        lanes->along[0] += finite_product(d, change[i]);
+    }
+}
+
+/* Whether a vector's elements are those of another one: bit by bit, or as numbers (NaN is NaN) where
+ * that has another type, and is rounded to the first one's. The first difference ends it. */
+static int are_equal(const Vector *v, const Vector *reference, int64_t count) {
+    if (v->dtype == reference->dtype)
+        return !memcmp(v->data, reference->data, (size_t)count * (size_t)width_of(v->dtype));
+    float held[PART], held_b[PART], held_c[PART];
+    int rounds = loses_bits(reference->dtype, v->dtype);
+    for (int64_t start = 0; start < count; start += PART) {
+        int n = (int)(count - start < PART ? count - start : PART);
+        const float *x = load_part(v->data, v->dtype, start, n, held);
+        const float *b = load_part(reference->data, reference->dtype, start, n, held_b);
+        b = load_unchanged(b, rounds, v->dtype, held_c);
+        uint32_t differ = 0;
+        for (int i = 0; i < PART; i++) differ |= x[i] != b[i] && (x[i] == x[i] || b[i] == b[i]);
+        if (differ) return 0;
+    }
+    return 1;
+}
+
+/* The largest magnitude among 16 or 8 bits of numbers, whose order is that of the bits. */
+static inline uint32_t most_bits(const void *data, int dtype, int64_t start, int n) {
+    uint32_t most = 0;
+    if (width_of(dtype) == 2) {
+        const uint16_t *x = (const uint16_t *)data + start;
+        uint16_t found = 0;
+        for (int i = 0; i < n; i++) {
+            uint16_t size = (uint16_t)(x[i] << 1);
+            found = found > size ? found : size;
+        }
+        most = found >> 1;
+    } else if (dtype == F32) {
+        const uint32_t *x = (const uint32_t *)data + start;
+        for (int i = 0; i < n; i++) {
+            uint32_t size = x[i] & 0x7fffffffu;
+            most = most > size ? most : size;
+        }
+    } else if (dtype == F64) {
+        const double *x = (const double *)data + start;
+        for (int i = 0; i < n; i++) {
+            uint32_t size = bits_of((float)x[i]) & 0x7fffffffu;
+            most = most > size ? most : size;
+        }
+    } else {
+        const uint8_t *x = (const uint8_t *)data + start;
+        for (int i = 0; i < n; i++) {
+            uint32_t size = x[i] & 0x7fu;
+            most = most > size ? most : size;
+        }
+    }
+    return most;
+}
+
+/* The least bits of a magnitude that is not finite; of F8_E4M3, which has no infinity, those of the
+ * largest number, which stands for it. */
+static const uint32_t least_not_finite[DTYPES] = {0x7f800000u, 0x7f80u, 0x7c00u,
+                                                  0x7f800000u, 0x7eu,   0x7cu};
+#define MOST_OF_E4M3 448.0f
+
+/* Count what is not finite in results, and what it comes from: operands that are not, or a result
+ * that is too large for its type. */
+static void count_not_finite(const Vector *y, const Vector *reference, const Vector *vectors,
+                             int vectors_count, int64_t count, double *out) {
+    float held[1];
+    int is_e4m3 = y->dtype == F8_E4M3;
+    for (int64_t start = 0; start < count; start += PART) {
+        int n = (int)(count - start < PART ? count - start : PART);
+        if (most_bits(y->data, y->dtype, start, n) < least_not_finite[y->dtype]) continue;
+        for (int64_t e = start; e < start + n; e++) {
+            float result = *load(y->data, y->dtype, e, 1, held);
+            int nan = result != result;
+            if (!nan && !(is_e4m3 ? fabsf(result) >= MOST_OF_E4M3 : !is_finite(result))) continue;
+            float limit = is_e4m3 ? MOST_OF_E4M3 : INFINITY;
+            float b = *load(reference->data, reference->dtype, e, 1, held);
+            int all_fit = fabsf(b) < limit;
+            out[REFERENCE_NOT_FINITE] += !is_finite(b);
+            for (int m = 0; m < vectors_count; m++) {
+                float x = *load(vectors[m].data, vectors[m].dtype, e, 1, held);
+                out[ACCOUNT_SUMS + m * ACCOUNT_MODEL_SUMS + NOT_FINITE] += !is_finite(x);
+                all_fit = all_fit && fabsf(x) < limit;
+            }
+            out[NANS] += nan;
+            out[INFINITIES] += !nan && !is_finite(result);
+            out[OVERFLOWS] += !nan && all_fit;
+        }
+    }
+}
+
+/* Whether numbers, rounded, are the elements of a vector from `start` on. */
+static inline int rounds_to(const float *x, int n, const Vector *y, int64_t start) {
+    uint64_t held[PART];
+    const Output rounded = {.data = held, .dtype = y->dtype};
+    put(&rounded, 0, n, (float *)x); /* which it only reads */
+    size_t width = (size_t)width_of(y->dtype);
+    return !memcmp(held, (const char *)y->data + (size_t)start * width, width * (size_t)n);
+}
+
+/* The account of a block: out[ACCOUNT_SUMS], then ACCOUNT_MODEL_SUMS for each vector. `reference` is
+ * what changes are counted from, `exact` the first results before they were rounded to `y`; `lanes`
+ * has room for each vector. */
+static void account_unchecked(const Vector *reference, const Vector *vectors, int vectors_count,
+                              const float *exact, int64_t exact_count, const Vector *y,
+                              int64_t count, ModelLanes *lanes, double *out) {
+    float held_b[PART], held_x[PART], held_y[PART], held_c[PART], change[PART], vector[PART];
+    uint8_t signs[PART];
+    ChangeLanes changes = {{0.0}, {0.0}};
+    int rounds = loses_bits(reference->dtype, y->dtype);
+    memset(lanes, 0, sizeof(ModelLanes) * (size_t)vectors_count);
+    memset(out, 0, sizeof(double) * (size_t)(ACCOUNT_SUMS + vectors_count * ACCOUNT_MODEL_SUMS));
+    count_not_finite(y, reference, vectors, vectors_count, count, out);
+    out[UNCHANGED] = are_equal(y, reference, count);
+    out[MEASURED] = (double)exact_count;
+    for (int64_t start = 0; start < exact_count; start += PART) {
+        int n = (int)(exact_count - start < PART ? exact_count - start : PART);
+        const float *b = load_part(reference->data, reference->dtype, start, n, held_b);
+        const float *x = load_part(exact, F32, start, n, held_x);
+        const float *r = load_part(y->data, y->dtype, start, n, held_y);
+        /* A method that wrote its results itself was not seen before it rounded them. */
+        if (y->dtype == F32 || !rounds_to(x, n, y, start)) x = r;
+        const float *c = load_unchanged(b, rounds, y->dtype, held_c);
+        add_change(x, b, r, c, change, &changes, out);
+        for (int m = 0; m < vectors_count; m++) {
+            const Vector *v = &vectors[m];
+            const float *z = load_part(v->data, v->dtype, start, n, held_x);
+            add_model(z, b, change, vector, &lanes[m],
+                      out + ACCOUNT_SUMS + m * ACCOUNT_MODEL_SUMS);
+            if (vectors_count < 2) continue;
+            if (m == 0) memset(signs, 0, sizeof signs);
+            for (int i = 0; i < PART; i++)
+                signs[i] |= (uint8_t)((vector[i] > 0.0f) | (vector[i] < 0.0f) << 1);
+        }
+        if (vectors_count < 2) continue;
+        uint32_t conflicts = 0;
+        for (int i = 0; i < PART; i++) conflicts += signs[i] == 3;
+        out[CONFLICTS] += conflicts;
+    }
+    out[INTENDED] = sum_of_lanes(changes.intended);
+    out[CHANGE] = sum_of_lanes(changes.change);
+    for (int m = 0; m < vectors_count; m++) {
+        double *sums = out + ACCOUNT_SUMS + m * ACCOUNT_MODEL_SUMS;
+        sums[SIZE] = sum_of_lanes(lanes[m].size);
+        sums[ALONG] = sum_of_lanes(lanes[m].along);
+        sums[EQUAL] = are_equal(&vectors[m], reference, count);
+    }
+}
