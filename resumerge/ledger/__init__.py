@@ -17,6 +17,7 @@ from resumerge.ledger.snapshot import (
     restore_snapshot,
     take_snapshot,
 )
+from resumerge.ledger.unit_account import UnitAccount
 from resumerge.ledger.units import Progress, Totals, UnitCommit
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Row",
     "Sample",
     "Totals",
+    "UnitAccount",
     "UnitCommit",
     "copy_ledger",
     "is_reconciled",

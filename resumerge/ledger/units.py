@@ -12,6 +12,7 @@ from resumerge.ledger.attempts import Events, Sample, Samples
 from resumerge.ledger.connection import Connection, Row, now
 from resumerge.ledger.files import Mirrored
 from resumerge.ledger.tables import TABLES, Column
+from resumerge.ledger.unit_account import UnitAccount
 from resumerge.ledger.validators import MOST_SECONDS
 
 
@@ -27,6 +28,8 @@ class Progress:
         checksum: the checksum of the whole unit; None while blocks are missing.
         attempt: the number of the attempt that committed blocks last.
         batch: the number of that attempt's batch.
+        account: what became of the numbers of these blocks; None for a unit that is complete, and
+            where not all of them were measured.
     """
 
     committed_blocks: int
@@ -35,6 +38,7 @@ class Progress:
     checksum: str | None
     attempt: int | None
     batch: int | None
+    account: UnitAccount | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class UnitCommit:
         input_hashes: the hashes of what these blocks were computed from.
         checksum: the checksum of the whole unit; None while blocks are missing.
         seconds: the seconds spent computing the unit in this batch.
+        account: what became of the numbers of these blocks; None if that was not measured.
     """
 
     number: int
@@ -54,6 +59,7 @@ class UnitCommit:
     input_hashes: bytes
     checksum: str | None
     seconds: float
+    account: UnitAccount | None = None
 
     @property
     def results(self) -> dict[str, Any]:
@@ -64,6 +70,7 @@ class UnitCommit:
             "block_hashes": self.hashes,
             "input_hashes": self.input_hashes,
             "checksum": self.checksum,
+            "account": self.account and self.account.as_json(),
         }
 
 
@@ -125,21 +132,34 @@ class Units:
         """Return the progress of every unit, in the order of the plan."""
         columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
         rows = self._db.read("units", columns, order_by="number")
-        inputs = {
-            row["number"]: row["input_hashes"]
-            for row in self._db.read("units", ["number", "input_hashes"], "checksum IS NULL")
+        of_blocks = ("number", "input_hashes", "account")
+        begun = {
+            row["number"]: row for row in self._db.read("units", of_blocks, "checksum IS NULL")
         }
+        nothing: Row = {"input_hashes": None, "account": None}
         return [
             Progress(
                 row["committed_blocks"],
                 row["block_hashes"] or b"",
-                inputs.get(row["number"]) or b"",
+                begun.get(row["number"], nothing)["input_hashes"] or b"",
                 row["checksum"],
                 row["attempt"],
                 row["batch"],
+                _account_of(begun.get(row["number"], nothing)["account"], row["committed_blocks"]),
             )
             for row in rows
         ]
+
+    def accounts(self) -> list[tuple[Row, UnitAccount]]:
+        """Return each complete unit of which all blocks were measured, and its account.
+
+        A version without accounts may have committed blocks, or made a unit pending again.
+        """
+        columns = ("number", "name", "dtype", "shape", "blocks", "account")
+        measured = "account IS NOT NULL AND checksum IS NOT NULL"
+        rows = self._db.read("units", columns, measured, order_by="number")
+        found = ((row, _account_of(row["account"], row["blocks"])) for row in rows)
+        return [(row, account) for row, account in found if account]
 
     def commit_batch(
         self,
@@ -290,6 +310,12 @@ class Shards:
     def _name_of(self, shard: int) -> str:
         [row] = self._db.read("shards", ["name"], "number = ?", [shard])
         return str(row["name"])
+
+
+def _account_of(text: str | None, blocks: int) -> UnitAccount | None:
+    """Return an account if it is one of so many blocks."""
+    account = UnitAccount.of_json(text) if text else None
+    return account if account and account.blocks == blocks else None
 
 
 def _results() -> list[Column]:

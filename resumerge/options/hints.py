@@ -13,6 +13,7 @@ class _MergeHereOptions(TypedDict, total=False):
     memory: int | str | None
     threads: int | Literal["auto"] | None
     offline: bool
+    no_accounts: bool
     no_recheck: bool
     restart: bool
     memory_wait: float
@@ -54,6 +55,7 @@ class RunOptions(ExtractOptions, total=False):
     tensor_union: bool | None
     tensor_intersection: bool | None
     keep: Sequence[str] | None
+    strict: bool | None
     intermediate_dir: StrPath | None
 
 
@@ -62,6 +64,7 @@ class ResumeOptions(_MergeOptions, total=False):
 
     device: str
     materialize: str | None
+    strict: bool | None
     output: StrPath | None
 
 

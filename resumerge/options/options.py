@@ -133,6 +133,16 @@ class Options:
         "hashed.", *_ALL, default=False, kept=Kept.BEGUN_WITH,
         group=SOURCES,
     )  # fmt: skip
+    strict: bool | None = declare(
+        Flag(), "Exit with 75 after a merge whose numbers should worry.",
+        *_MERGES, kept=Kept.INHERITED,
+        group=SAFETY,
+    )  # fmt: skip
+    no_accounts: bool = declare(
+        Flag(), "Do not measure what changes: how far each model differs from the base, and what "
+        "of a change survives rounding.", *_HERE, default=False, kept=Kept.BEGUN_WITH,
+        group=SAFETY,
+    )  # fmt: skip
     no_recheck: bool = declare(
         Flag(), "After an interruption, do not check the data that was committed before it.",
         *_HERE, default=False, kept=Kept.REPEATED,

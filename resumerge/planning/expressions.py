@@ -133,6 +133,7 @@ class Expressions:
             base=refs.index(base) if base in refs else None,
             seed=self.seed,
             block_elements=block_elements(None),
+            models=tuple(ref.text for ref in refs),
         )
         askable = method is not self.method or self.parameters.valid
         answers = ask(method, merged.context) if askable else Answers()

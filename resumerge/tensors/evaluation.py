@@ -103,6 +103,7 @@ class Evaluation:
         call: makes the call of the method of a `Merged`.
         statistics: the results of reductions over whole tensors, by `Merged`.
         hashes: where the hashes of the root's operands go.
+        accounts: where the accounts of the root's blocks go, an array for each run; None for none.
         device: the device of steps that use torch.
     """
 
@@ -114,11 +115,13 @@ class Evaluation:
         call: Callable[[Any], MethodCall],
         statistics: Mapping[Any, Any],
         hashes: InputHashes = NO_HASHES,
+        accounts: list[np.ndarray] | None = None,
         depth: int = 0,
         device: str = "cpu",
     ) -> None:
         self.files, self.held = files, held
         self.call, self.statistics, self.hashes = call, statistics, hashes
+        self.accounts = accounts
         self._buffers, self._depth = buffers, depth
         self.device = device
 

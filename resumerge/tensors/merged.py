@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels import Run, round_to
+from resumerge.kernels.accounts import account, keeping_exact, measured_bytes
 from resumerge.kernels.hashes import hash_blocks
 from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
 from resumerge.native import Vector, read_ranges
@@ -34,6 +35,7 @@ class Merged(Tensor):
         base: place of the base model among the operands; None for no base.
         seed: the seed of random masks.
         block_elements: elements of a block, which is computed at once and keys random masks.
+        models: the models that the operands are of, as text.
     """
 
     method: str
@@ -43,6 +45,7 @@ class Merged(Tensor):
     base: int | None
     seed: int
     block_elements: int
+    models: tuple[str, ...] = ()
 
     @property
     def merge_method(self) -> MergeMethod:
@@ -60,6 +63,17 @@ class Merged(Tensor):
             seed=self.seed,
             bits=max(BITS[operand.unrounded.dtype] for operand in self.operands),
         )
+
+    @property
+    def reference(self) -> int:
+        """The place of the operand that changes are counted from: the base, or the first."""
+        return self.base or 0
+
+    @property
+    def named_operands(self) -> tuple[str, ...]:
+        """The models of the operands as text, the one that changes are counted from first."""
+        names = [*self.models] or [f"operand {n + 1}" for n in range(len(self.operands))]
+        return names.pop(self.reference), *names
 
     @property
     def needs_statistics(self) -> bool:
@@ -97,7 +111,7 @@ class Merged(Tensor):
         cost, inputs = self.merge_method.cost, len(self.operands)
         widths = sum(BITS[operand.dtype] // 8 for operand in self.operands)
         scratch = FLOAT32 * (cost.scratch + cost.per_input * inputs)
-        within = super().working_bytes(elements)
+        within = super().working_bytes(elements) + measured_bytes(elements, self.block_elements)
         if self.uses_torch:  # block by block, with inputs in float32
             block = min(self.numel, self.block_elements)
             return within + elements * widths + block * (FLOAT32 * inputs + scratch)
@@ -170,8 +184,14 @@ class Merged(Tensor):
         }
 
     def _compute(self, evaluation: Evaluation, run: Run, out: Vector) -> None:
-        inputs = self.inputs(evaluation, run)
+        inputs, accounts = self.inputs(evaluation, run), evaluation.accounts
+        if accounts is not None:
+            buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
+            out = keeping_exact(out, run, buffer)
         evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
+        if accounts is not None:
+            reference = inputs.pop(self.reference)
+            accounts.append(account(reference, inputs, out))
 
     @property
     def _run_blocks(self) -> int:

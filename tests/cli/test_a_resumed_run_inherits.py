@@ -20,6 +20,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "threads": (3, 1),
     "materialize": ("always", "never"),
     "trust_sources": (False, True),
+    "no_accounts": (False, True),
+    "strict": (False, True),
     "evict": (False, True),
     "stream": (False, True),
     "mirror_then_delete": (True, False),
@@ -34,12 +36,15 @@ ENDED: dict[str, tuple[Any, str]] = {
     "materialize": ("auto", "--materialize auto"),
     "evict": (False, "--no-evict"),
     "stream": (False, "--no-stream"),
+    "strict": (False, "--no-strict"),
     "mirror_then_delete": (False, "--no-mirror-then-delete"),
     "mirror_rate": ("none", "--mirror-rate none"),
     "mirror_wait": (MIRROR_WAIT, "--mirror-wait 600"),
 }
-"""What ends each of them, in Python and on the command line. What a run was not to hash when it
-began cannot be compared later: `trust_sources` stays."""
+"""What ends each of them, in Python and on the command line."""
+
+OF_THE_BEGINNING = {"trust_sources", "no_accounts"}
+"""What a run was not to hash, or to measure, when it began cannot be compared, or told, later."""
 
 
 def test_these_are_inherited() -> None:
@@ -92,7 +97,7 @@ def test_a_run_that_streams_may_go_on_with_files_of_this_disk(given: str) -> Non
         Options(stream=True, **{given: True})
 
 
-@pytest.mark.parametrize("name", sorted(VALUES.keys() - {"trust_sources"}))
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - OF_THE_BEGINNING))
 def test_what_is_given_to_one_attempt_holds_for_the_next_ones(name: str) -> None:
     began, given = VALUES[name]
     before = Options(**{name: began}).kept(seed=4)
@@ -111,7 +116,7 @@ def test_a_run_that_does_not_stream_any_more_does_not_begin_again(given: str) ->
 
 
 def test_each_of_them_can_be_ended() -> None:
-    assert ENDED.keys() == VALUES.keys() - {"trust_sources"}
+    assert ENDED.keys() == VALUES.keys() - OF_THE_BEGINNING
 
 
 @pytest.mark.parametrize("name", ENDED)

@@ -128,9 +128,19 @@ class Evaluator:
         return self._statistics([unit.expression], sweep, scratch)
 
     def compute(
-        self, unit: Unit, indices: range, statistics: Statistics
+        self,
+        unit: Unit,
+        indices: range,
+        statistics: Statistics,
+        accounts: list[np.ndarray] | None = None,
     ) -> tuple[memoryview, bytes]:
         """Return consecutive blocks of the output.
+
+        Args:
+            unit: the unit.
+            indices: the blocks' numbers.
+            statistics: what `statistics` returned.
+            accounts: where the blocks' accounts go, if something is merged in them.
 
         Returns:
             the bytes, valid until this thread's next call; and the hashes of what they were
@@ -140,7 +150,7 @@ class Evaluator:
             Resumable: a method fails, or returns something else than a block.
         """
         hashes = {operand: bytearray() for operand in self._hashed(unit.index)}
-        data = self._read(unit, indices, self._evaluation(statistics, hashes))
+        data = self._read(unit, indices, self._evaluation(statistics, hashes, accounts))
         return data, _by_block([*hashes.values()])
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
@@ -172,7 +182,12 @@ class Evaluator:
         stop = min(indices.stop * unit.block_elements, unit.numel)
         return _elements(unit.expression, start, stop, evaluation)
 
-    def _evaluation(self, statistics: Statistics, hashes: InputHashes = NO_HASHES) -> Evaluation:
+    def _evaluation(
+        self,
+        statistics: Statistics,
+        hashes: InputHashes = NO_HASHES,
+        accounts: list[np.ndarray] | None = None,
+    ) -> Evaluation:
         return Evaluation(
             self._reader,
             self._buffers,
@@ -180,6 +195,7 @@ class Evaluator:
             self._backend,
             statistics,
             hashes,
+            accounts,
             device=self.device,
         )
 

@@ -14,9 +14,10 @@ from resumerge.engine.evaluation.method_failures import (
     wrong_result,
 )
 from resumerge.kernels import round_to
+from resumerge.kernels.accounts import block_of_results
 from resumerge.methods import Block, Method, Run
 from resumerge.methods.checked_answers import is_users
-from resumerge.native import CODES, F32, Vector
+from resumerge.native import F32, Vector
 from resumerge.tensors import Merged
 from resumerge.tensors.buffers import Buffers
 
@@ -70,7 +71,7 @@ class TorchBackend:
                 expected = "finite numbers, as all inputs are"
                 raise wrong_result(self._merged, [block], expected, "NaN or infinity")
             found = Vector(result.detach().cpu().contiguous().numpy())
-            round_to(found, Vector(out.data[part], out.dtype))
+            round_to(found, block_of_results(out, part))
 
     def _tensors(
         self, inputs: list[Vector], run: Run
@@ -81,10 +82,8 @@ class TorchBackend:
 
     def _wide(self, k: int, vector: Vector, part: slice) -> Tensor:
         stored = Vector(vector.data[part], vector.dtype)
-        wide = stored
-        if stored.dtype != F32:
-            wide = self._buffers.vector(("float32", k), len(stored), CODES["float32"])
-            round_to(stored, wide)
+        wide = self._buffers.vector(("float32", k), len(stored), F32)
+        round_to(stored, wide)
         return torch.from_numpy(wide.data).to(self._device)
 
     def _is_block(self, result: object, block: Block) -> bool:

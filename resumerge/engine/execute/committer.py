@@ -10,12 +10,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.shards.checksums import unit_checksum
-from resumerge.ledger import Progress, Sample, UnitCommit, take_snapshot
+from resumerge.ledger import Progress, Sample, UnitAccount, UnitCommit, take_snapshot
 from resumerge.planning.plan import Unit
+from resumerge.tensors import Merged
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +38,8 @@ class WrittenBlocks:
         hashes: xxh3-128 of each block, 16 bytes.
         inputs: hashes of what the blocks were computed from (`input_hashes`).
         seconds: seconds spent computing and writing them.
+        accounts: an array for each run with a row for each block (`kernels.accounts`); empty where
+            nothing is merged, None where nothing is measured.
     """
 
     unit: Unit
@@ -43,11 +48,23 @@ class WrittenBlocks:
     hashes: bytes
     inputs: bytes
     seconds: float
+    accounts: Sequence[np.ndarray] | None = None
 
     @property
     def completes_unit(self) -> bool:
         """Whether the last block of the unit is among these."""
         return self.indices.stop == self.unit.blocks
+
+    @property
+    def account_rows(self) -> list[list[float]]:
+        """The accounts of these blocks, one after the other; none if they were not measured."""
+        return [row for run in self.accounts or () for row in run.tolist()]
+
+
+def _no_account(unit: Unit) -> UnitAccount | None:
+    """Return the account of no block of a unit; None if nothing is merged in it."""
+    merged = unit.expression
+    return UnitAccount.begun(merged.named_operands) if isinstance(merged, Merged) else None
 
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
@@ -91,6 +108,12 @@ class Committer:
             if known.checksum is None
         }
         """Of the committed blocks of every incomplete unit, and of their inputs."""
+        self._accounts = {
+            number: execution.progress[number].account
+            for number, (hashes, _) in self._hashes.items()
+            if hashes
+        }
+        """The accounts of the same blocks; None where some were not measured."""
         self._units_left = Counter(units[number].shard for number in self._hashes)
         """Uncommitted units by shard."""
         self.bytes_committed = bytes_committed(units, execution.progress)
@@ -142,9 +165,15 @@ class Committer:
         for written in batch:
             number = written.unit.index
             hashes, inputs = self._hashes[number]
+            if not hashes:
+                self._accounts[number] = _no_account(written.unit)
             assert len(hashes) == written.indices.start * HASH_BYTES
             hashes += written.hashes
             inputs += written.inputs
+            account, rows = self._accounts[number], written.account_rows
+            if account is not None:
+                all_measured = len(rows) == len(written.indices)
+                self._accounts[number] = account.plus(rows) if all_measured else None
             seconds[number] = seconds.get(number, 0.0) + written.seconds
         units = [self._unit_commit(number, spent) for number, spent in seconds.items()]
         complete = [unit.number for unit in units if unit.checksum]
@@ -162,7 +191,7 @@ class Committer:
             self._execution.attempt, self._batch, units, totals, self._sample()
         )
         for number in complete:
-            del self._hashes[number]
+            del self._hashes[number], self._accounts[number]
             self._units_left[self._execution.plan.units[number].shard] -= 1
         _log.debug("batch %d committed: %d runs of blocks", self._batch, len(batch))
         self._committed(complete)
@@ -171,7 +200,7 @@ class Committer:
         hashes, inputs = map(bytes, self._hashes[number])
         is_complete = len(hashes) == self._execution.plan.units[number].blocks * HASH_BYTES
         checksum = unit_checksum(hashes) if is_complete else None
-        return UnitCommit(number, hashes, inputs, checksum, seconds)
+        return UnitCommit(number, hashes, inputs, checksum, seconds, self._accounts[number])
 
     def _sample(self) -> Sample | None:
         """Return memory and progress for the ledger, at a bounded rate; None if none is due."""

@@ -10,6 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
 from resumerge.engine.evaluation.evaluator import Evaluator, Statistics
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
@@ -249,18 +251,27 @@ class Scheduler:
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(unit, scratch=self._scratch)
         started = time.perf_counter()
+        accounts: list[np.ndarray] | None = [] if self._execution.accounts else None
         if unit.is_copied:
             parts = [self._write(unit, range(n, n + 1), statistics) for n in indices]
             hashes, inputs = map(b"".join, zip(*parts))
         else:
-            hashes, inputs = self._write(unit, indices, statistics)
+            hashes, inputs = self._write(unit, indices, statistics, accounts)
         self._execution.reporter.heartbeat()
         seconds = time.perf_counter() - started
-        return WrittenBlocks(unit, indices, unit.span(indices)[1], hashes, inputs, seconds)
+        return WrittenBlocks(
+            unit, indices, unit.span(indices)[1], hashes, inputs, seconds, accounts
+        )
 
-    def _write(self, unit: Unit, indices: range, statistics: Statistics) -> tuple[bytes, bytes]:
+    def _write(
+        self,
+        unit: Unit,
+        indices: range,
+        statistics: Statistics,
+        accounts: list[np.ndarray] | None = None,
+    ) -> tuple[bytes, bytes]:
         """Compute blocks and write them together; return their hashes and those of their inputs."""
-        data, inputs = self._evaluator.compute(unit, indices, statistics)
+        data, inputs = self._evaluator.compute(unit, indices, statistics, accounts)
         hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
         begin, _ = unit.span(indices)
         target = self._execution.files.descriptor(unit.shard)

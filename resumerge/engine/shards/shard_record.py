@@ -11,7 +11,7 @@ from typing import Any
 
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.shards.checksums import unit_checksum
-from resumerge.ledger import Progress, UnitCommit
+from resumerge.ledger import Progress, UnitAccount, UnitCommit
 from resumerge.planning.plan import Plan, Shard
 
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -70,6 +70,7 @@ class ShardRecord:
             "units": [
                 [u.number, u.hashes.hex(), u.input_hashes.hex(), u.seconds] for u in self.units
             ],
+            "accounts": [u.account and u.account.as_json() for u in self.units],
             "uploaded": None if at is None else [at.nbytes, at.sha256, at.version],
         }
 
@@ -97,11 +98,17 @@ class ShardRecord:
             AttributeError: it is no record.
         """
         units = []
-        for number, hashes, inputs, seconds in value["units"]:
+        accounts = value.get("accounts") or [None] * len(value["units"])  # which earlier ones lack
+        for (number, hashes, inputs, seconds), given in zip(value["units"], accounts, strict=True):
             found = bytes.fromhex(hashes)
             checksum = unit_checksum(found)
+            account = None if given is None else UnitAccount.of_json(given)
+            if account is not None and account.blocks * HASH_BYTES != len(found):
+                raise ValueError("not the account of these blocks")
             units.append(
-                UnitCommit(int(number), found, bytes.fromhex(inputs), checksum, float(seconds))
+                UnitCommit(
+                    int(number), found, bytes.fromhex(inputs), checksum, float(seconds), account
+                )
             )
         uploaded = Uploaded.of_json(value.get("uploaded"))
         return cls(str(value["fingerprint"]), tuple(units), uploaded)

@@ -234,6 +234,7 @@ class _Planner:
             base=None,
             seed=self.seed,
             block_elements=block_elements(None),
+            models=(expert.model.text, "noise")[: len(operands)],
         )
 
     def _of_base(self, name: str) -> Tensor:

@@ -121,7 +121,7 @@ class Bench:
         execution: Any = SimpleNamespace(
             plan=found, estimate=estimate(found), reader=None, progress=progress,
             governor=self.governor, stop=self.stop,
-            threads=threads,
+            threads=threads, accounts=False,
             files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}", folder=None),
             storage=SimpleNamespace(write=tell("write")),
             reporter=SimpleNamespace(
@@ -157,7 +157,9 @@ class Bench:
         assert stop is self.stop
         self.told.append(("memory",))
 
-    def _compute(self, unit: Unit, indices: range, statistics: Any) -> tuple[memoryview, bytes]:
+    def _compute(
+        self, unit: Unit, indices: range, statistics: Any, accounts: None
+    ) -> tuple[memoryview, bytes]:
         for index in indices:
             self.computed.append((unit.index, index, statistics))
             self.at_block.get((unit.index, index), lambda: None)()

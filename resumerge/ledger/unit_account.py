@@ -1,0 +1,119 @@
+"""The account of the numbers of a unit: running sums over its blocks, as the ledger keeps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+UNIT_SUMS = (
+    "measured",
+    "intended",
+    "change",
+    "moved",
+    "lost",
+    "conflicts",
+    "unchanged",
+    "nans",
+    "infinities",
+    "overflows",
+    "reference_not_finite",
+)
+"""The names of a unit's sums, in the order of `resumerge.kernels.accounts.account`."""
+
+MODEL_SUMS = ("size", "along", "differs", "equal", "not_finite")
+"""The names of the sums for each model, in the same order."""
+
+LONGEST_NAME, MOST_MODELS, LARGEST_SUM = 4096, 32768, 1e200
+
+
+@dataclass(frozen=True)
+class UnitAccount:
+    """The account of a unit's committed blocks.
+
+    Args:
+        models: the operands as text: first the one that changes are counted from.
+        blocks: the number of blocks.
+        sums: the sums over these blocks, in their order: `UNIT_SUMS`, then `MODEL_SUMS` for each
+            other model.
+    """
+
+    models: tuple[str, ...]
+    blocks: int
+    sums: tuple[float, ...]
+
+    @classmethod
+    def begun(cls, models: Sequence[str]) -> UnitAccount:
+        """Return the account of no block of an operation on these models."""
+        width = len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
+        return cls(tuple(models), 0, (0.0,) * width)
+
+    def plus(self, rows: Iterable[Sequence[float]]) -> UnitAccount:
+        """Return the account with the sums of the next blocks, added one block after the other."""
+        sums, blocks = [*self.sums], self.blocks
+        for row in rows:
+            blocks += 1
+            sums = [total + more for total, more in zip(sums, row, strict=True)]
+        return UnitAccount(self.models, blocks, tuple(sums))
+
+    def __getitem__(self, name: str) -> float:
+        """Return a sum of the unit by its name in `UNIT_SUMS`."""
+        return self.sums[UNIT_SUMS.index(name)]
+
+    def of_models(self) -> list[tuple[str, dict[str, float]]]:
+        """Return the sums of each model but the first, by the names in `MODEL_SUMS`."""
+        found, at = [], len(UNIT_SUMS)
+        for model in self.models[1:]:
+            found.append((model, dict(zip(MODEL_SUMS, self.sums[at : at + len(MODEL_SUMS)]))))
+            at += len(MODEL_SUMS)
+        return found
+
+    def as_json(self) -> str:
+        """Return the account as JSON. A number is read again as the same number, bit by bit."""
+        return json.dumps({"models": self.models, "blocks": self.blocks, "sums": self.sums})
+
+    @classmethod
+    def of_json(cls, text: str) -> UnitAccount:
+        """Return the account that `as_json` has written.
+
+        Raises:
+            ValueError: it is no such account.
+        """
+        try:
+            value = json.loads(text)
+            found = cls(tuple(value["models"]), value["blocks"], tuple(value["sums"]))
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"not an account: {error}") from error
+        models, sums = found.models, found.sums
+        fits = (
+            type(found.blocks) is int
+            and found.blocks >= 0
+            and 1 <= len(models) <= MOST_MODELS
+            and all(isinstance(model, str) and len(model) <= LONGEST_NAME for model in models)
+            and len(sums) == len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
+            and all(type(number) is float and abs(number) <= LARGEST_SUM for number in sums)
+            and all(min(column) >= 0.0 for column in _columns(sums) if column)
+        )
+        if not fits:
+            raise ValueError("not an account")
+        return found
+
+
+def _columns(sums: Sequence[float]) -> Iterator[Sequence[float]]:
+    """Yield the sums that cannot be negative."""
+    first = len(UNIT_SUMS)
+    yield sums[:first]
+    for place, name in enumerate(MODEL_SUMS):
+        if name != "along":
+            yield sums[first + place :: len(MODEL_SUMS)]
+
+
+def is_account(value: Any) -> bool:
+    """Return whether a value is the JSON of an account, or null."""
+    if value is None:
+        return True
+    try:
+        return isinstance(value, str) and bool(UnitAccount.of_json(value))
+    except ValueError:
+        return False
