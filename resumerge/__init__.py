@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
+    "DoubtfulNumbers",
     "InputError",
     "Interrupted",
     "Resumable",
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
         try_model,
         verify,
     )
-    from resumerge.errors import InputError, Interrupted, Resumable
+    from resumerge.errors import DoubtfulNumbers, InputError, Interrupted, Resumable
 
     __version__: str
 

@@ -153,9 +153,10 @@ def run(
         InputError: the recipe, a source, the output or an option is invalid; nothing was written.
         Resumable: the run stopped before its end: too little memory or disk, no network, …
         Interrupted: SIGINT, SIGTERM or SIGHUP stopped the run; finished work is committed.
+        DoubtfulNumbers: with `strict`: the model is complete, and its numbers should worry.
 
-        The messages of the last two end with the call that resumes the run. Their `exit_code` is
-        that of the command.
+        The messages of `Resumable` and `Interrupted` end with the call that resumes the run. The
+        `exit_code` of each is that of the command.
     """
     folder, chosen = settled(read_output(out), Options.read("run", options))
     with _recipe_file(config) as recipe:

@@ -218,6 +218,31 @@ class Resumable(ResumergeError):
         return super().as_json() | {"reason": self.reason}
 
 
+@dataclass
+class DoubtfulNumbers(ResumergeError):
+    """The end of a run whose numbers should worry, with ``--strict``; the model is complete.
+
+    Args:
+        output: where the model is.
+        warnings: what should worry.
+    """
+
+    output: str
+    warnings: tuple[str, ...]
+    exit_code = 75
+
+    @property
+    def text(self) -> str:
+        rows = "".join(f"\n- {warning}" for warning in self.warnings)
+        return (
+            f"The model in {self.output} is complete, and its numbers should worry. That is an "
+            f"error because of --strict:{rows}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return super().as_json() | {"warnings": list(self.warnings)}
+
+
 def unavailable(error: InputError) -> Resumable:
     """Return the error for a run that exists and a model that could be read when it was created.
 

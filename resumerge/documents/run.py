@@ -10,7 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from resumerge.documents.accounts import NOT_MEASURED, describe_changes
 from resumerge.documents.cluster import describe_cluster, task_peaks
+from resumerge.engine.changes import changes_of
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.event_kinds import EventKind
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
@@ -55,6 +57,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
         "rate_bytes_per_s": None,
         "eta_s": None,
         "merging_s": None,
+        "accounts": {**NOT_MEASURED},
         "attempts": [],
         "events": [],
         "mirror": None,
@@ -103,6 +106,7 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "rate_bytes_per_s": rate,
         "eta_s": round(left / rate, 1) if rate and alive else None,
         "merging_s": last.get("merging_seconds"),
+        "accounts": describe_changes(changes_of(ledger)),
         "attempts": describe_attempts(attempts, alive=alive),
         "mirror": _mirror(ledger, url, run.get("state") == "done"),
         "cluster": describe_cluster(events),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from resumerge.engine.changes import UnitChanges
 from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
@@ -34,10 +35,12 @@ class Result:
         already_done: whether nothing was left to do.
         merging_seconds: seconds spent computing, writing and committing in this attempt.
         mirror: where the model is too, or alone.
-        notes: what the model lacks, a line each.
+        notes: what the model lacks, and what should worry in its numbers, a line each.
         output_bytes: bytes of all shards; 0 if nothing was left to do.
         peak_rss: bytes, the most of any attempt; 0 if nothing was left to do.
         seconds: seconds that this attempt took; 0 if nothing was left to do.
+        changes: what happened to the numbers of each unit; empty if nothing was left to do, or
+            nothing was measured.
     """
 
     id: str
@@ -50,6 +53,7 @@ class Result:
     output_bytes: int = 0
     peak_rss: int = 0
     seconds: float = 0.0
+    changes: tuple[UnitChanges, ...] = ()
 
     @property
     def where(self) -> str:

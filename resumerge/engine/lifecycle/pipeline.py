@@ -15,6 +15,7 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
+from resumerge.engine.changes import changes_of, warnings_of
 from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.checks.companions import check_companions
 from resumerge.engine.checks.disk import check_disk
@@ -46,7 +47,7 @@ from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
 from resumerge.engine.shards.shard_files import ShardFiles
-from resumerge.errors import InputError, Reason, Resumable, unavailable
+from resumerge.errors import DoubtfulNumbers, InputError, Reason, Resumable, unavailable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import named_output
 from resumerge.mirror.stores.buckets.store import BucketStore
@@ -65,7 +66,17 @@ def run_pipeline(context: RunContext, found: Found) -> Result:
         InputError: it is refused; nothing was written, and nothing was abandoned.
         Interrupted: a signal stopped the run.
         Resumable: the run cannot go on now.
+        DoubtfulNumbers: the model is complete, and `--strict` does not accept its numbers.
     """
+    result = _run(context, found)
+    if context.options.strict and result.ledger is not None:
+        with closing(Ledger(result.ledger, read_only=True)) as ledger:
+            if warnings := warnings_of(changes_of(ledger)):
+                raise DoubtfulNumbers(result.where, tuple(warnings))
+    return result
+
+
+def _run(context: RunContext, found: Found) -> Result:
     if isinstance(found, NewRun):
         return _start(context, found)
     if isinstance(found, FinishedInMirror):
@@ -188,16 +199,18 @@ def _attempt(
     last = attempts[-1]
     started, ended = (datetime.fromisoformat(last[at]) for at in ("started", "ended"))
     url = replicator.store.url if replicator is not None else None
+    changes = changes_of(ledger)
     result = Result(
         context.run_id,
         named_output(out.path, url),
         ledger.path,
         merging_seconds=seconds,
         mirror=url,
-        notes=plan.reminders,
+        notes=(*plan.reminders, *warnings_of(changes)),
         output_bytes=plan.output_bytes,
         peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),
         seconds=(ended - started).total_seconds(),
+        changes=tuple(changes),
     )
     context.reporter.done(result)
     return result

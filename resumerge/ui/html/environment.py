@@ -38,6 +38,7 @@ TEMPLATES.filters |= {
     "counted": counted,
     "event": format_event,
     "share": committed_share,
+    "known": lambda share: "" if share is None else f"{share:.1%}",
     "percent": lambda share: f"{share:.0%}",
     "rate": lambda rate: f"{show_size(rate)}/s",
     "seconds": show_seconds,

@@ -12,9 +12,11 @@ import resumerge
 from resumerge.documents.history import attempt_seconds, history_of
 from resumerge.documents.panels import panels_of
 from resumerge.documents.timeline import lay_out
+from resumerge.engine.changes import changes_of
 from resumerge.ledger import Ledger, now
 from resumerge.ui.html.charts import history_chart, timing_charts
 from resumerge.ui.html.environment import render
+from resumerge.ui.html.strips import strips_of
 from resumerge.ui.text.commands import command_of
 from resumerge.ui.text.format import format_mirror, is_output_in_bucket
 from resumerge.ui.text.narrative import narrative_of, state_sentence
@@ -73,7 +75,8 @@ def _tables(path: str | None) -> dict[str, Any]:
                 "recipe": ledger.run()["config_text"],
                 "sources": ledger.sources(),
                 "shards": ledger.shards.all(),
+                "strips": strips_of(changes_of(ledger)),
                 "timings": timing_charts(unit for unit in ledger.units.all() if unit["seconds"]),
             }
     except sqlite3.DatabaseError:
-        return {"recipe": None, "sources": (), "shards": (), "timings": None}
+        return {"recipe": None, "sources": (), "shards": (), "strips": None, "timings": None}

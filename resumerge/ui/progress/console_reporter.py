@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from resumerge.documents.accounts import describe_changes
 from resumerge.engine.reporter import Reporter, Result
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
@@ -17,6 +18,7 @@ from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Seldom, Ti
 from resumerge.ui.progress.progress_state import STALL_SECONDS, ProgressState
 from resumerge.ui.terminal.prose import say
 from resumerge.ui.text.commands import loading_call, next_command
+from resumerge.ui.text.numbers import whole_line
 
 REPEATED_SECONDS = 60.0
 """A note at the end is not said again if it was said so short a time ago."""
@@ -95,6 +97,8 @@ class ConsoleReporter(ProgressState):
             "Done",
             "green",
         )
+        if line := whole_line(describe_changes(result.changes)):
+            self._print(line, "numbers:", "dim")
         assert result.ledger is not None
         state = result.ledger.parents[1]
         if result.is_here:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
+from resumerge.documents.accounts import describe_changes
 from resumerge.engine.reporter import ProgressUpdate, Result
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
@@ -90,6 +91,7 @@ class JsonReporter(ProgressState):
             bytes=result.output_bytes,
             peak_rss=result.peak_rss,
             notes=list(result.notes),
+            accounts=describe_changes(result.changes),
         )
 
     def _write(self, kind: str, **data: Any) -> None:

@@ -26,6 +26,7 @@ from resumerge.ui.text.format import (
     state_word,
 )
 from resumerge.ui.text.narrative import narrative_of, state_sentence
+from resumerge.ui.text.numbers import model_lines, whole_line
 
 EVENTS_SHOWN = 8
 ATTEMPTS_SHOWN = 12
@@ -49,6 +50,10 @@ def show_run(run: Run) -> RenderableType:
     parts = [*_head(run), "", Plot(history)]
     if lines := narrative_of(run, history):
         parts += ["", Text("what happened", "bold"), *map(_item, lines)]
+    if lines := list(filter(None, (whole_line(run["accounts"]), *model_lines(run["accounts"])))):
+        parts += ["", Text("what happened to the numbers", "bold"), *map(_item, lines)]
+    if lines := run["accounts"]["warnings"]:
+        parts += ["", Text("what should worry", "bold"), *map(_item, lines)]
     if run["attempts"]:
         parts += ["", Text("attempts", "bold"), _Attempts(run["attempts"])]
     if run["events"]:

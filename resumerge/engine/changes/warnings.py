@@ -1,0 +1,99 @@
+"""Warnings: sentences on numbers of a merge that should worry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from resumerge.engine.changes.units import UnitChanges, estimated, exact, pairs
+from resumerge.sizes import counted, some
+
+SHOWN = 3
+"""The most names of tensors in a warning."""
+
+MOST_LOST = 0.5
+"""The share of a change that rounding may take away without a warning."""
+
+
+def warnings_of(changes: Sequence[UnitChanges]) -> list[str]:
+    """Return what should worry, a sentence or two each: the worst first."""
+    return [
+        *_not_finite(changes),
+        *_without_a_part(changes),
+        *_lost_to_rounding(changes),
+        *_equal(changes),
+    ]
+
+
+def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
+    """Yield which numbers of the output are not finite, where they come from, and the remedy."""
+    bad = [c for c in changes if c.account["nans"] or c.inherited_infinities]
+    if bad:
+        counts = int(exact(bad, "nans")), sum(c.inherited_infinities for c in bad)
+        kinds = [f"{n:,} {kind}" for n, kind in zip(counts, ("NaN", "infinite")) if n]
+        text = f"{' and '.join(kinds)} numbers are in {_tensors(bad)} of the output"
+        if sources := sorted({name for c in bad for name in _sources_of(c)}):
+            text += f". They are not finite in {', '.join(sources)} either"
+        yield text
+    large = [c for c in changes if c.account["overflows"]]
+    if large:
+        types = sorted({c.dtype for c in large})
+        wide = all(name in ("BF16", "F32", "F64") for name in types)
+        do = "Lower the weights" if wide else "Write the model with 'out_dtype: bfloat16'"
+        yield (
+            f"{int(exact(large, 'overflows')):,} numbers are too large for {', '.join(types)}, in "
+            f"{_tensors(large)}. {do}"
+        )
+
+
+def _sources_of(changes: UnitChanges) -> Iterator[str]:
+    if changes.account["reference_not_finite"]:
+        yield changes.reference
+    for model, sums in changes.account.of_models():
+        if sums["not_finite"]:
+            yield model
+
+
+def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
+    """Yield each model that equals, in all tensors, the one that changes are counted from."""
+    differs = {
+        (c.reference, model)
+        for c in changes
+        for model, sums in c.account.of_models()
+        if sums["equal"] < c.blocks
+    }
+    for reference, model in pairs(changes):
+        if (reference, model) not in differs:
+            yield (
+                f"{model} contributed nothing: each of its tensors that is merged equals that of "
+                f"{reference}"
+            )
+
+
+def _lost_to_rounding(changes: Sequence[UnitChanges]) -> Iterator[str]:
+    """Yield how much of what was to change rounding took away, if that is more than `MOST_LOST`."""
+    moved, lost, intended, change = (
+        estimated(changes, name) for name in ("moved", "lost", "intended", "change")
+    )
+    if not moved or (lost <= MOST_LOST * moved and change >= (1.0 - MOST_LOST) ** 2 * intended):
+        return
+    types = ", ".join(sorted({c.dtype for c in changes if c.account["lost"]}))
+    survived = math.sqrt(change / intended) if intended else 0.0
+    yield (
+        f"About {lost / moved:.0%} of the elements that were to change did not: the change is "
+        f"smaller than {types} can hold there (the length of the whole change is {survived:.0%} of "
+        "what was computed). Write the model with 'out_dtype: float32'"
+    )
+
+
+def _equal(changes: Sequence[UnitChanges]) -> Iterator[str]:
+    """Yield which tensors equal those of the reference, although a model differs there."""
+    equal = [c for c in changes if c.is_equal and c.is_meant_to_change]
+    if equal:
+        models = ", ".join(sorted({c.reference for c in equal}))
+        yield f"{_tensors(equal)} of the output equal {models}, although a model differs there"
+
+
+def _tensors(changes: Iterable[UnitChanges]) -> str:
+    names = [c.name for c in changes]
+    return f"{counted(len(names), 'tensor')} ({some(names, most=SHOWN)})"

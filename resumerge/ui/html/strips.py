@@ -1,0 +1,80 @@
+"""Strips: for each kind of tensor a row, for each model a strip with a mark for each layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from resumerge.engine.changes import UnitChanges, pairs
+from resumerge.layout.names import split
+
+MOST_KINDS = 16
+"""The most kinds of tensors that are drawn."""
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One layer of a strip: its column, from 0 to 1 how strong it is, and its tooltip."""
+
+    column: int
+    strength: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Strips:
+    """The picture of a run's numbers.
+
+    Args:
+        layers: the number of columns of a strip.
+        heads: what each strip of a row shows: the models, then what was lost.
+        rows: the strips of each kind of tensor, by its name.
+    """
+
+    layers: int
+    heads: list[str]
+    rows: Mapping[str, list[list[Mark]]]
+
+
+def strips_of(changes: Sequence[UnitChanges]) -> Strips | None:
+    """Return how much of the change each model explains, by layer and kind of tensor.
+
+    Args:
+        changes: the accounts of all units; for none in a layer, None is returned.
+    """
+    placed = [(split(unit.name), unit) for unit in changes]
+    stacks = [place.stack for place, _ in placed if place is not None]
+    if not stacks:
+        return None
+    stack = max(dict.fromkeys(stacks), key=stacks.count)
+    kinds: dict[str, list[tuple[int, UnitChanges]]] = {}
+    for place, unit in placed:
+        if place is not None and place.stack == stack:
+            kind = _NUMBER.sub("*", place.rest).removesuffix(".weight")
+            kinds.setdefault(kind, []).append((place.index, unit))
+    models = [*dict.fromkeys(model for _, model in pairs(changes))]
+    rows = {
+        kind: [*([*_cosines(units, model)] for model in models), [*_losses(units)]]
+        for kind, units in [*kinds.items()][:MOST_KINDS]
+    }
+    layers = 1 + max(index for units in kinds.values() for index, _ in units)
+    return Strips(layers, [*models, "lost to rounding"], rows)
+
+
+def _cosines(units: Sequence[tuple[int, UnitChanges]], model: str) -> Iterator[Mark]:
+    for column, unit in units:
+        for name, sums in unit.account.of_models():
+            lengths = (sums["size"] * unit.account["change"]) ** 0.5
+            if name == model and lengths:
+                cosine = max(-1.0, min(1.0, sums["along"] / lengths))
+                yield Mark(column, max(0.0, cosine), f"{unit.name}: cosine {cosine:.2f}")
+
+
+def _losses(units: Sequence[tuple[int, UnitChanges]]) -> Iterator[Mark]:
+    for column, unit in units:
+        if unit.account["moved"]:
+            lost = unit.account["lost"] / unit.account["moved"]
+            yield Mark(column, lost, f"{unit.name}: {lost:.1%} of the elements to change did not")

@@ -1,0 +1,52 @@
+"""The numbers of a merge, and how they changed, in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def whole_line(accounts: Mapping[str, Any]) -> str:
+    """Return a line on the whole change; empty if there is none, or nothing was measured.
+
+    Args:
+        accounts: the part of a run on its accounts.
+    """
+    numbers = accounts["numbers"]
+    return ", ".join(_of_all(numbers)) if numbers else ""
+
+
+def model_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each model on its part in the change; none if nothing was measured.
+
+    Args:
+        accounts: the part of a run on its accounts.
+    """
+    for model in (accounts["numbers"] or {"models": ()})["models"]:
+        if own := ", ".join(_of_model(model)):
+            yield f"{model['model']}: {own}"
+
+
+def _of_all(numbers: Mapping[str, Any]) -> Iterator[str]:
+    estimate = numbers["estimate"]
+    if estimate["moved"] is not None:
+        yield f"about {estimate['moved']:.0%} of the elements were to change"
+    if estimate["lost"]:
+        yield f"{_share(estimate['lost'])} of these did not, because of rounding"
+    if estimate["conflicts"]:
+        yield f"models contradict each other in the signs of {_share(estimate['conflicts'])}"
+
+
+def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
+    equal, estimate = model["exact"]["equal"], model["estimate"]
+    if equal:
+        yield f"{equal} of {model['tensors']} tensors equal {model['reference']}"
+    if estimate["differs"]:
+        yield f"about {estimate['differs']:.0%} of the elements differ from {model['reference']}"
+    if estimate["cosine"] is not None:
+        yield f"cosine with the change {estimate['cosine']:.2f}"
+
+
+def _share(share: float) -> str:
+    """Return a share in percent, also one that is not 0 and would be rounded to it."""
+    return f"{share:.0%}" if share >= 0.005 else "less than 1%"
