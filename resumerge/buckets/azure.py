@@ -210,8 +210,8 @@ def _refusal(bucket: str, name: str, error: Any) -> Exception:
     code = str(getattr(word, "value", word))
     headers = getattr(error.response, "headers", {})
     status, after = error.status_code, str(headers.get("Retry-After", ""))
+    note_answer(status, headers)
     if status in REDIRECTS or status < 300:
-        note_answer(status, headers)
         return not_understood(bucket)
     shown = f"HTTP {status}, {code}"
     if fix := _FOR_GOOD.get(code):

@@ -94,7 +94,8 @@ def refusal(
     if status == 404 and name:
         return FileNotFoundError(f"{bucket} has no {name}")
     if status in (401, 403):
-        return denied(advice, bucket, shown)
+        of_others = getattr(_latest, "page_status", 0) == status
+        return not_understood(bucket) if of_others else denied(advice, bucket, shown)
     if status in (301, 307, 404):
         return misplaced(advice, bucket, shown)
     return Refused(f"The server of the bucket {bucket} refused a request: {shown}")
@@ -139,17 +140,24 @@ def unreachable(bucket: str, error: Exception) -> StoreError:
     )
 
 
-def note_answer(status: int, headers: Mapping[str, Any]) -> None:
+def note_answer(status: int, headers: Mapping[str, Any], body: bytes | None = None) -> bool:
     """Note an answer, for a message that it is not one of the protocol.
 
     Args:
         status: the status of HTTP.
         headers: the answer's headers, looked up without regard to case.
+        body: the beginning of a page, where the server itself calls plain text one.
+
+    Returns:
+        whether it is a web page.
     """
+    page = is_page(headers) and (body is None or b"<html" in body.lower())
+    _latest.page_status = status if page else 0
     kind = str(headers.get("Content-Type") or "").partition(";")[0].strip()
     host = urlsplit(str(headers.get("Location") or "")).hostname
     text = f"HTTP {status}" + (f" to {host}" if host else "") + (f", {kind}" if kind else "")
     _latest.text = text
+    return page
 
 
 def not_understood(bucket: str, why: str = "") -> StoreError:

@@ -20,7 +20,6 @@ from resumerge.buckets.errors import (
     REDIRECTS,
     Advice,
     Changed,
-    is_page,
     misplaced,
     no_credentials,
     not_understood,
@@ -125,10 +124,12 @@ class GoogleBucket(RangedBucket):
 
     def _check_answer(self, response: Any, *_: Any, **__: Any) -> None:
         """Refuse an answer that is none of Google's: a redirect, or a page in place of JSON."""
-        note_answer(response.status_code, response.headers)
-        is_json = "alt=media" not in response.url
-        is_page_of_others = is_json and response.status_code < 400 and is_page(response.headers)
-        if response.status_code in REDIRECTS or is_page_of_others:
+        # Google's own refusals of a download are text that is called a page.
+        status, is_json = response.status_code, "alt=media" not in response.url
+        body = response.content[:1000] if status in (401, 403) else None
+        is_page = note_answer(status, response.headers, body)
+        is_page_of_others = is_page and (status in (401, 403) or (is_json and status < 400))
+        if status in REDIRECTS or is_page_of_others:
             raise not_understood(self.name)
 
 

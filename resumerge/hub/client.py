@@ -88,6 +88,13 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             f"The Hub failed to serve {where}: HTTP {status}, after several attempts\nDownloaded "
             "bytes are kept. Resume later.",
         )
+    if is_page_of_others(error.response):
+        return Resumable(
+            Reason.NETWORK,
+            f"What answers in the place of the Hub (needed for {where}) sent a web page: HTTP "
+            f"{status}\nA proxy or the login page of a network may be in between: open the "
+            "network, then resume. Downloaded bytes are kept.",
+        )
     if isinstance(error, hub_errors.GatedRepoError):
         return refuse(
             "The model is gated, and this account has no access to it",
@@ -129,6 +136,13 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             fix="run `hf auth login` with a valid token that has read access, or set HF_TOKEN",
         )
     return refuse("The Hub refused the request", where=where, found=brief(error))
+
+
+def is_page_of_others(response: Any) -> bool:
+    """Return whether a refusal is a web page, which the Hub sends to no program."""
+    kind = str(response.headers.get("Content-Type") or "").lower()
+    named = response.headers.get("X-Error-Code")
+    return response.status_code in (401, 403) and kind.startswith("text/html") and not named
 
 
 def is_offline() -> bool:

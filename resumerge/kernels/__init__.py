@@ -3,7 +3,8 @@
 A kernel takes vectors (`resumerge.native.Vector`) of a run of blocks, and writes its result into
 another one, rounded to that one's type; what it computes does not depend on how a tensor is split
 into runs. `blocks.py` has the types of runs and scans, `elementwise.py`, `task_vectors.py` and
-`reductions.py` call one function of the extension each time, `masks/` makes masks, `selection/`
+`reductions.py` call one function of the extension each time (twice where float32 overflows:
+`overflow.py`), `masks/` makes masks, `selection/`
 finds order statistics, `linalg/` has what torch computes, which is imported where a plan needs it.
 Kernels import `resumerge.native` and nothing else of the package.
 """
@@ -13,7 +14,6 @@ from resumerge.kernels.elementwise import (
     clamp_to_distance,
     new_vector,
     round_to,
-    sum_of,
     trimmed_mean,
     variance,
     weighted_sum,
@@ -77,7 +77,6 @@ __all__ = [
     "selection_bytes",
     "subtract_base",
     "sum_blocks",
-    "sum_of",
     "sums_of_squares",
     "trimmed_mean",
     "variance",

@@ -1,6 +1,7 @@
 """Vectors whose elements are each computed from the same element of other vectors.
 
-Each product and each sum is rounded to float32, in the order given.
+Each product and each sum is rounded to float32, in the order given; where that overflows, see
+`resumerge.kernels.overflow`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from resumerge.kernels.overflow import Elementwise, intermediate, without_overflow
 from resumerge.native import Vector, _kernels
 
 
@@ -22,15 +24,30 @@ def round_to(vector: Vector, out: Vector) -> None:
     _kernels.round_to(vector, out)
 
 
-def weighted_sum(terms: Sequence[Vector], weights: Sequence[float], out: Vector) -> None:
-    """Write ``sum(w_i * x_i)`` of the terms x_i."""
-    _kernels.weighted_sum(terms, weights, out)
+def weighted_sum(
+    terms: Sequence[Vector], weights: Sequence[float], out: Vector | None = None
+) -> Vector:
+    """Compute ``sum(w_i * x_i)`` of the terms x_i.
+
+    Args:
+        terms: the x_i.
+        weights: the w_i.
+        out: the result, rounded to its type; None for one that another kernel goes on with.
+
+    Returns:
+        the result.
+    """
+    return _computed(lambda x, to, _: _kernels.weighted_sum(x, weights, to), terms, out)
 
 
 def weighted_sum_along(
-    terms: Sequence[Vector], weights: np.ndarray, row: int, by_column: bool, out: Vector
-) -> None:
-    """Write ``sum(w_i * x_i)``, where each vector has a weight for each of its rows (or columns).
+    terms: Sequence[Vector],
+    weights: np.ndarray,
+    row: int,
+    by_column: bool,
+    out: Vector | None = None,
+) -> Vector:
+    """Compute ``sum(w_i * x_i)``, where each vector has a weight for each of its rows (or columns).
 
     Args:
         terms: the x_i.
@@ -38,17 +55,15 @@ def weighted_sum_along(
             ``(len(terms), row)``.
         row: the number of elements of a row.
         by_column: whether each column has a weight, not each row.
-        out: the result, rounded to its type.
+        out: the result, rounded to its type; None for one that another kernel goes on with.
+
+    Returns:
+        the result.
     """
     rounded = np.ascontiguousarray(weights, np.float32)
-    _kernels.weighted_sum_along(terms, rounded, row, by_column, out)
-
-
-def sum_of(terms: Sequence[Vector]) -> Vector:
-    """Return the sum of vectors: float32."""
-    out = new_vector(len(terms[0]))
-    _kernels.weighted_sum(terms, [1.0] * len(terms), out)
-    return out
+    return _computed(
+        lambda x, to, _: _kernels.weighted_sum_along(x, rounded, row, by_column, to), terms, out
+    )
 
 
 def clamp_to_distance(values: Vector, center: Vector, distance: float, out: Vector) -> None:
@@ -68,7 +83,7 @@ def trimmed_mean(vectors: Sequence[Vector], cut: int, out: Vector) -> None:
 
     The mean is NaN where one vector has NaN, and never -0.
     """
-    _kernels.trimmed_mean(vectors, cut, out)
+    without_overflow(lambda x, to, _: _kernels.trimmed_mean(x, cut, to), vectors, out)
 
 
 def variance(vectors: Sequence[Vector]) -> Vector:
@@ -76,11 +91,18 @@ def variance(vectors: Sequence[Vector]) -> Vector:
 
     The variance is exactly 0 where all are equal. It is computed by Welford's recurrence, which
     needs no sum of squares (https://doi.org/10.2307/1266577), with each operation rounded to
-    float32.
+    float32. A variance that float32 cannot hold is infinite.
 
     Returns:
         float32.
     """
     out = new_vector(len(vectors[0]))
     _kernels.variance(vectors, out)
+    return out
+
+
+def _computed(compute: Elementwise, terms: Sequence[Vector], out: Vector | None) -> Vector:
+    if out is None:
+        return intermediate(compute, terms)
+    without_overflow(compute, terms, out)
     return out

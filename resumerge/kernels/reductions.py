@@ -1,7 +1,8 @@
 """Reductions of vectors to a few numbers, for each block or row.
 
 Sums are float64, in an order that does not depend on the processor: element e of a chunk of 1,024
-elements is added to lane e mod 32, the chunks' lanes are added, and the lanes at the end.
+elements is added to lane e mod 32, the chunks' lanes are added, and the lanes at the end. Where a
+difference of finite numbers overflows float32, see `resumerge.kernels.overflow`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from resumerge.kernels.blocks import Run
+from resumerge.kernels.overflow import sums_without_overflow
 from resumerge.native import Vector, _kernels
 
 
@@ -21,7 +23,7 @@ def gram(vectors: Sequence[Vector], run: Run) -> np.ndarray:
         float64, symmetric, shape ``(len(run), len(vectors), len(vectors))``.
     """
     out = np.empty((len(run), len(vectors), len(vectors)))
-    _kernels.gram(vectors, run.size, out)
+    sums_without_overflow(lambda x, to: _kernels.gram(x, run.size, to), vectors, out, 2)
     return out
 
 
@@ -32,7 +34,7 @@ def row_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
         float64, shape ``(len(vectors), len(vectors), rows)``.
     """
     out = np.empty((len(vectors[0]) // row, len(vectors), len(vectors)))
-    _kernels.gram(vectors, row, out)
+    sums_without_overflow(lambda x, to: _kernels.gram(x, row, to), vectors, out, 2)
     return np.moveaxis(out, 0, 2)
 
 
@@ -45,7 +47,7 @@ def column_gram(vectors: Sequence[Vector], row: int, run: Run) -> np.ndarray:
         float64, shape ``(len(run), len(vectors), len(vectors), row)``.
     """
     out = np.empty((len(run), len(vectors), len(vectors), row))
-    _kernels.column_gram(vectors, row, run.size, out)
+    sums_without_overflow(lambda x, to: _kernels.column_gram(x, row, run.size, to), vectors, out, 2)
     return out
 
 
@@ -61,7 +63,9 @@ def l1_norms(vector: Vector, mask: np.ndarray | None, run: Run) -> np.ndarray:
         float64, shape ``(len(run), 2)``.
     """
     out = np.empty((len(run), 2))
-    _kernels.l1_norms(vector, mask, run.size, out)
+    sums_without_overflow(
+        lambda x, to: _kernels.l1_norms(x[0], mask, run.size, to), [vector], out, 1
+    )
     if mask is None:
         out[:, 1] = out[:, 0]
     return out
@@ -80,7 +84,9 @@ def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Run)
     """
     out = np.empty((len(deltas), len(run)))
     for delta, sums in zip(deltas, out):
-        _kernels.sums_of_squares(delta, mask, run.size, sums)
+        sums_without_overflow(
+            lambda x, to: _kernels.sums_of_squares(x[0], mask, run.size, to), [delta], sums, 2
+        )
     return out.T
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from resumerge.kernels.overflow import without_overflow
 from resumerge.native import Kept, Vector, _kernels
 
 SMALLEST_DIVISOR = 1e-8
@@ -34,7 +35,7 @@ def add_sum(base: Vector, changes: Sequence[Vector], scale: float, out: Vector) 
         out: the result, rounded to its type.
     """
     every, ones = [None] * len(changes), [1.0] * len(changes)
-    _kernels.add_task_vectors(base, changes, every, ones, ones, False, False, scale, out)
+    add_task_vectors(base, changes, every, ones, ones, False, False, scale, out)
 
 
 def add_task_vectors(
@@ -68,9 +69,23 @@ def add_task_vectors(
         scale: the factor on the sum.
         out: the result, rounded to its type.
     """
-    _kernels.add_task_vectors(
-        base, deltas, masks, factors, weights, consensus, normalize, scale, out
-    )
+
+    def compute(x: Sequence[Vector], to: Vector, factor: float) -> bool:
+        kept = masks if factor == 1.0 else [_as_mask(d, m) for d, m in zip(deltas, masks)]
+        return _kernels.add_task_vectors(
+            x[0], x[1:], kept, factors, weights, consensus, normalize, scale, to
+        )
+
+    without_overflow(compute, [base, *deltas], out)
+
+
+def _as_mask(delta: Vector, kept: Kept) -> np.ndarray | None:
+    """Return a mask in place of a threshold, which is one for these numbers alone."""
+    if not isinstance(kept, tuple):
+        return kept
+    mask = np.empty(len(delta), np.uint8)
+    _kernels.mask_above(delta, False, *kept, mask)
+    return mask
 
 
 def add_voted_sum(
@@ -96,7 +111,12 @@ def add_voted_sum(
         scale: the factor on the sum.
         out: the result, rounded to its type.
     """
-    _kernels.add_voted_sum(base, deltas, weights, thresholds, least, scale, out)
+    without_overflow(
+        lambda x, to, _: _kernels.add_voted_sum(x[0], x[1:], weights, thresholds, least, scale, to),
+        [base, *deltas],
+        out,
+        within=lambda x, to, _: _kernels.weighted_sum(x[1:], weights, to),
+    )
 
 
 def add_mean_change(
@@ -114,7 +134,11 @@ def add_mean_change(
         factors: f_i, one for each model, on the elements that it alone changed; elsewhere f_i is 1.
         out: the result, rounded to its type.
     """
-    _kernels.add_mean_change(base, deltas, factors, epsilon, out)
+    without_overflow(
+        lambda x, to, factor: _kernels.add_mean_change(x[0], x[1:], factors, epsilon * factor, to),
+        [base, *deltas],
+        out,
+    )
 
 
 def add_majority_mean(
@@ -136,4 +160,9 @@ def add_majority_mean(
         weights: w_i, one for each vector, at least 0.
         out: the result, rounded to its type.
     """
-    _kernels.add_majority_mean(base, deltas, mask, weights, out)
+    without_overflow(
+        lambda x, to, _: _kernels.add_majority_mean(x[0], x[1:], mask, weights, to),
+        [base, *deltas],
+        out,
+        within=lambda x, to, _: _kernels.weighted_sum(x[1:], [1.0] * len(deltas), to),
+    )

@@ -27,6 +27,7 @@ __all__ = [
     "CODES",
     "F16",
     "F32",
+    "F64",
     "INSTRUCTION_SET",
     "KINDS",
     "Kept",

@@ -4,10 +4,27 @@
 #include "arguments.h"
 #include "reading.h"
 
+#include <fenv.h>
+
 #define RUN(statement)      \
     Py_BEGIN_ALLOW_THREADS; \
     statement;              \
     Py_END_ALLOW_THREADS
+
+/* Begin and end what may overflow a float; the end gives whether one did. The processor has a flag
+ * for that, which IEEE 754 raises for finite operands alone (section 7.4). A flag that is up without
+ * need costs time and nothing else: `kernels/overflow.py` looks at every number. */
+#define BEGIN_SUMS          \
+    Py_BEGIN_ALLOW_THREADS; \
+    feclearexcept(FE_OVERFLOW)
+#define END_SUMS(overflows)                     \
+    overflows = fetestexcept(FE_OVERFLOW) != 0; \
+    Py_END_ALLOW_THREADS
+
+#define RUN_SUMS(overflows, statement) \
+    BEGIN_SUMS;                        \
+    statement;                         \
+    END_SUMS(overflows)
 
 static const Kernels *kernels;
 
@@ -19,6 +36,7 @@ PyDoc_STRVAR(weighted_sum_doc, "weighted_sum(terms, weights, out): out = sum(w_i
 
 static PyObject *weighted_sum(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *terms, *weights, *out, *result = NULL;
     Vectors v = {0};
     float *w = NULL;
@@ -27,8 +45,8 @@ static PyObject *weighted_sum(PyObject *self, PyObject *args) {
     if (!take_vectors(terms, "terms", &v) || !(w = take_floats(weights, "weights", v.number)) ||
         !take_output(out, v.length, &to))
         goto done;
-    RUN(kernels->weighted_sum(v.items, w, v.number, v.length, &to));
-    result = Py_NewRef(Py_None);
+    RUN_SUMS(overflows, kernels->weighted_sum(v.items, w, v.number, v.length, &to));
+    result = PyBool_FromLong(overflows);
 done:
     free(w);
     drop_vectors(&v);
@@ -41,6 +59,7 @@ PyDoc_STRVAR(weighted_sum_along_doc,
 
 static PyObject *weighted_sum_along(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *terms, *weights, *given_row, *out, *result = NULL;
     int by_column;
     int64_t row, count;
@@ -57,9 +76,9 @@ static PyObject *weighted_sum_along(PyObject *self, PyObject *args) {
     if (!take_array(weights, "weights", "f", 4, 0, count * v.number, &w) ||
         !take_output(out, v.length, &to))
         goto done;
-    RUN(kernels->weighted_sum_along(v.items, w.view.buf, count, v.number, row, by_column, v.length,
-                                    &to));
-    result = Py_NewRef(Py_None);
+    RUN_SUMS(overflows, kernels->weighted_sum_along(v.items, w.view.buf, count, v.number, row,
+                                                    by_column, v.length, &to));
+    result = PyBool_FromLong(overflows);
 done:
     drop_array(&w);
     drop_vectors(&v);
@@ -172,6 +191,7 @@ PyDoc_STRVAR(add_mean_change_doc,
 
 static PyObject *add_mean_change(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *given_base, *vectors, *factors, *out, *result = NULL;
     double epsilon;
     Vector base;
@@ -185,9 +205,9 @@ static PyObject *add_mean_change(PyObject *self, PyObject *args) {
         !(f = take_floats(factors, "factors", v.number)) || !take_output(out, v.length, &to) ||
         !(scratch = take_scratch(v.number, sizeof(float))))
         goto done;
-    RUN(kernels->add_mean_change(&base, v.items, f, v.number, (float)epsilon, v.length, scratch,
-                                 &to));
-    result = Py_NewRef(Py_None);
+    RUN_SUMS(overflows, kernels->add_mean_change(&base, v.items, f, v.number, (float)epsilon,
+                                                 v.length, scratch, &to));
+    result = PyBool_FromLong(overflows);
 done:
     free(scratch);
     free(f);
@@ -271,15 +291,16 @@ static PyObject *sums_by_block(PyObject *args, Sum sum, int numbers) {
         !take_array(out, "out", "d", 8, 1, blocks_of(v->length, block) * numbers, &to))
         goto done;
     Vector whole = vector_of(v);
-    Py_BEGIN_ALLOW_THREADS;
+    int overflows;
+    BEGIN_SUMS;
     double *found = to.view.buf;
     const uint8_t *m = mask_of(&kept);
     for (int64_t start = 0; start < v->length; start += block, found += numbers) {
         Vector x = from(&whole, start);
         sum(&x, m ? m + start : NULL, elements_of(start, block, v->length), found);
     }
-    Py_END_ALLOW_THREADS;
-    result = Py_NewRef(Py_None);
+    END_SUMS(overflows);
+    result = PyBool_FromLong(overflows);
 done:
     drop_array(&to);
     drop_array(&kept);
@@ -302,6 +323,7 @@ PyDoc_STRVAR(add_majority_mean_doc,
 
 static PyObject *add_majority_mean(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *given_base, *vectors, *mask, *weights, *out, *result = NULL;
     Vector base;
     Vectors v = {0};
@@ -315,9 +337,9 @@ static PyObject *add_majority_mean(PyObject *self, PyObject *args) {
         !take_mask(mask, v.length, &kept) || !(w = take_floats(weights, "weights", v.number)) ||
         !take_output(out, v.length, &to) || !(scratch = take_scratch(v.number, sizeof(float))))
         goto done;
-    RUN(kernels->add_majority_mean(&base, v.items, mask_of(&kept), w, v.number, v.length, scratch,
-                                   &to));
-    result = Py_NewRef(Py_None);
+    RUN_SUMS(overflows, kernels->add_majority_mean(&base, v.items, mask_of(&kept), w, v.number,
+                                                   v.length, scratch, &to));
+    result = PyBool_FromLong(overflows);
 done:
     free(scratch);
     free(w);
@@ -331,6 +353,7 @@ PyDoc_STRVAR(trimmed_mean_doc,
 
 static PyObject *trimmed_mean(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *vectors, *given_cut, *out, *result = NULL;
     int64_t cut;
     Vectors v = {0};
@@ -341,8 +364,9 @@ static PyObject *trimmed_mean(PyObject *self, PyObject *args) {
         !take_integer(given_cut, "cut", 0, (v.number - 1) / 2, &cut) ||
         !take_output(out, v.length, &to) || !(scratch = take_scratch(v.number, sizeof(float))))
         goto done;
-    RUN(kernels->trimmed_mean(v.items, v.number, (int)cut, v.length, scratch, &to));
-    result = Py_NewRef(Py_None);
+    RUN_SUMS(overflows,
+             kernels->trimmed_mean(v.items, v.number, (int)cut, v.length, scratch, &to));
+    result = PyBool_FromLong(overflows);
 done:
     free(scratch);
     drop_vectors(&v);
@@ -435,6 +459,7 @@ PyDoc_STRVAR(gram_doc,
 
 static PyObject *gram(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *vectors, *given_row, *out, *result = NULL;
     int64_t row;
     int failed;
@@ -445,8 +470,8 @@ static PyObject *gram(PyObject *self, PyObject *args) {
         !take_integer(given_row, "row", 1, INT64_MAX / 2, &row) ||
         !take_products(out, &v, blocks_of(v.length, row), &to))
         goto done;
-    RUN(failed = kernels->gram(v.items, v.number, row, v.length, to.view.buf));
-    result = none_if_memory(failed);
+    RUN_SUMS(overflows, failed = kernels->gram(v.items, v.number, row, v.length, to.view.buf));
+    result = failed < 0 ? PyErr_NoMemory() : PyBool_FromLong(overflows);
 done:
     drop_array(&to);
     drop_vectors(&v);
@@ -459,6 +484,7 @@ PyDoc_STRVAR(column_gram_doc,
 
 static PyObject *column_gram(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *vectors, *given_row, *given_block, *out, *result = NULL;
     int64_t row, block;
     Vectors v = {0};
@@ -477,7 +503,7 @@ static PyObject *column_gram(PyObject *self, PyObject *args) {
     if (!take_products(out, &v, blocks_of(v.length, block) * row, &to) ||
         !(wide = take_scratch(v.number, sizeof(double))))
         goto done;
-    Py_BEGIN_ALLOW_THREADS;
+    BEGIN_SUMS;
     double *found = to.view.buf;
     for (int64_t start = 0; start < v.length; start += block) {
         int64_t count = elements_of(start, block, v.length);
@@ -485,8 +511,8 @@ static PyObject *column_gram(PyObject *self, PyObject *args) {
         advance(&v, count);
         found += (int64_t)v.number * v.number * row;
     }
-    Py_END_ALLOW_THREADS;
-    result = Py_NewRef(Py_None);
+    END_SUMS(overflows);
+    result = PyBool_FromLong(overflows);
 done:
     free(wide);
     drop_array(&to);
@@ -714,6 +740,7 @@ PyDoc_STRVAR(add_task_vectors_doc,
 
 static PyObject *add_task_vectors(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *given_base, *vectors, *masks, *factors, *weights, *out, *result = NULL;
     int consensus, normalize, failed;
     double scale;
@@ -731,9 +758,10 @@ static PyObject *add_task_vectors(PyObject *self, PyObject *args) {
         !(w = take_floats(weights, "weights", v.number)) || !take_output(out, v.length, &to))
         goto done;
     int flags = (consensus ? CONSENSUS : 0) | (normalize ? NORMALIZE : 0);
-    RUN(failed = kernels->add_task_vectors(&base, v.items, kept.masks, kept.thresholds, kept.quotas,
-                                           f, w, v.number, flags, (float)scale, v.length, &to));
-    result = none_if_memory(failed);
+    RUN_SUMS(overflows, failed = kernels->add_task_vectors(
+                            &base, v.items, kept.masks, kept.thresholds, kept.quotas, f, w,
+                            v.number, flags, (float)scale, v.length, &to));
+    result = failed < 0 ? PyErr_NoMemory() : PyBool_FromLong(overflows);
 done:
     free(w);
     free(f);
@@ -748,6 +776,7 @@ PyDoc_STRVAR(add_voted_sum_doc,
 
 static PyObject *add_voted_sum(PyObject *self, PyObject *args) {
     (void)self;
+    int overflows;
     PyObject *given_base, *vectors, *weights, *thresholds, *given_least, *out, *result = NULL;
     double scale;
     int64_t least;
@@ -764,9 +793,9 @@ static PyObject *add_voted_sum(PyObject *self, PyObject *args) {
         !take_integer(given_least, "least", 0, INT32_MAX, &least) ||
         !take_output(out, v.length, &to) || !(scratch = take_scratch(v.number, sizeof(float))))
         goto done;
-    RUN(kernels->add_voted_sum(&base, v.items, w, t, v.number, (int)least, (float)scale, v.length,
-                               scratch, &to));
-    result = Py_NewRef(Py_None);
+    RUN_SUMS(overflows, kernels->add_voted_sum(&base, v.items, w, t, v.number, (int)least,
+                                               (float)scale, v.length, scratch, &to));
+    result = PyBool_FromLong(overflows);
 done:
     free(scratch);
     free(t);

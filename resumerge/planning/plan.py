@@ -27,7 +27,7 @@ class Unshared(Enum):
     INTERSECTION = "intersection"
 
 
-NUMERICS = 4
+NUMERICS = 5
 """The version of the arithmetic, part of the fingerprint: raised when any output's bits may change.
 """
 

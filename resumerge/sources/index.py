@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -86,6 +87,8 @@ class Contents:
             fix = f"name the folder of one instead (of a repo, download it first): {some(inside)}"
         elif shards := [name for name in others if is_shard(name) and is_readable(name)]:
             return self._without_index(where, shards)
+        elif self is ADAPTER and any(map(_OF_TORCHTUNE.fullmatch, others)):
+            fix = OF_TORCHTUNE
         elif len(alone := [name for name in others if is_readable(name)]) == 1:
             name = PurePosixPath(self.single(format_of(alone[0]))).name
             fix = f"rename {alone[0]} to {name}, the name that it is looked for under"
@@ -124,6 +127,12 @@ ADAPTER = Contents(
     "after the '+', write the folder or repo that peft's save_pretrained made",
     others=("adapters.safetensors", "pytorch_lora_weights.safetensors"),  # of MLX, of diffusers
 )
+_OF_TORCHTUNE = re.compile(r"adapter_\d+\.(pt|bin|safetensors)")
+OF_TORCHTUNE = (
+    "these are torchtune's own files and names: name the folder with the adapter_model and "
+    "adapter_config.json that it writes for peft (save_adapter_weights_only: True)"
+)
+"""What to do with an adapter that torchtune saved for itself."""
 IN_HEADER = "lora_adapter_metadata"
 """The key in a safetensors file's header under which diffusers writes an adapter's options."""
 

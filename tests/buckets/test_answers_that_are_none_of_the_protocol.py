@@ -33,6 +33,8 @@ ANSWERS: dict[str, Answer] = {
     "moved for now": (307, {"Location": "http://portal.example/"}, b""),
     "a page": (200, PAGE, b"<html><body>Log in <br></body></html>"),
     "a page in XML": (200, PAGE, b"<html><body>Log in</body></html>"),
+    "a page that denies": (403, PAGE, b"<html><body>Log in</body></html>"),
+    "a page that asks who": (401, PAGE, b"<!DOCTYPE html><HTML><br>Log in"),
     "nothing": (200, {}, b""),
     "no content": (204, {}, b""),
     "no size": (200, XML, listing("<Contents><Key>m/a</Key><ETag>x</ETag></Contents>")),

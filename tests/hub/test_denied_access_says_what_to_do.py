@@ -6,7 +6,7 @@ import pytest
 from hub_models import ref, single
 from loopback_hub import Hub
 
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Reason, Resumable
 from resumerge.sources.remote.files import fetch
 from resumerge.sources.remote.hub import open_hub
 
@@ -51,6 +51,15 @@ def test_token_without_the_right(hub: Hub, monkeypatch: pytest.MonkeyPatch, stat
     assert "hf auth login" in message
     assert "a token was sent" in message
     assert TOKEN not in message
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_login_page_is_not_the_hubs_refusal(hub: Hub, status: int, sleeps: list[float]) -> None:
+    hub.commit("org/model", single())
+    hub.fail("org/model", status=status, times=None, says={"Content-Type": "text/html"})
+    with pytest.raises(Resumable, match=f"sent a web page: HTTP {status}") as caught:
+        open_hub(ref("org/model"))
+    assert caught.value.reason is Reason.NETWORK
 
 
 def test_access_lost_between_plan_and_fetch(hub: Hub, sleeps: list[float]) -> None:

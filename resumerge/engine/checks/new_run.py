@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from resumerge.engine.checks.adapters import check_adapters
 from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.checks.disk import check_disk, check_downloads
 from resumerge.engine.checks.paths import (
@@ -78,6 +79,7 @@ def new_run_problems(
         *check_downloads(
             plan, estimate, out.folder, needed, offline=options.offline, evict=bool(options.evict)
         ),
+        *check_adapters(plan),
         *step_problems(estimate.steps, context.stop),
     ]
     if (where := options.intermediate_dir) is not None:

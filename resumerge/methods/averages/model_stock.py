@@ -60,7 +60,7 @@ class ModelStock(KernelMethod):
         row = tensor.shape[-1]
         shares = share(kernels.row_gram(deltas, row)) / len(deltas)
         factors = np.array([np.ones(len(shares)), shares])
-        terms = [base, kernels.sum_of(deltas)]
+        terms = [base, kernels.weighted_sum(deltas, [1.0] * len(deltas))]
         kernels.weighted_sum_along(terms, factors, row, False, out)
 
     def _by_row(self, tensor: TensorContext) -> bool:

@@ -68,8 +68,8 @@ class MultiSlerp(KernelMethod):
         if len(tensor.others) == 1:
             kernels.round_to(inputs[tensor.others[0]], out)
             return
-        mixed = out if tensor.base is None else kernels.new_vector(run.length)
-        kernels.weighted_sum(kernels.subtract_base(inputs, tensor.base), statistics, mixed)
+        terms = kernels.subtract_base(inputs, tensor.base)
+        mixed = kernels.weighted_sum(terms, statistics, out if tensor.base is None else None)
         if tensor.base is not None:
             kernels.add_sum(inputs[tensor.base], [mixed], 1.0, out)
 

@@ -68,16 +68,16 @@ class NuSlerp(KernelMethod):
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
     ) -> None:
         pair = kernels.subtract_base(inputs, tensor.base)
-        mixed = out if tensor.base is None else kernels.new_vector(run.length)
+        to = out if tensor.base is None else None
         if self._by_row(tensor):
             row = self._row(tensor)
             factors = np.array(self._factors(tensor, kernels.row_gram(pair, row)))
-            kernels.weighted_sum_along(pair, factors, row, False, mixed)
+            mixed = kernels.weighted_sum_along(pair, factors, row, False, to)
         elif self._by_column(tensor):
             factors = np.array(statistics)
-            kernels.weighted_sum_along(pair, factors, self._row(tensor), True, mixed)
+            mixed = kernels.weighted_sum_along(pair, factors, self._row(tensor), True, to)
         else:
-            kernels.weighted_sum(pair, statistics, mixed)
+            mixed = kernels.weighted_sum(pair, statistics, to)
         if tensor.base is not None:
             kernels.add_sum(inputs[tensor.base], [mixed], 1.0, out)
 

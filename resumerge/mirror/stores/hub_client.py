@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from resumerge.errors import InputError, Reason, Resumable, ResumergeError
-from resumerge.hub.client import account, brief, http_error, retry_after
+from resumerge.hub.client import account, brief, http_error, is_page_of_others, retry_after
 from resumerge.mirror.stores.base import StoreError
 from resumerge.retry import is_temporary_status
 from resumerge.storage import DISK_FULL
@@ -110,6 +110,12 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
     if is_temporary_status(status):
         return StoreError(
             f"The Hub cannot serve {repo} now: HTTP {status}", retry_after=retry_after(error)
+        )
+    if is_page_of_others(refusal.response):
+        return StoreError(
+            f"What answers in the place of the Hub (needed for {repo}) sent a web page: HTTP "
+            f"{status}",
+            fix="a proxy or the login page of a network may be in between: open the network",
         )
     if status in (409, 412):
         return CommitConflict(f"Another commit was made in {repo} at the same time")

@@ -89,7 +89,7 @@ class Pairing:
         if not names.keys and not self._refusals.problems:
             self._refusals.problem("The adapter has no tensors", "none", expected="LoRA matrices")
         for key in names.unknown:
-            self._refusals.problem("The adapter has a tensor of an unknown kind", key)
+            self._refusals.unknown(key)
         for pair in names.doubled:
             self._refusals.doubled(*pair)
         self._known.learn_prefix(f"{module}.weight" for module in names.modules)

@@ -6,6 +6,7 @@ import re
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.sizes import some
+from resumerge.sources.index import OF_TORCHTUNE
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 
@@ -16,11 +17,17 @@ _LYCORIS = re.compile(r"\.(hada_|lokr_|oft_|diff(_b)?$|lora_mid|dora_scale|[wb]_
 """Names of matrices of LyCORIS that are no LoRA."""
 
 
+_TORCHTUNE = re.compile(r"\.(lora_[ab]\.weight|magnitude)$")
+"""Names of matrices as torchtune has them."""
+
+
 def without_config(adapter: Source) -> InputError:
     """Return the error for an adapter that no config describes, and of which no names are known."""
     others = [name for name in adapter.tensors if not _KNOWN.search(name)]
     if any(map(_LYCORIS.search, others)):
         fix = "it is one of LyCORIS (LoHa, LoKr, DoRA…): merge it with the tools that it is from"
+    elif any(map(_TORCHTUNE.search, others)):
+        fix = OF_TORCHTUNE
     else:
         fix = "put the adapter_config.json that was saved with it beside it, and name the folder"
     return refuse(
@@ -61,6 +68,11 @@ class Refusals:
                 fix=fix or "download or save the adapter again, or merge it with peft first",
             )
         )
+
+    def unknown(self, key: str) -> None:
+        """Collect that the adapter has a tensor that is no matrix of a LoRA."""
+        fix = OF_TORCHTUNE if _TORCHTUNE.search(key) else ""
+        self.problem("The adapter has a tensor of an unknown kind", key, fix=fix)
 
     def mismatch(self, name: str, expected: str, found: Tensor | str) -> None:
         """Collect that a tensor has another shape or type than the model's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,10 @@ def logits(model: Any, feed: dict[str, Any]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
-def test_the_logits_are_those_of_peft_unmerged(name: str, kind: str, tmp_path: Path) -> None:
+def test_the_logits_are_those_of_peft_unmerged(
+    name: str, kind: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """``--junitxml FILE`` has the largest difference of each."""
     architecture = EVERY[name]
     feed = dict(architecture.feed)
     base = architecture.build(seed=0)
@@ -101,6 +105,7 @@ def test_the_logits_are_those_of_peft_unmerged(name: str, kind: str, tmp_path: P
     assert tensors_of(out).keys() == tensors_of(tmp_path / "base").keys()
     ours = model.from_pretrained(out)
     found = logits(ours, feed)
+    record_property("largest difference", (found - theirs).abs().max().item())
     assert not torch.allclose(before, theirs, atol=1e-3), "the adapter changes something"
     torch.testing.assert_close(found, theirs, rtol=0, atol=1e-4)
     weights, expected = ours.state_dict(), beside.merge_and_unload().state_dict()

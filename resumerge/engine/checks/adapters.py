@@ -1,0 +1,73 @@
+"""Whether the numbers of adapters are finite: one that is not spoils a whole output tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from resumerge.errors import Problem
+from resumerge.kernels import Run, l1_norms
+from resumerge.planning import Plan
+from resumerge.sizes import some
+from resumerge.sources.reader import SourceReader
+from resumerge.sources.types import Source
+from resumerge.tensors import Stored, stored_in
+from resumerge.tensors.dtypes import FLOATS, nbytes
+from resumerge.tensors.evaluation import as_vector
+
+PIECE = 1 << 20
+"""The elements that are read at once."""
+
+SHOWN = 5
+"""The number of names that a message tells."""
+
+
+def check_adapters(plan: Plan) -> Iterator[Problem]:
+    """Yield each adapter on this disk that has NaN or infinity.
+
+    What is not here is not read: of that, what became of the output's numbers tells.
+    """
+    for source in plan.sources:
+        if bad := sorted(t.name for t in _of_adapter(plan, source) if not _is_finite(source, t)):
+            yield Problem(
+                "The adapter has numbers that are not finite",
+                where=(source.adapter or source).ref.text,
+                expected="numbers; NaN and infinity spread over whole tensors of the output",
+                found=some(bad, most=SHOWN),
+                fix="take an earlier checkpoint of the training: it has diverged; or download the "
+                "adapter again",
+            )
+
+
+def _of_adapter(plan: Plan, source: Source) -> Iterator[Stored]:
+    """Yield an adapter's tensors that are used and lie on this disk."""
+    is_adapter = source.adapter is None and any(
+        p.recipe.is_adapter(source.ref) for p in (plan, *plan.stages)
+    )
+    if source.adapter is None and not is_adapter:
+        return
+    for stored in {t for tensor in source.tensors.values() for t in stored_in(tensor)}:
+        of_it = is_adapter or stored.file.startswith("adapter/")
+        if of_it and stored.dtype in FLOATS and source.files[stored.file].present:
+            yield stored
+
+
+def _is_finite(source: Source, stored: Stored) -> bool:
+    strides = stored.strides or ()
+    last = sum((length - 1) * step for length, step in zip(stored.shape, strides))
+    count = last + 1 if strides and stored.numel else stored.numel
+    reader = SourceReader([source])
+    try:
+        for start in range(0, count, PIECE):
+            stop = min(start + PIECE, count)
+            data = np.empty(nbytes(stored.dtype, stop - start), np.uint8)
+            offset = stored.offset + nbytes(stored.dtype, start)
+            reader.fill(replace(stored, source=0), offset, data.data)
+            piece = as_vector(data, stored.dtype)
+            if not np.isfinite(l1_norms(piece, None, Run(0, len(piece), len(piece)))).all():
+                return False
+        return True
+    finally:
+        reader.close()
