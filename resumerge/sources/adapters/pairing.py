@@ -86,7 +86,7 @@ class Pairing:
     def tensors(self) -> dict[str, Tensor]:
         """Return the model's tensors as the adapter changes them. Problems are collected."""
         names = self._names
-        if not names.keys and not self._refusals.problems:
+        if not (names.keys or names.unknown or self._refusals.problems):
             self._refusals.problem("The adapter has no tensors", "none", expected="LoRA matrices")
         for key in names.unknown:
             self._refusals.unknown(key)
