@@ -49,6 +49,7 @@ def without_overflow(
         total = np.empty(size, np.float32)
         within(vectors, Vector(total), 1.0)
         is_right &= np.isfinite(total)
+    is_right |= ~np.isfinite(again)  # an operand is not finite itself
     wide = np.where(is_right, result, again.astype(np.float64) / SCALE)
     if out.dtype == F64:
         out.data[:] = wide
@@ -86,7 +87,9 @@ def sums_without_overflow(
     if compute(vectors, out):
         again = np.empty_like(out)
         compute(scaled(vectors), again)
-        np.copyto(out, again / SCALE**power, where=~np.isfinite(out))
+        # Where they are not finite either, an operand is not: its product with a number that is
+        # too small for the factor would be another.
+        np.copyto(out, again / SCALE**power, where=np.isfinite(again) & ~np.isfinite(out))
 
 
 def scaled(vectors: Sequence[Vector]) -> list[Vector]:
