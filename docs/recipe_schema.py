@@ -91,7 +91,7 @@ def schema() -> dict[str, Any]:
             "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, NULL]
         },
     }
-    for top in (keys.RecipeFile, mixture.MixtureFile):
+    for top in (keys.MergeFile, mixture.MixtureFile):
         _section(top, definitions)
         definitions[top.__name__]["properties"] |= {
             name: {"description": "of mergekit; it has no effect here"}
@@ -103,7 +103,7 @@ def schema() -> dict[str, Any]:
         "title": "A recipe of resumerge, or a config of mergekit",
         "if": {"properties": {"experts": {"type": "array"}}, "required": ["experts"]},
         "then": {"$ref": "#/$defs/MixtureFile"},
-        "else": {"$ref": "#/$defs/RecipeFile"},
+        "else": {"$ref": "#/$defs/MergeFile"},
         "$defs": definitions,
     }
 
