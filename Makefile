@@ -25,7 +25,10 @@ CALLS ?=
 ROOM ?= ledger
 COUNT ?= 20
 
-.PHONY: demo test test-small test-all times soak fuzz sanitize wheel release-check mutate style lint docs without-torch notebook bench clean
+# Of `make tests-of`, like FILE=resumerge/engine/cluster/retries.py.
+FILE ?=
+
+.PHONY: demo test test-small test-all tests-of times soak fuzz sanitize wheel release-check mutate style lint docs without-torch notebook bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -53,6 +56,10 @@ test-small: $(SMALL)/.ready
 test-all: lint test
 	$(SUITE) --suite rest --junitxml $(REPORTS)/rest.xml
 	$(TIMES) check $(REPORTS)/quick.xml
+
+# Which tests are about the source file FILE: those that import it, or a name of it.
+tests-of: $(VENV)/.ready-test
+	@PYTHONPATH=tests/support $(BIN)/python -m tests_of $(FILE)
 
 # Divides the tests anew, by what they took in the last `make test-all`.
 times: $(VENV)/.ready-test
