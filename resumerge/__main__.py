@@ -14,7 +14,7 @@ def main() -> None:
     Ctrl-C ends the process at once, and quietly, until the command is imported: nothing has begun.
     """
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_default:  # not ignored, as in the background
+    if is_default:  # a process in the background ignores it, and shall go on to
         signal.signal(signal.SIGINT, lambda signum, frame: os._exit(INTERRUPTED))
     # Before NumPy is imported: the threads of its OpenBLAS would spin without work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

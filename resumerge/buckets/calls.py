@@ -61,7 +61,7 @@ def check_library(url: str, needed_by: str) -> None:
     kind = KINDS[scheme_of(url)]
     try:
         found = importlib.util.find_spec(kind.library)
-    except ModuleNotFoundError:  # of a package around it
+    except ModuleNotFoundError:  # a package around the library is missing
         found = None
     if found is None:
         package = kind.library.replace(".", "-")

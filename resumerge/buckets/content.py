@@ -172,7 +172,7 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
         try:
             return all(part(number) == length for number in range(2, count))
         except (OSError, Changed):
-            return True  # as far as is known: the bytes are requested, and compared, again
+            return True  # not known: the bytes are requested and compared again
 
     return lambda: PartsCheck(length, expected, are_equal)
 

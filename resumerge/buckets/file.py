@@ -187,7 +187,7 @@ def model_folder(model: str) -> Path:
         InputError: the server is not known, because the library's configuration is wrong.
     """
     bucket, prefix = split_address(model)
-    name = quote(prefix, safe="") or "%"  # which no quoted text is
+    name = quote(prefix, safe="") or "%"  # no quoted text is a lone "%"
     if len(name) > _LONGEST_NAME:
         name = f"{name[:_LONGEST_NAME]}%{xxhash.xxh3_64_hexdigest(prefix.encode())}"
     server = bucket_call(lambda: open_bucket(model).server, model)

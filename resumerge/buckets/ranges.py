@@ -50,7 +50,7 @@ class RangedBucket(Bucket):
                 except Changed:
                     if known:
                         raise
-                    self.head(key)  # of one that is gone, this says so
+                    self.head(key)  # raises the right error if the object is gone
                     raise StoreError(
                         f"{key} in {self.name} was replaced while it was read"
                     ) from None

@@ -87,7 +87,7 @@ def _described(run: OldRun) -> str:
     if not run.unfinished:
         return text
     output = printable(run.named)
-    if run.named != str(run.output):  # in a bucket, of which nothing is removed
+    if run.named != str(run.output):  # nothing is removed from a bucket
         here = show_size(run.unfinished_bytes)
         return f"{text}, unfinished files {here} on this machine; what is in {output} stays"
     return f"{text}, unfinished files {show_size(run.unfinished_bytes)} in {output}"

@@ -47,7 +47,7 @@ def command(
 
     def work(session: Any) -> None:
         with recipe_of_command(extraction(model, number), model) as recipe:
-            session.run(recipe.path, folder_to)  # in the worker; the run keeps a copy
+            session.run(recipe.path, folder_to)  # the worker reads the file; the run keeps a copy
 
     merge(
         options,

@@ -20,7 +20,7 @@ from resumerge.sizes import show_size
 STATE_DIR = "RESUMERGE_STATE_DIR"
 AUTO = "auto"
 NOTABLE_SHARE = 0.05
-"""Of the memory budget: the least that this process has itself to be mentioned."""
+"""The least share of the memory budget that this process has itself to be mentioned."""
 ALL_CORES_REASON = "the cores that this process may use"
 """The reason for as many threads as cores."""
 

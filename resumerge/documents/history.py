@@ -17,7 +17,7 @@ BETWEEN_SAMPLES = 3.0
 """Seconds after the last sample of a live attempt that do not yet count as zero throughput."""
 
 MOST_POINTS = 600
-"""Of a history. A run of many hours has a hundred thousand samples, and a plot has few columns."""
+"""The most points of a history: a long run has 100,000 samples, and a plot has few columns."""
 
 
 @dataclass(frozen=True)

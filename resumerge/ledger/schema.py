@@ -46,11 +46,11 @@ def check_schema(db: Database) -> Missing:
     missing = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
     try:
         rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-    except UnicodeDecodeError:  # of the message that names what is damaged
+    except UnicodeDecodeError:  # SQLite's message repeats damaged text
         raise InvalidLedger("its schema is not text") from None
     for kind, named, sql in rows:
         if kind == "index" and sql is None:
-            continue  # of a primary key
+            continue  # the index of a primary key has no SQL
         if kind == "view" and sql == VIEWS.get(named):
             continue
         name, table = str(named), _TABLE.fullmatch(str(sql))

@@ -90,7 +90,7 @@ _XXH3, _SHA256 = like("[0-9a-f]{32}"), like("[0-9a-f]{64}")
 _COUNT = or_null(integer())
 
 _PIN = "[0-9a-f]{40}|[0-9a-f]{32}"  # a commit of the Hub, or a digest of ETags in a bucket
-_REVISION = rf"{_PIN}|({_PIN}|None)\+({_PIN}|None)"  # of a model with an adapter: of both
+_REVISION = rf"{_PIN}|({_PIN}|None)\+({_PIN}|None)"  # a model with an adapter has one of each
 
 TABLES: dict[str, Table] = {
     "run": Table(

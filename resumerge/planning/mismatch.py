@@ -45,7 +45,8 @@ class Mismatches:
         for (path, ref, guide), names in self._missing.items():
             yield self._missing_problem(path, ref, guide, names)
         for (path, ref, guide), names in self._surplus.items():
-            if (path, ref, guide) not in self._missing:  # that problem lists both sides
+            # A tensor that is missing has a problem that lists both sides.
+            if (path, ref, guide) not in self._missing:
                 yield self._surplus_problem(path, ref, guide, names)
         for (path, ref, guide), entries in self._unlike.items():
             entries = [entry for entry in entries if not self._of_tokens(guide, ref, entry)]

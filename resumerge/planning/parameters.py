@@ -183,7 +183,7 @@ def check_parameters(recipe: Recipe, method: MergeMethod) -> tuple[list[Problem]
     written = {name for _, settings in recipe.parameter_scopes() for name in settings}
     every: set[str] = set()
     if recipe.ignored or not written <= own.keys():
-        # only then: this loads the methods that are installed, and the files of RESUMERGE_METHODS
+        # Only if needed: this loads installed methods, and the files of RESUMERGE_METHODS.
         every = {p.name for other in METHODS.values() for p in other.parameters}
     problems: list[Problem] = []
     notes: list[str] = []

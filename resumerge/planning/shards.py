@@ -67,7 +67,7 @@ def _pack_part(
     shards: list[Shard],
 ) -> None:
     """Append the units and shards of one part."""
-    groups: list[list[list[Target]]] = []  # of whole tensors
+    groups: list[list[list[Target]]] = []  # each group has whole tensors
     filled = 0
     for whole in _whole_tensors(targets):
         size = sum(target.nbytes for target in whole)

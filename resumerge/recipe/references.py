@@ -99,7 +99,8 @@ def _from_text(text: str) -> ModelRef:
         )
     shown = without_secrets(text)
     is_in_bucket = any(f"{scheme}://" in text.lower() for scheme in EXAMPLES)
-    if shown != text and is_in_bucket:  # before "+", which a password may have, divides it
+    # A password may have a "+": this comes before an address is divided there.
+    if shown != text and is_in_bucket:
         raise InvalidValue(
             "This is not the address of a place in a bucket",
             expected=EXAMPLES.get(scheme_of(text).lower(), EXAMPLES["s3"]),

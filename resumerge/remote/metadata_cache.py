@@ -200,7 +200,7 @@ class MetadataCache:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.executescript(_TABLES)
-        except UnicodeDecodeError as error:  # of a message that quotes a damaged schema
+        except UnicodeDecodeError as error:  # SQLite's message repeats damaged text
             db.close()
             raise sqlite3.DatabaseError(str(error)) from None
         except BaseException:

@@ -125,7 +125,7 @@ ADAPTER = Contents(
     "adapter_config.json",
     lambda known: known.adapter_file,
     "after the '+', write the folder or repo that peft's save_pretrained made",
-    others=("adapters.safetensors", "pytorch_lora_weights.safetensors"),  # of MLX, of diffusers
+    others=("adapters.safetensors", "pytorch_lora_weights.safetensors"),  # MLX's and diffusers'
 )
 _OF_TORCHTUNE = re.compile(r"adapter_\d+\.(pt|bin|safetensors)")
 OF_TORCHTUNE = (

@@ -90,9 +90,8 @@ def _be_worker(
         signal.set_wakeup_fd(-1)
         for signum in (*stop_signals(), signal.SIGTSTP, signal.SIGCHLD):
             signal.signal(signum, signal.SIG_DFL)  # SIG_IGN would discard a blocked signal
-        signal.signal(
-            signal.SIGTTOU, signal.SIG_IGN
-        )  # so it may write to a terminal that it does not own
+        # A process that ignores SIGTTOU may write to a terminal that it does not own.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         os.setpgid(0, 0)
         _die_with(supervisor, lifeline)
         code = work(link)

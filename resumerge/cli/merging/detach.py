@@ -66,7 +66,7 @@ def _follow(pid: int, runs: RunStore, logs: list[Path], *, as_json: bool) -> int
                 _print_and_remove(logs)
                 return code if code >= 0 else 128 - code
             time.sleep(_POLL_SECONDS)
-        except KeyboardInterrupt:  # which reaches the other session no more
+        except KeyboardInterrupt:  # the other session does not get it
             os.kill(pid, signal.SIGINT)
     for log in logs:
         log.rename(run / log.name.partition("-")[2])

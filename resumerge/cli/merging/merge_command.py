@@ -147,7 +147,7 @@ class MergeCommand:
         """
         stop = StopRequest(self._exit_at_once, final=True)
         try:
-            with stop.listening():  # before the import of the engine, which takes long
+            with stop.listening():  # the import of the engine, which follows, takes long
                 self._work(self._new_session(stop, pipe))
             return 0
         except (Interrupted, Resumable) as stopped:

@@ -87,7 +87,7 @@ def _heartbeats(heartbeat: Callable[[], None]) -> Iterator[None]:
     over = threading.Event()
 
     def beat() -> None:
-        with suppress(Interrupted):  # of a signal: it is acted on when Ray returns
+        with suppress(Interrupted):  # a signal is acted on when Ray returns
             for _ in range(INIT_SECONDS):
                 if over.wait(1.0):
                     return

@@ -108,7 +108,7 @@ class Driver:
 
     def _submit(self, shard: Shard) -> None:
         """Submit a task for a shard, on a machine where none has failed as long as there is one."""
-        self._cluster.answers()  # where a task failed, a machine may just have gone
+        self._cluster.answers()  # a machine may have gone, if a task has just failed
         tries, machines = self._tries[shard.index], self._cluster.machines
         request = self._request(tries, machines)
         suited = {machine.id for machine in machines if request.fits(machine)}

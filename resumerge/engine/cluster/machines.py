@@ -80,7 +80,7 @@ class TaskRequest:
             if name == "num_gpus":
                 needed["GPU"] = value
             elif name == "accelerator_type":
-                needed[_ACCELERATOR + value] = 0.001  # as Ray counts the machines of a type
+                needed[_ACCELERATOR + value] = 0.001  # Ray's way to ask for a type
             else:
                 needed[name] = value
         return needed

@@ -15,7 +15,7 @@ from contextlib import suppress
 from resumerge.errors import Reason, Resumable
 
 START_SECONDS, ANSWER_SECONDS = 90, 20
-"""So long a process may take to import Ray, and the head to answer then."""
+"""The seconds that a process may take to import Ray, and the head to answer then."""
 
 _WAIT_SECONDS = 0.2
 

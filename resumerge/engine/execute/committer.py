@@ -107,7 +107,7 @@ class Committer:
             for unit, known in zip(units, execution.progress)
             if known.checksum is None
         }
-        """Of the committed blocks of every incomplete unit, and of their inputs."""
+        """The hashes of the committed blocks of every incomplete unit, and of their inputs."""
         self._accounts = {
             number: execution.progress[number].account
             for number, (hashes, _) in self._hashes.items()
@@ -115,7 +115,7 @@ class Committer:
         }
         """The accounts of the same blocks; None where some were not measured."""
         self._units_left = Counter(units[number].shard for number in self._hashes)
-        """Uncommitted units by shard."""
+        """The number of uncommitted units of each shard."""
         self.bytes_committed = bytes_committed(units, execution.progress)
         self._bytes_before = self.bytes_committed
         self._units_committed = 0

@@ -60,7 +60,8 @@ class LocalComputation(Computation):
             steps.run(self._pending(progress), prefetcher)
             context.reporter.doing("merging")
             predicted = self.budget.predicted.need
-            need = replace(predicted, base=rss(), steps=0, least_steps=0)  # which are done
+            # The steps are done: they take no memory any more.
+            need = replace(predicted, base=rss(), steps=0, least_steps=0)
             preparing = time.monotonic() - started
             governor = Governor(
                 self.budget.memory,

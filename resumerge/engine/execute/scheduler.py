@@ -35,15 +35,15 @@ BATCH_SECONDS = 1.0
 """A batch is closed after this time even if it is small, so that the process stops quickly."""
 
 RUNS_OF_A_BATCH = 32
-"""A batch has so many runs of blocks, at least, so that all threads have work in it."""
+"""The least runs of blocks in a batch, so that all threads have work in it."""
 
 UNITS_AHEAD = 2
-"""So many units are begun before the blocks of another one are done: what the scans of one find is
-put together by one thread, while the others go on with the next. Each of these threads keeps memory
-of its own; three save 4 % of the time of TIES, and take 5 % more memory."""
+"""The number of units that are begun before the blocks of another one are done. What the scans of
+one find is put together by one thread, while the others go on with the next. Each of these threads
+keeps memory of its own; three save 4 % of the time of TIES, and take 5 % more memory."""
 
 SAMPLE_RUNS = 2
-"""So many times as many blocks are sampled by one task: less is read of each."""
+"""The blocks that one task samples, for each that it would compute: less is read of each."""
 
 
 class Scheduler:
@@ -65,9 +65,9 @@ class Scheduler:
         self._pool = ThreadPoolExecutor(execution.threads, "block", evaluator.start_thread)
         self._statistics_pool = ThreadPoolExecutor(UNITS_AHEAD, "statistics")
         self._running: deque[tuple[Future[WrittenBlocks], int]] = deque()
-        """Tasks in order, and the bytes that each writes."""
+        """The tasks that compute, in order, and the bytes that each writes."""
         self._taken: Unit | None = None
-        """Of the queue, not begun."""
+        """The unit that was taken from the queue and is not begun."""
         self._upcoming: deque[StartedUnit] = deque()
         self._one_scan = threading.Lock()
         self._reductions_limit = execution.estimate.memory.reductions
@@ -208,7 +208,7 @@ class Scheduler:
 
     @property
     def _scans_are_costly(self) -> bool:
-        """Return whether several scans at once would cost more than memory.
+        """Whether several scans at once would cost more than memory.
 
         They may cost downloads, room on a disk, or pages of the page cache that are read again.
         """

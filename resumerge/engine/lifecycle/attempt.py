@@ -155,7 +155,7 @@ class Attempt:
 
     def _merge(self, record: _Record) -> None:
         """Recover the output, then compute and commit everything that is pending."""
-        give_back_freed_memory()  # of what was read to make the plan
+        give_back_freed_memory()  # planning has freed what it read
         reuse_freed_memory()
         reporter = self.context.reporter
         sparse = allocates_lazily(

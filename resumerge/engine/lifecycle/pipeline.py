@@ -121,7 +121,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if manifest is not None:
         return take_finished_of(context, run, run.mirror, manifest)
     _adopt_uploaded(context, run, plan, run.mirror)
-    check_contents(context, run.record, plan, estimate, run.ledger)  # of what was adopted
+    check_contents(context, run.record, plan, estimate, run.ledger)  # the adopted shards' too
     return _continue(context, run, plan, estimate, reconciler)
 
 
@@ -195,7 +195,7 @@ def _attempt(
         seconds = attempt.run()
     finally:
         context.runs.remove_unused(out.path)
-    attempts = ledger.attempts.all()  # whose numbers every report of the run shows
+    attempts = ledger.attempts.all()  # reports of the run show their numbers
     last = attempts[-1]
     started, ended = (datetime.fromisoformat(last[at]) for at in ("started", "ended"))
     url = replicator.store.url if replicator is not None else None

@@ -109,7 +109,8 @@ def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
         Resumable: the mirror cannot be reached.
     """
     back_up(mirror, written.backups)
-    if tasks := [task.name for task in task_names(written.remove)]:  # which end then
+    # A task of a cluster ends when its file is gone.
+    if tasks := [task.name for task in task_names(written.remove)]:
         retry_store(mirror.store, lambda: mirror.store.put({}, tasks))
     retry_store(mirror.store, lambda: mirror.store.abandon_uploads(written.uploads))
     if written.remove:

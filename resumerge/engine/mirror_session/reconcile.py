@@ -84,7 +84,7 @@ class Reconciler:
 
     @property
     def _is_new_mirror(self) -> bool:
-        """Return whether the run has another mirror until now, or none."""
+        """Whether the run had another mirror until now, or none."""
         return bool(self._ledger.run()["mirror"] != self._mirror.url)
 
     def _check_not_emptied(self, state: MirrorState, *, named: bool) -> None:

@@ -15,7 +15,7 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
 NOTABLE_SHARE = 1.05
-"""Of what would be downloaded: the least that is fetched to be mentioned."""
+"""The least share of what would be downloaded that is fetched to be mentioned."""
 
 _WHOLE = "leave out --stream, or use --evict, which downloads files and deletes each in time"
 

@@ -32,7 +32,7 @@ def is_out_of_memory(error: Exception) -> bool:
 def out_of_memory(error: Exception) -> Resumable:
     """Return the error for a failed allocation."""
     reason = str(error).strip().split("\n")[0] or type(error).__name__
-    reason = "; ".join([reason, *getattr(error, "__notes__", ())])  # in whose code it was
+    reason = "; ".join([reason, *getattr(error, "__notes__", ())])  # notes say whose code failed
     return Resumable(
         Reason.MEMORY,
         f"A memory allocation failed ({reason}). Close other programs, or resume with "

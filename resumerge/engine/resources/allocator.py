@@ -49,5 +49,5 @@ def reuse_freed_memory() -> None:
     if hasattr(libc, "mallopt"):
         libc.mallopt(_M_MMAP_THRESHOLD, REUSED)
         libc.mallopt(_M_TRIM_THRESHOLD, REUSED)
-        if address_space_limit() is not None:  # of which glibc reserves 64 MiB for each thread
+        if address_space_limit() is not None:  # glibc reserves 64 MiB of it for each thread
             libc.mallopt(_M_ARENA_MAX, 1)

@@ -54,6 +54,6 @@ def importance(values: Tensor, others: Tensor, divergences: Tensor, row: int, st
     first = start // row
     factors = divergences[first : first + -(-len(change) // row)]
     change[:whole].view(-1, row).mul_(factors[: whole // row].unsqueeze(1))
-    if whole < len(change):  # of a sample, which may end within a row
+    if whole < len(change):  # a sample may end within a row
         change[whole:].mul_(factors[-1])
     return change

@@ -48,5 +48,5 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
         held = min(different, numel, MAX_COLLECTED)
         brackets += 8 * held  # keys and counts
         largest = max(largest, held)
-    samples = (len(shares) + 1) * sample  # as collected, and one of them sorted
-    return max(4 * samples, brackets + largest)  # which of one's keys are the threshold
+    samples = (len(shares) + 1) * sample  # those that are collected, and one sorted copy
+    return max(4 * samples, brackets + largest)  # keys at the threshold of one

@@ -35,30 +35,30 @@ RANDOM_RSS = 4_600_000
 """What NumPy's generators take, which random tensors load."""
 
 PROMPTS_RSS = 6_500_000
-"""What the library tokenizers takes, which splits the prompts that steps are made of."""
+"""The bytes of the library tokenizers, which splits the prompts that steps are made of."""
 
 UNIT_BYTES, NODE_BYTES = 2_600, 700
-"""Of a unit, and of each tensor in its tree that is more than a rounding: objects, names, hashes,
-the ledger's rows (measured on 20,000 units: 2.7 KB for a copy, 3.9 KB for linear of two models)."""
+"""The bytes that a unit takes, and each tensor in its tree that is more than a rounding: objects,
+names, hashes, the ledger's rows (on 20,000 units: 2.7 KB for a copy, 3.9 KB for linear of two)."""
 
 BUCKETS_RSS, FURTHER_CLOUD_RSS = 40_000_000, 30_000_000
-"""What the library takes that makes the requests to buckets (measured: 26 to 33 MB), and that of
-each further kind of cloud, which shares some modules with it (measured: 15 to 29 MB)."""
+"""The bytes of the library that makes the requests to buckets (measured: 26 to 33 MB), and of that
+for each further kind of cloud, which shares some modules with it (measured: 15 to 29 MB)."""
 
 UPLOAD_RSS = 30_000_000
-"""What the part of a shard takes that is sent to a mirror in a bucket (measured: 9 to 29 MB)."""
+"""The bytes of the part of a shard that is sent to a mirror in a bucket (measured: 9 to 29 MB)."""
 
 CLIENT_RSS = {"hub": 18_000_000}
-"""What the client of a server takes that files are streamed from, by the kind of source; boto3 is
-counted above."""
+"""The bytes of the client of a server that files are streamed from, by the kind of source; boto3
+is counted above."""
 
 FLOAT32 = 4
 
 SAFETY = 1.05
-"""What a budget must hold, of what is predicted."""
+"""The share of the predicted memory that a budget must hold."""
 
 TOKEN_BYTES = 500
-"""Of a token of a tokenizer that is read: text, number and merges, as Python objects."""
+"""The bytes of a token of a tokenizer that is read: text, number and merges, as Python objects."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _run_bytes(unit: Unit, elements: int) -> int:
     """Return the bytes of the buffers of one run of blocks, and of its methods beside them."""
     tensor = unit.expression
     if isinstance(tensor, Merged):
-        within = tensor.computing_bytes(elements)  # in whole blocks
+        within = tensor.computing_bytes(elements)  # a merge computes whole blocks
     else:
         within = tensor.working_bytes(elements)
     return int(elements * (BITS[unit.dtype] // 8) + within)

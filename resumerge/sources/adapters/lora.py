@@ -47,7 +47,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     """
     where = f"{adapter.ref.text}/adapter_config.json"
     settings = _settings(adapter, where)
-    is_stage = base.kind == "stage"  # which has no files; the adapter is a source by itself
+    is_stage = base.kind == "stage"  # a stage has no files; its adapter is a source by itself
     folders = ("", "") if is_stage else ("base/", "adapter/")
     ties = AdapterTies(base, settings, in_folder(folders[0], base.tensors))
     of_adapter = in_folder(folders[1], adapter.tensors)

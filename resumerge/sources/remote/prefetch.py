@@ -298,7 +298,7 @@ def _has_planned_header(file: RemoteFile, source: Source) -> bool:
     """Return whether a file's header is still the one that the run was planned with."""
     if file.name not in source.files:
         return True  # a companion
-    tensors = source.numbered(0).tensors.values()  # as in a header, which knows of no plan
+    tensors = source.numbered(0).tensors.values()  # headers have no number of a source
     planned = [t for t in tensors if isinstance(t, Stored) and t.file == file.name]
     try:
         return _are_same(read_header(file.pointer, file.name).tensors.values(), planned)

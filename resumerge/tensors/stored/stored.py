@@ -50,7 +50,7 @@ class Stored(Tensor):
             offset = self.offset + nbytes(self.dtype, start)
             descriptor = files.descriptor(self)
             if descriptor is None or not read_ranges([(descriptor, offset, out, 0)]):
-                files.fill(self, offset, out.data)  # which says what is wrong
+                files.fill(self, offset, out.data)  # its error says what is wrong
             return
         fill, elements = partial(files.fill, self), out.view(f"u{BITS[self.dtype] // 8}")
         read_strided(fill, self.offset, self.shape, self.strides, start, stop, elements)

@@ -53,7 +53,8 @@ def _context(run: Run) -> dict[str, Any]:
         "run": run,
         "state": state_sentence(run),
         "worked": sum(map(attempt_seconds, run["attempts"])),
-        "peak": run["memory"]["peak_rss"] or history.peak,  # of tasks, where a cluster merged
+        # The history has the peak of the tasks of a cluster.
+        "peak": run["memory"]["peak_rss"] or history.peak,
         "narrative": narrative_of(run, history),
         "command": command_of(run) if run["state"] == "interrupted" else None,
         "charts": [history_chart(panel, timeline) for panel in panels_of(history)],

@@ -52,7 +52,7 @@ def merge_in_process(
     stop = StopRequest(patient=in_kernel())
     told = reporter or cell or printed
     session = Session(options, None if told is None else PythonReporter(told), stop=stop)
-    with stop.listening():  # until the end is shown: a second interrupt must not replace it
+    with stop.listening():  # a second interrupt must not replace the end, until it is shown
         try:
             done = work(session)
             return DisplayedResult.of(done, None if cell is None else _cell_number())

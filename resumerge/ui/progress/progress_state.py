@@ -38,7 +38,7 @@ class ProgressState(Reporter):
         self._merged, self._downloaded = Pace(), Pace()
         self._waits: tuple[float, str] | None = None
         self._waits_since = 0.0
-        self._has_figures = False  # of this phase
+        self._has_figures = False  # whether the present phase has told how far it is
         self._read: tuple[int, int] | None = None
 
     def doing(self, what: str) -> None:

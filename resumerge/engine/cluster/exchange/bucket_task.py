@@ -31,7 +31,7 @@ BEAT_SECONDS = 5.0
 """Each heartbeat is two requests, which cost money; the driver reads it by one more."""
 
 JOIN_SECONDS = 60.0
-"""So long a bucket may fail when a task begins."""
+"""The time that a bucket may fail when a task begins."""
 
 
 def opening(nonce: str) -> bytes:
@@ -85,7 +85,7 @@ class BucketEndpoint(TaskEndpoint):
         backoff = Backoff(first=0.5, longest=5.0, seconds=JOIN_SECONDS)
         try:
             retry(lambda: self._write(Beat(node).as_json()), backoff, is_temporary=_is_temporary)
-        except TaskAbandoned:  # which is found again at once
+        except TaskAbandoned:  # the task itself finds that out at once
             return ""
         except (InputError, StoreError) as error:
             return f"{self.url} cannot be used from here: {error}"
@@ -97,7 +97,7 @@ class BucketEndpoint(TaskEndpoint):
             yield self._folder
 
     def beat(self, beat: Beat) -> None:
-        with suppress(StoreError):  # of a bucket that fails for now the driver knows nothing, too
+        with suppress(StoreError):  # a bucket that fails for now fails for the driver, too
             self._write(beat.as_json())
 
     def publish(self, plan: Plan, record: ShardRecord, beat: Beat, moved: Moved) -> ShardRecord:

@@ -31,7 +31,7 @@ from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
 VISIBLE_SECONDS = 60.0
-"""So long a network filesystem may take to show a file that another machine renamed."""
+"""The time that a network filesystem may take to show a file that another machine renamed."""
 
 BEAT_SECONDS = 1.0
 

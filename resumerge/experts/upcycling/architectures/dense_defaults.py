@@ -41,6 +41,6 @@ def complete(config: Config) -> dict[str, Any]:
     if "rope_parameters" not in config:
         defaults["rope_theta"] = _THETA
     completed = {**defaults, **config}
-    if completed["num_key_value_heads"] is None:  # where it is written so, for every type
+    if completed["num_key_value_heads"] is None:  # a config may say null, whatever its type
         completed["num_key_value_heads"] = heads
     return completed

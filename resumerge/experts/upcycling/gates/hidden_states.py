@@ -190,7 +190,7 @@ class HiddenStates(Step):
 
     def _advance(self, decoder: Decoder, evaluation: Evaluation, state: State, piece: int) -> State:
         ends = np.cumsum([len(prompt) for prompt in self._prompts])
-        states = np.split(state["states"], ends[:-1])  # which change in place
+        states = np.split(state["states"], ends[:-1])  # views: they change in place
         own = self.layers[piece]
         whole = self.mode == "hidden_avg"
         seen = [s.mean(0, dtype=np.float64) if whole else s[-1].copy() for s in states]

@@ -46,7 +46,7 @@ def _renamed(name: str) -> str:
         return name
     matrix = found["peft"] or {"down": "A", "up": "B"}[found["way"] or found["kohya"]]
     module = found["module"]
-    if "_lora." in name:  # of an attention's processor, which calls the first of two modules so
+    if "_lora." in name:  # processors of attention call the first of the two output modules so
         module = _OUTPUT.sub(".to_out.0", module.replace(".processor.", "."))
     return f"{module}.lora_{matrix}.weight"
 
