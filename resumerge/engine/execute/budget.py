@@ -62,5 +62,7 @@ def resource_budget(
     for note in (*notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
     threads = fit_threads(estimate.memory, options.threads, memory, context.memory)
+    # Writing is not tried, which `plan` does: the run may still be refused, and nothing is written
+    # before that.
     speed = measure_speed(largest_file(plan, estimate), computes=estimate.time.computes)
     return ResourceBudget(threads, memory, device, estimate.on_machine(threads, speed))
