@@ -33,7 +33,7 @@ static inline const float *load_part(const void *data, int dtype, int64_t start,
 static inline const float *load_unchanged(const float *b, int rounds, int dtype, float *to) {
     uint64_t held[PART];
     const Output rounded = {.data = held, .dtype = dtype};
-    if (!rounds) return b;
+    if (!rounds || dtype == F32) return b;
     memcpy(to, b, sizeof(float) * PART);
     put(&rounded, 0, PART, to);
     return load(held, dtype, 0, PART, to);
