@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 from click.exceptions import Exit
 
-from resumerge.cli.parsing.arguments import argument, chdir_option, json_option, options_of
+from resumerge.cli.parsing.arguments import (
+    LocalPath,
+    argument,
+    chdir_option,
+    json_option,
+    options_of,
+)
 from resumerge.cli.parsing.command import Command
 from resumerge.comparison import compare_models
 from resumerge.errors import Interrupted, Resumable
 from resumerge.options import Options
+from resumerge.ui.html.comparison import comparison_page
+from resumerge.ui.html.page_file import check_page_file, write_page
 from resumerge.ui.progress.keepalive import PrintClock
 from resumerge.ui.progress.styles import Style, reporter_of
 from resumerge.ui.terminal.comparison import show_comparison
@@ -42,12 +51,23 @@ from resumerge.ui.text.commands import repeat_command
 @click.option("--base", metavar="BASE", help="The model that they were made of.")
 @options_of("compare")
 @chdir_option
+@click.option(
+    "--html", type=LocalPath("page"), metavar="FILE", help="Write an HTML page to this file."
+)
 @json_option
-def command(models: tuple[str, ...], base: str | None, options: Options, as_json: bool) -> None:
+def command(
+    models: tuple[str, ...],
+    base: str | None,
+    options: Options,
+    html: Path | None,
+    as_json: bool,
+) -> None:
     """Compare models: configs, tokenizers, and every tensor, read by ranges.
 
     A comparison that was stopped goes on where it was, if it is asked for again.
     """
+    if html is not None:
+        check_page_file(html)
     reporter = reporter_of(Style.AUTO, err, PrintClock())
     try:
         found = compare_models(models, base, options, reporter)
@@ -60,7 +80,11 @@ def command(models: tuple[str, ...], base: str | None, options: Options, as_json
         raise Exit(stopped.exit_code) from None
     finally:
         reporter.close()
+    if html is not None:
+        write_page(lambda: comparison_page(found), html)
     if as_json:
         print_document(found)
+    elif html is not None:
+        print_text(str(html.absolute()))
     else:
         out.print(show_comparison(found), crop=False, soft_wrap=not out.is_terminal)

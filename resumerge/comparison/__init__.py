@@ -2,8 +2,8 @@
 
 `models.py` opens the models and finds which tensors belong together, `facts.py` compares configs
 and tokenizers, `tensor.py` reads one tensor of all models and returns a row of sums, with what
-`relations.py` recognises; `journal.py` keeps the rows, `run.py` computes those that are missing,
-and `document.py` says what they come to.
+`relations.py`, `low_rank.py` and `grids.py` recognise; `journal.py` keeps the rows, `run.py`
+computes those that are missing, and `document.py` says what they come to.
 """
 
 from resumerge.comparison.run import compare_models

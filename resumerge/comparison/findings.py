@@ -18,6 +18,21 @@ _SPREAD = 0.01
 """Factors of tensors that differ by less are told as one: of 16 numbers in bfloat16 none is known
 better than that."""
 
+_LITTLE = 0.3
+"""The least share of the energy of a change that makes its rank worth telling, where rounding may
+have made the rest."""
+
+_HOLDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "rounded": lambda found: found["share"] >= AGREE,
+    "scaled": lambda found: found["share"] >= AGREE and abs(found["factor"] - 1) > _SAME_FACTOR,
+    "quantised": lambda found: found["nearest"] >= 0.5,
+    "low_rank": lambda found: (
+        found["rank"] <= found["of"] // 4
+        and found["energy"] >= (_LITTLE if found["rounding"] else AGREE)
+    ),
+}
+"""Whether a tensor has a relation, from its numbers; the first that holds is the tensor's."""
+
 Tensor = Mapping[str, Any]
 
 
@@ -30,10 +45,10 @@ def relation_of(sums: Mapping[str, Any], not_finite: int) -> tuple[str, Mapping[
     """
     if not sums["differing"]:
         return ("not finite", {"elements": not_finite}) if not_finite else ("equal", None)
-    for name in ("rounded", "scaled"):
-        found = sums[name]
-        if found is not None and found["share"] >= AGREE and _is_told(name, found):
-            return name, found
+    for name, holds in _HOLDS.items():
+        found = sums.get(name)
+        if found is not None and holds(found):
+            return name.replace("_", " "), found
     return "different", None
 
 
@@ -73,13 +88,11 @@ def _word(pair: Mapping[str, Any], groups: Mapping[str, Sequence[Tensor]]) -> st
     return {
         "scaled": "scaled copy",
         "rounded": "rounding",
+        "quantised": "quantisation round trip",
+        "low rank": "low-rank change",
         "different": "different",
         "not finite": "different",
     }.get(next(iter(found), ""), "copy")
-
-
-def _is_told(name: str, found: Mapping[str, Any]) -> bool:
-    return name != "scaled" or abs(found["factor"] - 1) > _SAME_FACTOR
 
 
 def _equal(tensors: Sequence[Tensor], total: int, first: str, second: str) -> str:
@@ -113,6 +126,36 @@ def _scaled(tensors: Sequence[Tensor], total: int, first: str, second: str) -> s
     )
 
 
+def _quantised(tensors: Sequence[Tensor], total: int, first: str, second: str) -> str:
+    details = [tensor["details"] for tensor in tensors]
+    kinds = sorted({_grid(found) for found in details})
+    forward = sum(found["of_first"] for found in details)
+    narrow, exact = (second, first) if 2 * forward >= len(details) else (first, second)
+    nearest = min(found["nearest"] for found in details)
+    return (
+        f"{_of(tensors, total)} in {narrow} on a grid of {' or '.join(kinds)}, as quantising "
+        f"{exact} and back gives ({nearest:.2%} or more of the elements are the nearest point; "
+        f"seen in {details[0]['rows']} rows of each)"
+    )
+
+
+def _grid(found: Mapping[str, Any]) -> str:
+    return f"{found['grid']} by " + (f"groups of {found['group']}" if found["group"] else "row")
+
+
+def _low_rank(tensors: Sequence[Tensor], total: int, first: str, second: str) -> str:
+    details = [tensor["details"] for tensor in tensors]
+    ranks = sorted(found["rank"] for found in details)
+    low, high, usual = ranks[0], ranks[-1], ranks[len(ranks) // 2]
+    text = f"rank {low}" if low == high else f"rank {usual} in most, from {low} to {high}"
+    energy = min(found["energy"] for found in details)
+    rest = "; rounding may have made the rest" if energy < AGREE else ""
+    return (
+        f"{_of(tensors, total)} in {second} what {first} has, after a change of low rank: {text}, "
+        f"with {energy:.1%} or more of the change's energy{rest}"
+    )
+
+
 def _different(tensors: Sequence[Tensor], total: int, first: str, second: str) -> str:
     known = [tensor for tensor in tensors if tensor["relative_l2"] is not None]
     worst = max(known, key=lambda tensor: tensor["relative_l2"], default=None)
@@ -134,6 +177,8 @@ _SENTENCES: Mapping[str, Callable[[Sequence[Tensor], int, str, str], str]] = {
     "equal": _equal,
     "rounded": _rounded,
     "scaled": _scaled,
+    "quantised": _quantised,
+    "low rank": _low_rank,
     "different": _different,
     "not finite": _not_finite,
 }

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from resumerge.comparison import grids
+from resumerge.comparison.low_rank import ROWS, LowRank
 from resumerge.comparison.models import Models, Pair, Unit
 from resumerge.comparison.relations import Rounded, Scaled
 from resumerge.comparison.values import Two, floats
@@ -20,8 +22,8 @@ from resumerge.tensors.evaluation import Evaluation
 BLOCK = 1 << 17
 """Elements that are compared at once, so that they are in the processor's cache."""
 
-PIECE = 1 << 20
-"""Elements that are read at once."""
+PIECE, LARGEST_PIECE = 1 << 20, 1 << 22
+"""Elements that are read at once; more of matrices with long rows, so that `ROWS` are seen."""
 
 Row = dict[str, Any]
 """What is known of a tensor, as the journal has it. Sums over numbers that are not finite are
@@ -35,6 +37,21 @@ class _PairSums:
         self.pair, self.dtypes = pair, dtypes
         self.differing, self.squares, self.largest = 0, 0.0, 0.0
         self._relations: list[Scaled | Rounded] | None = None
+        self._low_rank: LowRank | None = None
+        self._grid: dict[str, Any] | None = None
+
+    def propose(self, first: np.ndarray, second: np.ndarray) -> None:
+        """Look at some rows of the two matrices (float32) before anything is added."""
+        if np.array_equal(first, second):
+            return
+        self._low_rank = LowRank.proposed(second - first)
+        rows = max(1, len(first) // grids.ROWS)
+        sides = (first[::rows], second[::rows])
+        for values, other, of_first in ((*sides[::-1], True), (*sides, False)):
+            found = grids.grid_of(values, other, self.dtypes[of_first])
+            if found is not None:
+                self._grid = {**found, "of_first": of_first}
+                return
 
     def add(self, first: np.ndarray, second: np.ndarray, difference: np.ndarray) -> None:
         """Add elements, of which at least one differs in its bits."""
@@ -45,6 +62,8 @@ class _PairSums:
         self.differing += differing
         self.squares += _square(difference)
         self.largest = max(self.largest, float(difference.max()), -float(difference.min()))
+        if self._low_rank is not None:
+            self._low_rank.add(two)
         if self._relations is None:
             proposed = (kind.proposed(two) for kind in (Scaled, Rounded))
             self._relations = [relation for relation in proposed if relation is not None]
@@ -52,7 +71,8 @@ class _PairSums:
             for relation in self._relations:
                 relation.add(two)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, elements: int) -> dict[str, Any]:
+        """Return the sums for the journal."""
         found = self._relations or []
         scaled = next((r.as_json() for r in found if isinstance(r, Scaled)), None)
         rounding = next((r.as_json() for r in found if isinstance(r, Rounded)), None)
@@ -62,6 +82,8 @@ class _PairSums:
             "largest": self.largest,
             "scaled": scaled,
             "rounded": rounding,
+            "quantised": self._grid,
+            "low_rank": self._low_rank and self._low_rank.as_json(self.squares, elements),
         }
 
 
@@ -85,8 +107,8 @@ class TensorComparison:
         self._tuned = tuned if len(tuned) > 1 and unit.is_float else []
         self._products = np.zeros((len(tuned), len(tuned)))
         self._signs = {two: [0, 0] for two in combinations(self._tuned, 2)}
-        row = unit.row if 0 < unit.row <= PIECE else 1
-        self._block = max(1, BLOCK // row) * row
+        self._row = unit.row if 0 < unit.row <= PIECE else 1
+        self._block = max(1, BLOCK // self._row) * self._row
 
     def compute(self, evaluation: Evaluation, moved: Callable[[int], None]) -> Row:
         """Read the tensor of all models, and return what is known of it.
@@ -98,16 +120,19 @@ class TensorComparison:
         Raises:
             Resumable: a file cannot be read.
         """
-        piece = max(1, PIECE // self._block) * self._block
+        wanted = min(max(PIECE, ROWS * self._row), LARGEST_PIECE)
+        piece = max(1, wanted // self._block) * self._block
         for start in range(0, self._unit.elements, piece):
             stop = min(start + piece, self._unit.elements)
             data = {n: self._read(evaluation, n, start, stop) for n in self._numbers}
             moved(sum(len(found) for found in data.values()))
             if self._unit.is_float:
+                if not start and self._row > 1:
+                    self._propose(data, stop // self._row)
                 self._add_piece(evaluation, data, stop - start)
             else:
                 self._add_bytes(data)
-        return self._row()
+        return self._as_row()
 
     def _read(self, evaluation: Evaluation, number: int, start: int, stop: int) -> np.ndarray:
         tensor = self._unit.tensors[number]
@@ -115,6 +140,17 @@ class TensorComparison:
         data = evaluation.take(("raw", number), nbytes(tensor.dtype, stop - start))
         tensor.read(evaluation.inner(), start, stop, data)
         return data
+
+    def _propose(self, data: dict[int, np.ndarray], rows: int) -> None:
+        """Have each pair look at rows of the first piece, evenly spaced."""
+        chosen = np.linspace(0, rows - 1, min(rows, ROWS)).astype(int)
+        values = {}
+        for n, raw in data.items():
+            bits = np.ascontiguousarray(raw.reshape(rows, -1)[chosen]).ravel()
+            found = floats(bits, self._dtypes[n], np.empty(len(chosen) * self._row, np.float32))
+            values[n] = found.reshape(-1, self._row)
+        for sums in self._pairs:
+            sums.propose(*(values[n] for n in sums.pair))
 
     def _add_bytes(self, data: dict[int, np.ndarray]) -> None:
         """Count what differs between elements that are no floats."""
@@ -179,14 +215,17 @@ class TensorComparison:
             counts[0] += int(np.count_nonzero(product))
             counts[1] += int(np.count_nonzero(product < 0))
 
-    def _row(self) -> Row:
+    def _as_row(self) -> Row:
         count = len(self._unit.tensors)
         squares = self._squares if self._unit.is_float else {}
         return {
             "elements": self._unit.elements,
             "squares": [squares.get(n) for n in range(count)],
             "not_finite": [self._not_finite.get(n, 0) for n in range(count)],
-            "pairs": {f"{a}-{b}": sums.as_json() for sums in self._pairs for a, b in [sums.pair]},
+            "pairs": {
+                f"{sums.pair[0]}-{sums.pair[1]}": sums.as_json(self._unit.elements)
+                for sums in self._pairs
+            },
             "task_vectors": {
                 "models": self._tuned,
                 "products": self._products.tolist(),

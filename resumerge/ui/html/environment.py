@@ -10,6 +10,7 @@ from markupsafe import Markup
 from resumerge.documents.history import attempt_seconds
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_seconds, show_size
+from resumerge.ui.text.comparison import number, share, tokens_sentence
 from resumerge.ui.text.format import committed_share, format_event, format_time, state_word
 
 
@@ -37,6 +38,8 @@ TEMPLATES.filters |= {
     "attempt_seconds": attempt_seconds,
     "counted": counted,
     "event": format_event,
+    "number": number,
+    "part": share,
     "share": committed_share,
     "known": lambda share: "" if share is None else f"{share:.1%}",
     "percent": lambda share: f"{share:.0%}",
@@ -45,4 +48,5 @@ TEMPLATES.filters |= {
     "size": show_size,
     "state": state_word,
     "time": format_time,
+    "tokens": tokens_sentence,
 }

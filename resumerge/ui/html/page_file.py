@@ -1,13 +1,19 @@
-"""Writes the page of a run, and replaces no other file."""
+"""Writes pages, and replaces no file that is none."""
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from resumerge.errors import refuse
 from resumerge.storage import Storage
+from resumerge.ui.html import comparison
 from resumerge.ui.html.page import START, Run, page
+
+STARTS = (START, comparison.START)
+"""The first lines of pages, which may be replaced by new ones."""
 
 
 def write_report(run: Run, file: Path) -> None:
@@ -18,18 +24,48 @@ def write_report(run: Run, file: Path) -> None:
         file: the path to write to.
 
     Raises:
-        InputError: the file cannot be written, or is not such a page.
+        InputError: the file cannot be written, or is not a page.
     """
-    try:
+    write_page(lambda: page(run), file)
+
+
+def write_page(make: Callable[[], str], file: Path) -> None:
+    """Write a page.
+
+    Args:
+        make: returns the page, once the file may be written.
+        file: the path to write to.
+
+    Raises:
+        InputError: the file cannot be written, or is not a page.
+    """
+    check_page_file(file)
+    with _told_if_unwritable(file):
+        Storage().write_file(file, make().encode("utf-8", "backslashreplace"))
+
+
+def check_page_file(file: Path) -> None:
+    """Check, before there is a page, that writing one replaces no other file.
+
+    Raises:
+        InputError: there is another file, or the folder does not exist.
+    """
+    with _told_if_unwritable(file):
         if not _may_replace(file):
             raise refuse(
                 "The page would replace another file",
                 where=str(file),
-                expected="a new file, or a page that `resumerge status --html` wrote",
+                expected="a new file, or a page that `--html` wrote",
                 found="a folder" if file.is_dir() else "another file",
                 fix="choose another name, or remove this file first",
             )
-        Storage().write_file(file, page(run).encode("utf-8", "backslashreplace"))
+        file.parent.stat()
+
+
+@contextmanager
+def _told_if_unwritable(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise refuse(
             "The page cannot be written",
@@ -40,7 +76,7 @@ def write_report(run: Run, file: Path) -> None:
 
 
 def _may_replace(file: Path) -> bool:
-    """Return whether nothing would be lost: there is no file, an empty one, or a page of a run."""
+    """Return whether nothing would be lost: there is no file, an empty one, or a page."""
     try:
         kind = file.lstat().st_mode
     except FileNotFoundError:
@@ -48,4 +84,5 @@ def _may_replace(file: Path) -> bool:
     if not stat.S_ISREG(kind):
         return False
     with file.open("rb") as stream:
-        return stream.read(len(START)) in (b"", START.encode())
+        begins = stream.read(max(map(len, STARTS)))
+    return not begins or any(begins.startswith(start.encode()) for start in STARTS)

@@ -13,6 +13,7 @@ from resumerge.documents.status import status_of_mirror
 from resumerge.engine.recovery.verify import Verification
 from resumerge.engine.reporter import Result
 from resumerge.errors import Problem
+from resumerge.ui.html.comparison import comparison_fragment
 from resumerge.ui.html.environment import render
 from resumerge.ui.html.page import fragment as status_fragment
 from resumerge.ui.html.plan import fragment as plan_fragment
@@ -51,6 +52,9 @@ class DisplayedComparison(dict[str, Any]):
 
     def __rich__(self) -> RenderableType:
         return show_comparison(self)
+
+    def _repr_html_(self) -> str:
+        return comparison_fragment(self)
 
 
 class DisplayedResult(Result):

@@ -13,6 +13,15 @@ CAUTION = (
 )
 
 
+def labels(document: Mapping[str, Any]) -> list[str]:
+    """Return a short name for each model: the end of its reference.
+
+    Where two have the same, their numbers are added.
+    """
+    ends = [model["model"].rstrip("/").rpartition("/")[2] for model in document["models"]]
+    return [end if ends.count(end) == 1 else f"{end} ({n})" for n, end in enumerate(ends)]
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number in so many digits; a dash for None."""
     return "–" if value is None else f"{value:.{digits}g}"

@@ -1,0 +1,119 @@
+"""Round trips over a quantised type: numbers on the grids that rounding to a few bits makes.
+
+Looked at are rows of a matrix, and groups of consecutive elements of a row, as quantisation does. A
+grid is known by its largest numbers, so nothing has to be known of who made it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from resumerge.comparison.values import spacing
+
+ROWS = 32
+"""The most rows of a matrix that are looked at."""
+
+AGREE = 0.95
+"""The share of elements that have to lie on a grid. A row that does not reach the last of its steps
+has another grid than it looks like."""
+
+_CHANCE = 0.8
+"""The largest share of any numbers that may lie near a grid, for this to say something."""
+
+_GROUPS = (0, 256, 128, 64, 32)
+"""Elements that share a grid; 0 for a row."""
+
+_ROUNDED = 1.5
+"""The distance of a stored number from the grid, in steps of its type: it was rounded itself, and
+so were those that the grid is known by."""
+
+_FIRST = 2
+"""The rows that a grid is tried on first."""
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """A kind of grid.
+
+    Args:
+        name: the type, as it is told.
+        steps: from 0 to the largest magnitude, or from the least to the largest number.
+        symmetric: whether it reaches as far below 0 as above. 0 is a point of all grids.
+    """
+
+    name: str
+    steps: int
+    symmetric: bool
+
+
+_GRIDS = (
+    _Grid("int8", 127, True),
+    _Grid("int8", 128, True),
+    _Grid("int4", 7, True),
+    _Grid("int4", 8, True),
+    _Grid("uint8", 255, False),
+    _Grid("uint4", 15, False),
+)
+
+
+def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any] | None:
+    """Return the grid that a matrix lies on, if it is near another matrix; None if there is none.
+
+    Args:
+        values: rows of the matrix, float32.
+        other: the same rows of the other one.
+        dtype: the type that the matrix is stored in.
+
+    Returns:
+        `grid`, like ``int8``; the elements of a `group`, 0 for a row; the share of elements `on`
+        it; the share that is the `nearest` point to the other's; the `rows` that were looked at.
+    """
+    for group in _GROUPS:
+        if group and (values.shape[1] % group or values.shape[1] == group):
+            continue
+        for grid in _GRIDS:
+            few = _agreement(values[:_FIRST], other[:_FIRST], dtype, group, grid)
+            if few is None:
+                continue
+            found = _agreement(values, other, dtype, group, grid)
+            if found is not None:
+                on, nearest = found
+                return {
+                    "grid": grid.name,
+                    "group": group,
+                    "on": on,
+                    "nearest": nearest,
+                    "rows": len(values),
+                }
+    return None
+
+
+def _agreement(
+    values: np.ndarray, other: np.ndarray, dtype: str, group: int, grid: _Grid
+) -> tuple[float, float] | None:
+    """Return the shares of elements on a grid, and nearest to the other's; None if it is none."""
+    width = group or values.shape[1]
+    grouped = values.reshape(-1, width)
+    if grid.symmetric:
+        length = np.abs(grouped).max(axis=1, keepdims=True)
+    else:  # 0 is a point of it
+        length = np.maximum(grouped.max(axis=1, keepdims=True), 0)
+        length = length - np.minimum(grouped.min(axis=1, keepdims=True), 0)
+    used = length[:, 0] > 0
+    if not used.any():
+        return None
+    grouped, step = grouped[used], length[used] / grid.steps
+    places = grouped / step
+    tolerance = _ROUNDED * spacing(grouped.ravel(), dtype).reshape(grouped.shape) / step + 1e-3
+    if np.minimum(1, 2 * tolerance).mean() > _CHANCE:
+        return None
+    on = np.abs(places - np.rint(places)) <= tolerance
+    if (share := float(on.mean())) < AGREE:
+        return None
+    away = np.abs(other.reshape(-1, width)[used] - grouped) / step
+    if float(np.median(away)) > 1:
+        return None
+    return share, float((away <= 0.5 + tolerance).mean())

@@ -1,0 +1,116 @@
+"""Changes of low rank: the difference of two matrices, as merging a LoRA adapter makes it.
+
+The directions in which a few rows differ span those of the whole difference, if its rank is low
+(Frieze, Kannan and Vempala, "Fast Monte-Carlo algorithms for finding low-rank approximations",
+https://doi.org/10.1145/1039488.1039494). So the first rows propose directions, and the whole matrix
+is projected onto them as it is read: its energy there, and the singular values, are counted over
+all elements. Rounding adds noise of full rank. What stands above the largest singular value that
+such noise has counts (Marchenko and Pastur, https://doi.org/10.1070/SM1967v001n04ABEH001994).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from resumerge.comparison.values import Two, spacing
+
+ROWS = 128
+"""The most rows that propose directions: they find ranks up to about half of it."""
+
+_FEWEST = 16
+"""Matrices with fewer rows, or columns, have no rank that is worth telling."""
+
+_MORE = 8
+"""Directions that are followed beside those that were proposed."""
+
+_MARGIN = 2.0
+"""How far above the energy of the noise a direction is: noise is not the same in all rows."""
+
+_EXACT = 1e-6
+"""A smaller share of the energy is lost in the arithmetic of the projection."""
+
+
+class LowRank:
+    """The energy of a difference in a few directions.
+
+    Args:
+        directions: float32, orthonormal columns, shape ``(columns, directions)``.
+    """
+
+    def __init__(self, directions: np.ndarray) -> None:
+        self._directions = directions
+        self._products = np.zeros((directions.shape[1],) * 2)
+        self._rounding = 0.0
+
+    @classmethod
+    def proposed(cls, rows: np.ndarray) -> LowRank | None:
+        """Return the directions that some rows propose; None if these are of no low rank.
+
+        Args:
+            rows: rows of the difference, float32.
+        """
+        count, columns = rows.shape
+        wide = rows.astype(np.float64)
+        if count < _FEWEST or columns < _FEWEST or not np.isfinite(wide).all():
+            return None
+        energies, vectors = np.linalg.eigh(wide @ wide.T)
+        energies, vectors = energies[::-1], vectors[:, ::-1]
+        rank = above_noise(energies, float(energies.sum()), count, columns)
+        if not rank or rank > 0.6 * count or rank > columns // 4:
+            return None
+        found, _ = np.linalg.qr(wide.T @ vectors[:, : min(rank + _MORE, count)])
+        return cls(np.ascontiguousarray(found, np.float32))
+
+    def add(self, two: Two) -> None:
+        """Add whole rows."""
+        columns = len(self._directions)
+        projected = (two.difference.reshape(-1, columns) @ self._directions).astype(np.float64)
+        self._products += projected.T @ projected
+        step = spacing(*two.coarser).astype(np.float64)
+        self._rounding += float(step @ step) / 4
+
+    def as_json(self, change: float, elements: int) -> dict[str, Any] | None:
+        """Return the numbers for the journal; None if nothing stands above the noise.
+
+        Args:
+            change: the sum of squares of the whole difference.
+            elements: the number of its elements.
+
+        Returns:
+            the `rank`; `of`, the largest that the matrix could have; the share of `energy` that the
+            rank has, at least; and whether the rest is no more than `rounding` may leave.
+        """
+        columns = len(self._directions)
+        rows = elements // columns
+        energies = np.linalg.eigvalsh(self._products)[::-1]
+        rank = above_noise(energies, change, rows, columns)
+        if not rank or not change:
+            return None
+        kept = float(energies[:rank].sum())
+        return {
+            "rank": rank,
+            "of": min(rows, columns),
+            "energy": min(1.0, kept / change),
+            "rounding": change - kept <= self._rounding,
+        }
+
+
+def above_noise(energies: np.ndarray, total: float, rows: int, columns: int) -> int:
+    """Return how many directions have more energy than any has of noise with the rest of it.
+
+    Args:
+        energies: squares of singular values, the largest first.
+        total: the sum of squares of all elements.
+        rows: of the matrix.
+        columns: of the matrix.
+    """
+    share = _MARGIN * (math.sqrt(rows) + math.sqrt(columns)) ** 2 / (rows * columns)
+    rest = total
+    for rank, energy in enumerate(energies):
+        if energy <= share * max(rest, _EXACT * total):
+            return rank
+        rest -= float(energy)
+    return len(energies)
