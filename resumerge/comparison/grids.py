@@ -23,14 +23,14 @@ has another grid than it looks like."""
 _CHANCE = 0.8
 """The largest share of any numbers that may lie near a grid, for this to say something."""
 
-_GROUPS = (0, 256, 128, 64, 32)
+_GROUPS = (0, 128, 64, 32)
 """Elements that share a grid; 0 for a row."""
 
 _ROUNDED = 1.5
 """The distance of a stored number from the grid, in steps of its type: it was rounded itself, and
 so were those that the grid is known by."""
 
-_FIRST = 2
+_FIRST = 1
 """The rows that a grid is tried on first."""
 
 
@@ -51,7 +51,6 @@ class _Grid:
 
 _GRIDS = (
     _Grid("int8", 127, True),
-    _Grid("int8", 128, True),
     _Grid("int4", 7, True),
     _Grid("int4", 8, True),
     _Grid("uint8", 255, False),

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from resumerge.comparison.values import Two, spacing
+from resumerge.kernels import row_gram
+from resumerge.native import Vector
 
 ROWS = 128
 """The most rows that propose directions: they find ranks up to about half of it."""
@@ -28,6 +30,13 @@ _MORE = 8
 
 _MARGIN = 2.0
 """How far above the energy of the noise a direction is: noise is not the same in all rows."""
+
+_EVIDENCE = 2
+"""How many times more elements have to differ than a matrix of the rank has degrees of freedom: a
+few elements are of low rank by themselves."""
+
+_TRIED, _APART = 32, 0.9
+"""The rows that are tried first, and the share of their number that they have to be apart."""
 
 _EXACT = 1e-6
 """A smaller share of the energy is lost in the arithmetic of the projection."""
@@ -53,9 +62,9 @@ class LowRank:
             rows: rows of the difference, float32.
         """
         count, columns = rows.shape
-        wide = rows.astype(np.float64)
-        if count < _FEWEST or columns < _FEWEST or not np.isfinite(wide).all():
+        if count < _FEWEST or columns < _FEWEST or not _may_be(rows):
             return None
+        wide = rows.astype(np.float64)
         energies, vectors = np.linalg.eigh(wide @ wide.T)
         energies, vectors = energies[::-1], vectors[:, ::-1]
         rank = above_noise(energies, float(energies.sum()), count, columns)
@@ -72,12 +81,13 @@ class LowRank:
         step = spacing(*two.coarser).astype(np.float64)
         self._rounding += float(step @ step) / 4
 
-    def as_json(self, change: float, elements: int) -> dict[str, Any] | None:
+    def as_json(self, change: float, elements: int, differing: int) -> dict[str, Any] | None:
         """Return the numbers for the journal; None if nothing stands above the noise.
 
         Args:
             change: the sum of squares of the whole difference.
             elements: the number of its elements.
+            differing: the number of those that are not 0.
 
         Returns:
             the `rank`; `of`, the largest that the matrix could have; the share of `energy` that the
@@ -87,7 +97,7 @@ class LowRank:
         rows = elements // columns
         energies = np.linalg.eigvalsh(self._products)[::-1]
         rank = above_noise(energies, change, rows, columns)
-        if not rank or not change:
+        if not rank or differing < _EVIDENCE * rank * (rows + columns):
             return None
         kept = float(energies[:rank].sum())
         return {
@@ -96,6 +106,26 @@ class LowRank:
             "energy": min(1.0, kept / change),
             "rounding": change - kept <= self._rounding,
         }
+
+
+def _may_be(rows: np.ndarray) -> bool:
+    """Return whether a few rows point less far apart than rows of full rank would.
+
+    The sum of the squares of all cosines between p rows that are random in r dimensions is
+    ``p (1 + p / r)``, about; that takes a moment to compute, and few fine-tunes are below.
+    """
+    chosen = rows[:: max(1, len(rows) // _TRIED)]
+    products = row_gram([Vector(row) for row in np.ascontiguousarray(chosen)], rows.shape[1])[
+        ..., 0
+    ]
+    norms = np.sqrt(np.diag(products))
+    if not np.isfinite(norms).all() or np.count_nonzero(norms) < _FEWEST // 2:
+        return False
+    used = norms > 0
+    cosines = products[used][:, used] / np.outer(norms[used], norms[used])
+    count = len(cosines)
+    spread = count / float((cosines**2).sum())
+    return bool(spread < _APART / (1 + count / rows.shape[1]))
 
 
 def above_noise(energies: np.ndarray, total: float, rows: int, columns: int) -> int:

@@ -37,14 +37,14 @@ class Scaled:
 
     @classmethod
     def proposed(cls, two: Two) -> Scaled | None:
-        """Return the count of the factor that fits these elements best; None if none fits."""
+        """Return a count of the factor that fits these elements best; None if none fits."""
         products = row_gram([Vector(two.first), Vector(two.second)], len(two.first))
         squares, product = products[0, 0, 0], products[0, 1, 0]
         if not squares or not product:
             return None
-        found = cls(float(product / squares))
-        found.add(two)
-        return found if found._agree >= PROPOSED * found._elements else None
+        tried = cls(float(product / squares))
+        tried.add(two)
+        return cls(tried._factor) if tried._agree >= PROPOSED * tried._elements else None
 
     def add(self, two: Two) -> None:
         """Count further elements."""
@@ -78,14 +78,14 @@ class Rounded:
 
     @classmethod
     def proposed(cls, two: Two) -> Rounded | None:
-        """Return the count of the rounding that these elements show; None if they show none."""
+        """Return a count of the rounding that these elements show; None if they show none."""
         types = dict.fromkeys(("BF16", "F16", *(d for d in two.dtypes if d in SPACING)))
         for dtype in types:
             for of_first in (True, False):
-                found = cls(dtype, of_first=of_first)
-                found.add(two)
-                if found._agree >= PROPOSED * found._elements:
-                    return found
+                tried = cls(dtype, of_first=of_first)
+                tried.add(two)
+                if tried._agree >= PROPOSED * tried._elements:
+                    return cls(dtype, of_first=of_first)
         return None
 
     def add(self, two: Two) -> None:

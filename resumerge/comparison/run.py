@@ -17,6 +17,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Reason, Resumable
+from resumerge.host.blas import one_blas_thread
 from resumerge.host.machine import cores
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
@@ -88,7 +89,7 @@ def _compare(
     threads = context.options.threads or min(cores(), MOST_THREADS)
     context.reporter.doing("comparing the tensors")
     todo = iter(pending)
-    with context.stop.deferred(), _threads(threads, progress) as pool:
+    with context.stop.deferred(), one_blas_thread(), _threads(threads, progress) as pool:
         running: dict[Future[Any], Unit] = {}
         while True:
             for unit in todo:

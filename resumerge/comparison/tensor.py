@@ -22,6 +22,9 @@ from resumerge.tensors.evaluation import Evaluation
 BLOCK = 1 << 17
 """Elements that are compared at once, so that they are in the processor's cache."""
 
+PROPOSING = 1 << 12
+"""The elements, from the first that differs on, that propose relations."""
+
 PIECE, LARGEST_PIECE = 1 << 20, 1 << 22
 """Elements that are read at once; more of matrices with long rows, so that `ROWS` are seen."""
 
@@ -65,11 +68,11 @@ class _PairSums:
         if self._low_rank is not None:
             self._low_rank.add(two)
         if self._relations is None:
-            proposed = (kind.proposed(two) for kind in (Scaled, Rounded))
+            few = two.beginning(PROPOSING)
+            proposed = (kind.proposed(few) for kind in (Scaled, Rounded))
             self._relations = [relation for relation in proposed if relation is not None]
-        else:
-            for relation in self._relations:
-                relation.add(two)
+        for relation in self._relations:
+            relation.add(two)
 
     def as_json(self, elements: int) -> dict[str, Any]:
         """Return the sums for the journal."""
@@ -83,7 +86,8 @@ class _PairSums:
             "scaled": scaled,
             "rounded": rounding,
             "quantised": self._grid,
-            "low_rank": self._low_rank and self._low_rank.as_json(self.squares, elements),
+            "low_rank": self._low_rank
+            and self._low_rank.as_json(self.squares, elements, self.differing),
         }
 
 

@@ -43,6 +43,12 @@ class Two:
         found: np.ndarray = self.first != self.second
         return found
 
+    def beginning(self, most: int) -> Two:
+        """Return the elements from the first that differs on, so many at most."""
+        at = int(self.differ.argmax())
+        part = slice(at, at + most)
+        return Two(self.first[part], self.second[part], self.difference[part], self.dtypes)
+
     @property
     def coarser(self) -> tuple[np.ndarray, str]:
         """The elements, and the type, of the tensor whose type has fewer digits."""

@@ -10,6 +10,8 @@ import pytest
 from compared import Arrays, as_stored, changed, drawn, pair, write
 from tiny_models import LLAMA
 
+from resumerge.host import blas
+
 WIDE = {
     **LLAMA,
     "hidden_size": 256,
@@ -82,6 +84,36 @@ def test_a_fine_tune_is_of_no_low_rank_and_on_no_grid(tmp_path: Path) -> None:
         a = write(tmp_path / "a", base, dtype, WIDE)
         b = write(tmp_path / "b", changed(base, 1, 1e-3), dtype, WIDE)
         assert pair(tmp_path, a, b)["total"]["relations"] == {"different": 21}, dtype
+
+
+def test_a_few_elements_are_of_no_low_rank(tmp_path: Path) -> None:
+    """Though a matrix with so few of them is."""
+    base = drawn(config=WIDE)
+    few = {name: array.copy() for name, array in base.items()}
+    for array in few.values():
+        if array.ndim == 2:
+            array[:: len(array) // 16][np.arange(16), np.arange(16)] += 0.01
+    a, b = write(tmp_path / "a", base, config=WIDE), write(tmp_path / "b", few, config=WIDE)
+    found = pair(tmp_path, a, b)
+    assert "low rank" not in found["total"]["relations"]
+    assert found["total"]["relations"]["different"] >= 14
+
+
+def test_numpy_computes_in_the_threads_of_the_comparison_alone() -> None:
+    """And afterwards as before."""
+    libraries = [
+        (lib, name) for lib in blas._loaded() for name in blas._NAMES if blas._has(lib, name)
+    ]
+    if not libraries:
+        pytest.skip("NumPy has another BLAS than OpenBLAS")
+
+    def threads() -> set[int]:
+        return {getattr(library, name.format("get"))() for library, name in libraries}
+
+    before = threads()
+    with blas.one_blas_thread():
+        assert threads() == {1}
+    assert threads() == before
 
 
 def quantised(
