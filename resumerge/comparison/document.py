@@ -7,9 +7,9 @@ from typing import Any
 
 from resumerge.comparison.facts import compared_configs, compared_vocabularies
 from resumerge.comparison.findings import findings_of, relation_of
-from resumerge.comparison.models import Models, Pair, Unit
+from resumerge.comparison.models import MatchedTensor, Models, Pair
 from resumerge.comparison.task_vectors import task_vectors_of
-from resumerge.comparison.totals import Totals
+from resumerge.comparison.totals import PairTotals
 from resumerge.layout.groups import kind_of, layer_key, layer_names
 from resumerge.tokenizers.vocabulary import Vocabulary
 
@@ -19,7 +19,7 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 def document_of(
     models: Models,
-    units: Sequence[Unit],
+    units: Sequence[MatchedTensor],
     rows: Rows,
     vocabularies: Sequence[Vocabulary | None],
 ) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def document_of(
 def _pair(
     models: Models,
     pair: Pair,
-    units: Sequence[Unit],
+    units: Sequence[MatchedTensor],
     rows: Rows,
     places: Mapping[str, str],
     vocabularies: Sequence[Vocabulary | None],
@@ -83,19 +83,19 @@ def _pair(
     return {**findings_of(models, found), **found}
 
 
-def _has(unit: Unit, pair: Pair) -> bool:
+def _has(unit: MatchedTensor, pair: Pair) -> bool:
     return all(unit.tensors[number] is not None for number in pair)
 
 
 def _tensor(
-    unit: Unit, pair: Pair, row: Mapping[str, Any], places: Mapping[str, str]
+    unit: MatchedTensor, pair: Pair, row: Mapping[str, Any], places: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return what is known of one tensor of a pair, with its `sums`."""
     first, second = pair
     sums = row["pairs"][f"{first}-{second}"]
     a, b = unit.tensors[first], unit.tensors[second]
     assert a is not None and b is not None
-    totals = Totals.of(row, pair)
+    totals = PairTotals.of(row, pair)
     relation, details = relation_of(sums, row["not_finite"][first] + row["not_finite"][second])
     rows = [tensor.shape[0] if tensor.shape else 1 for tensor in (a, b)]
     return {
@@ -122,7 +122,7 @@ def _groups(
 
 
 def _total(tensors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    totals = sum((tensor["sums"] for tensor in tensors), Totals())
+    totals = sum((tensor["sums"] for tensor in tensors), PairTotals())
     relations: dict[str, int] = {}
     for tensor in tensors:
         relations[tensor["relation"]] = relations.get(tensor["relation"], 0) + 1

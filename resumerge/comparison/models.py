@@ -9,6 +9,7 @@ from functools import cached_property
 
 from resumerge.engine.context import RunContext
 from resumerge.engine.opening.streamed_sources import whole_files
+from resumerge.engine.resources.device import check_torch
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.layout.layers import infer_layers
 from resumerge.layout.match import match_names
@@ -25,7 +26,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Unit:
+class MatchedTensor:
     """A tensor of several models, which is compared at once.
 
     Args:
@@ -60,6 +61,11 @@ class Models:
     has_base: bool
 
     @property
+    def needs_torch(self) -> bool:
+        """Whether torch computes tensors of a model: those that an adapter changes."""
+        return any(t.needs_torch for source in self.sources for t in source.tensors.values())
+
+    @property
     def names(self) -> list[str]:
         """The models as the user named them."""
         return [source.ref.text for source in self.sources]
@@ -91,7 +97,7 @@ class Models:
             for source in self.sources
         ]
 
-    def units(self) -> Iterator[Unit]:
+    def units(self) -> Iterator[MatchedTensor]:
         """Yield what two models or more have in common, in the order of the first model."""
         for name, tensors in self.by_name.items():
             present = [tensor for tensor in tensors if tensor is not None]
@@ -103,7 +109,7 @@ class Models:
                 continue
             shape = (min(shape[0] for shape in shapes), *shapes[0][1:]) if shapes[0] else ()
             row = shape[1] if len(shape) == 2 else 0
-            yield Unit(name, like, math.prod(shape), row)
+            yield MatchedTensor(name, like, math.prod(shape), row)
 
     def _fits(self, first: Tensor, other: Tensor) -> bool:
         """Return whether two tensors can be compared: of one shape, or two tables of tokens."""
@@ -148,7 +154,11 @@ def open_models(context: RunContext, names: Sequence[str], base: str | None) -> 
     problems += [] if problems else _unreadable(sources, offline=context.options.offline)
     if problems:
         raise InputError(problems)
-    return Models(tuple(sources), base is not None)
+    models = Models(tuple(sources), base is not None)
+    if models.needs_torch:
+        what = "An adapter is applied with torch, which is not installed"
+        check_torch(what, "torch, for models with an adapter")
+    return models
 
 
 def _open(context: RunContext, text: str, number: int) -> Source:

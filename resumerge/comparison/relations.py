@@ -24,7 +24,7 @@ Rounding leaves half a step; an element that was changed is at least one away.
 """
 
 
-class Scaled:
+class ScalingCount:
     """The count of elements of the second tensor that are the first's times one factor.
 
     Args:
@@ -36,7 +36,7 @@ class Scaled:
         self._agree = self._elements = 0
 
     @classmethod
-    def proposed(cls, two: Two) -> Scaled | None:
+    def proposed(cls, two: Two) -> ScalingCount | None:
         """Return a count of the factor that fits these elements best; None if none fits."""
         products = row_gram([Vector(two.first), Vector(two.second)], len(two.first))
         squares, product = products[0, 0, 0], products[0, 1, 0]
@@ -64,7 +64,7 @@ class Scaled:
         return {"factor": self._factor, "share": self._agree / self._elements}
 
 
-class Rounded:
+class RoundingCount:
     """The count of elements that differ, and that one tensor has rounded to a narrower type.
 
     Args:
@@ -77,7 +77,7 @@ class Rounded:
         self._agree = self._elements = 0
 
     @classmethod
-    def proposed(cls, two: Two) -> Rounded | None:
+    def proposed(cls, two: Two) -> RoundingCount | None:
         """Return a count of the rounding that these elements show; None if they show none."""
         types = dict.fromkeys(("BF16", "F16", *(d for d in two.dtypes if d in SPACING)))
         for dtype in types:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from resumerge.comparison.document import document_of
 from resumerge.comparison.facts import read_vocabularies
 from resumerge.comparison.journal import Journal
-from resumerge.comparison.models import Models, Unit, open_models
+from resumerge.comparison.models import MatchedTensor, Models, open_models
 from resumerge.comparison.tensor import TensorComparison
 from resumerge.engine.context import RunContext
 from resumerge.engine.reporter import Reporter
@@ -78,7 +78,7 @@ def compare_models(
 def _compare(
     context: RunContext,
     models: Models,
-    pending: Sequence[Unit],
+    pending: Sequence[MatchedTensor],
     reader: SourceReader,
     journal: Journal,
 ) -> None:
@@ -89,8 +89,9 @@ def _compare(
     threads = context.options.threads or min(cores(), MOST_THREADS)
     context.reporter.doing("comparing the tensors")
     todo = iter(pending)
-    with context.stop.deferred(), one_blas_thread(), _threads(threads, progress) as pool:
-        running: dict[Future[Any], Unit] = {}
+    start = _start_torch if models.needs_torch else _start
+    with context.stop.deferred(), one_blas_thread(), _threads(threads, progress, start) as pool:
+        running: dict[Future[Any], MatchedTensor] = {}
         while True:
             for unit in todo:
                 work = TensorComparison(unit, models).compute
@@ -134,9 +135,11 @@ class _Progress:
 
 
 @contextmanager
-def _threads(count: int, progress: _Progress) -> Iterator[ThreadPoolExecutor]:
+def _threads(
+    count: int, progress: _Progress, start: Callable[[], None]
+) -> Iterator[ThreadPoolExecutor]:
     """Yield a pool whose threads end at their next piece if what is inside fails."""
-    with ThreadPoolExecutor(count, "compare") as pool:
+    with ThreadPoolExecutor(count, "compare", start) as pool:
         try:
             yield pool
         except BaseException:
@@ -145,7 +148,18 @@ def _threads(count: int, progress: _Progress) -> Iterator[ThreadPoolExecutor]:
             raise
 
 
-def _bytes(unit: Unit) -> int:
+def _start() -> None:
+    """Prepare a thread that compares stored tensors: there is nothing to do."""
+
+
+def _start_torch() -> None:
+    """Prepare a thread that applies adapters."""
+    from resumerge.engine.evaluation.torch_backend import use_one_thread
+
+    use_one_thread()
+
+
+def _bytes(unit: MatchedTensor) -> int:
     return sum(
         tensor.nbytes * unit.elements // max(1, tensor.numel)
         for tensor in unit.tensors
@@ -153,7 +167,7 @@ def _bytes(unit: Unit) -> int:
     )
 
 
-def _held(units: Sequence[Unit]) -> HeldValues:
+def _held(units: Sequence[MatchedTensor]) -> HeldValues:
     """Return a cache for the values of the tensors that are compared at once."""
     largest = max((sum(map(_held_bytes, unit.tensors)) for unit in units), default=0)
     return HeldValues((MOST_THREADS + 1) * largest)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.comparison.models import Models, Unit
+from resumerge.comparison.models import MatchedTensor, Models
 
 
 def task_vectors_of(
     models: Models,
-    units: Sequence[Unit],
+    units: Sequence[MatchedTensor],
     rows: Mapping[str, Mapping[str, Any]],
     places: Mapping[str, str],
 ) -> dict[str, Any] | None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from resumerge.comparison import grids
 from resumerge.comparison.low_rank import ROWS, LowRank
-from resumerge.comparison.models import Models, Pair, Unit
-from resumerge.comparison.relations import Rounded, Scaled
+from resumerge.comparison.models import MatchedTensor, Models, Pair
+from resumerge.comparison.relations import RoundingCount, ScalingCount
 from resumerge.comparison.values import Two, floats
 from resumerge.kernels import row_gram
 from resumerge.native import Vector
@@ -39,7 +39,7 @@ class _PairSums:
     def __init__(self, pair: Pair, dtypes: tuple[str, str]) -> None:
         self.pair, self.dtypes = pair, dtypes
         self.differing, self.squares, self.largest = 0, 0.0, 0.0
-        self._relations: list[Scaled | Rounded] | None = None
+        self._relations: list[ScalingCount | RoundingCount] | None = None
         self._low_rank: LowRank | None = None
         self._grid: dict[str, Any] | None = None
 
@@ -69,7 +69,7 @@ class _PairSums:
             self._low_rank.add(two)
         if self._relations is None:
             few = two.beginning(PROPOSING)
-            proposed = (kind.proposed(few) for kind in (Scaled, Rounded))
+            proposed = (kind.proposed(few) for kind in (ScalingCount, RoundingCount))
             self._relations = [relation for relation in proposed if relation is not None]
         for relation in self._relations:
             relation.add(two)
@@ -77,8 +77,8 @@ class _PairSums:
     def as_json(self, elements: int) -> dict[str, Any]:
         """Return the sums for the journal."""
         found = self._relations or []
-        scaled = next((r.as_json() for r in found if isinstance(r, Scaled)), None)
-        rounding = next((r.as_json() for r in found if isinstance(r, Rounded)), None)
+        scaled = next((r.as_json() for r in found if isinstance(r, ScalingCount)), None)
+        rounding = next((r.as_json() for r in found if isinstance(r, RoundingCount)), None)
         return {
             "differing": self.differing,
             "squares": self.squares,
@@ -99,7 +99,7 @@ class TensorComparison:
         models: the models.
     """
 
-    def __init__(self, unit: Unit, models: Models) -> None:
+    def __init__(self, unit: MatchedTensor, models: Models) -> None:
         self._unit = unit
         self._numbers = [n for n, tensor in enumerate(unit.tensors) if tensor is not None]
         self._dtypes = {n: unit.tensors[n].dtype for n in self._numbers}  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Totals:
+class PairTotals:
     """Sums over elements of two models.
 
     Args:
@@ -29,7 +29,7 @@ class Totals:
     largest: float = 0.0
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], pair: tuple[int, int]) -> Totals:
+    def of(cls, row: Mapping[str, Any], pair: tuple[int, int]) -> PairTotals:
         """Return the sums of one tensor, from its row in the journal."""
         sums = row["pairs"][f"{pair[0]}-{pair[1]}"]
         first, second = (row["squares"][number] or 0.0 for number in pair)
@@ -37,8 +37,8 @@ class Totals:
             row["elements"], sums["differing"], first, second, sums["squares"], sums["largest"]
         )
 
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
+    def __add__(self, other: PairTotals) -> PairTotals:
+        return PairTotals(
             self.elements + other.elements,
             self.differing + other.differing,
             self.first + other.first,

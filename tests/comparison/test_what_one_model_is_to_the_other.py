@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from compared import as_stored, changed, compare, drawn, pair, write
 from tiny_models import LLAMA
+
+from resumerge.comparison.models import Models
+from resumerge.engine.resources import device
+from resumerge.errors import InputError
 
 EMBEDDINGS = ("model.embed_tokens.weight", "lm_head.weight")
 
@@ -146,10 +151,9 @@ def test_models_whose_names_differ_by_a_wrapper(tmp_path: Path) -> None:
     assert found["relation"] == "copy" and found["total"]["tensors"] == 39
 
 
+@pytest.mark.needs("torch")
 def test_a_model_with_its_adapter_is_the_merge_of_it(tmp_path: Path) -> None:
     """Any reference of a recipe: `model+adapter` is what a merge of it writes."""
-    import json
-
     base, draw = drawn(), np.random.default_rng(3)
     a = write(tmp_path / "a", base)
     names = [name for name in base if "q_proj" in name]
@@ -180,3 +184,13 @@ def test_a_model_with_its_adapter_is_the_merge_of_it(tmp_path: Path) -> None:
     found = pair(tmp_path, b, f"{a}+{tmp_path / 'lora'}")
     assert found["total"]["max_abs"] < 1e-5
     assert found["total"]["relations"]["equal"] >= 35
+
+
+def test_an_adapter_is_refused_where_torch_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "_has_torch", lambda: False)
+    monkeypatch.setattr(Models, "needs_torch", True)
+    a = write(tmp_path / "a", drawn())
+    with pytest.raises(InputError, match="An adapter is applied with torch"):
+        compare(tmp_path, a, a)

@@ -21,8 +21,8 @@ def device_for(estimate: Estimate, asked: str) -> tuple[str, list[str]]:
         InputError: no such device; torch has to compute, and it is not installed, or this machine
             does not have the device.
     """
-    if estimate.time.needs_torch and not _has_torch():
-        raise _no_torch(
+    if estimate.time.needs_torch:
+        check_torch(
             "This merge is computed with torch, which is not installed",
             "torch, for adapters, for gates of hidden states, and for methods that the kernels do "
             "not compute",
@@ -31,6 +31,20 @@ def device_for(estimate: Estimate, asked: str) -> tuple[str, list[str]]:
         return resolve_device(asked), []
     _named(asked)
     return "cpu", [UNUSED] if asked.startswith("cuda") else []
+
+
+def check_torch(what: str, expected: str) -> None:
+    """Check that torch is installed.
+
+    Args:
+        what: what is wrong where it is not.
+        expected: what torch is needed for.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    if not _has_torch():
+        raise _no_torch(what, expected)
 
 
 def resolve_device(asked: str) -> str:
