@@ -19,7 +19,7 @@ from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation
 
-BLOCK = 1 << 17
+BLOCK = 1 << 18
 """Elements that are compared at once, so that they are in the processor's cache."""
 
 PROPOSING = 1 << 12
