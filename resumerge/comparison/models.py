@@ -140,7 +140,7 @@ def open_models(context: RunContext, names: Sequence[str], base: str | None) -> 
     if len(references) < 2:
         raise refuse(
             "There is nothing to compare with",
-            expected="two models, or one and --base",
+            expected="two models, or one model and a base",
             found=", ".join(references) or "no model",
             fix="name another model",
         )

@@ -25,8 +25,11 @@ BLOCK = 1 << 18
 PROPOSING = 1 << 12
 """The elements, from the first that differs on, that propose relations."""
 
-PIECE, LARGEST_PIECE = 1 << 20, 1 << 22
+PIECE = 1 << 20
 """Elements that are read at once; more of matrices with long rows, so that `ROWS` are seen."""
+
+LARGEST_BYTES = 16 << 20
+"""Bytes of all models that a thread reads at once."""
 
 Row = dict[str, Any]
 """What is known of a tensor, as the journal has it. Sums over numbers that are not finite are
@@ -124,7 +127,8 @@ class TensorComparison:
         Raises:
             Resumable: a file cannot be read.
         """
-        wanted = min(max(PIECE, ROWS * self._row), LARGEST_PIECE)
+        width = sum(BITS[dtype] for dtype in self._dtypes.values())
+        wanted = min(max(PIECE, ROWS * self._row), 8 * LARGEST_BYTES // width)
         piece = max(1, wanted // self._block) * self._block
         for start in range(0, self._unit.elements, piece):
             stop = min(start + piece, self._unit.elements)
