@@ -12,8 +12,8 @@ from commands import each_help, resumerge
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
-    *("init", "plan", "run", "resume", "status", "verify", "compare", "try", "push"),
-    *("extract-expert", "clean", "methods", "demo", "cache"),
+    *("init", "plan", "run", "resume", "status", "verify", "reproduce"),
+    *("compare", "try", "push", "extract-expert", "clean", "methods", "demo", "cache"),
 ]
 
 HEAVY = {
