@@ -222,17 +222,20 @@ def resume(
 
 
 @_speaks_python
-def status(run: StrPath | None = None, *, state_dir: StrPath | None = None) -> DisplayedStatus:
+def status(
+    run: StrPath | None = None, *, state_dir: StrPath | None = None, tensors: bool = False
+) -> DisplayedStatus:
     """Return the document of ``resumerge status --json``: one run, or all of them, newest first.
 
     Args:
         run: the run's id, output or mirror; by default all runs.
         state_dir: the folder of the ledgers; by default ./state, or RESUMERGE_STATE_DIR.
+        tensors: whether the accounts list every tensor.
 
     Raises:
         InputError: there is no such run.
     """
-    return DisplayedStatus(status_json(_runs(state_dir), _address(run)))
+    return DisplayedStatus(status_json(_runs(state_dir), _address(run), every_tensor=tensors))
 
 
 @with_options("plan")
@@ -242,6 +245,7 @@ def plan(
     out: StrPath | None = None,
     *,
     progress: str = "auto",
+    tensors: bool = False,
     **options: Unpack[RunOptions],
 ) -> DisplayedPlan:
     """Return the document of ``resumerge plan --json``, which lists the problems of a recipe.
@@ -255,6 +259,7 @@ def plan(
         OPTIONS
         progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
             ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
+        tensors: whether the accounts list every tensor.
 
     Raises:
         InputError: the value of an argument is invalid.
@@ -263,7 +268,7 @@ def plan(
     if out is not None:
         folder, chosen = settled(read_output(out), chosen)
     with _recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
-        document = describe_plan(recipe.path, folder, chosen, progress)
+        document = describe_plan(recipe.path, folder, chosen, progress, every_tensor=tensors)
         problems = [recipe.said(Problem(**problem)) for problem in document["problems"]]
         document["problems"] = [asdict(problem_in_python(problem)) for problem in problems]
         document["notes"] = list(map(in_python, document.get("notes", ())))

@@ -10,12 +10,14 @@ import click
 from resumerge.cli.parsing.arguments import (
     OutputPlace,
     argument,
+    check_tensors,
     json_option,
     json_style,
     options_of,
     process_options,
     progress_option,
     recipe_argument,
+    tensors_option,
 )
 from resumerge.cli.parsing.command import Command
 from resumerge.documents.plan_report import describe_plan
@@ -43,12 +45,14 @@ from resumerge.ui.terminal.terminal import out as stdout
 @options_of("plan")
 @process_options(hidden=True)
 @progress_option
+@tensors_option
 @json_option
 def command(
     config: Path,
     out: Path | str | None,
     options: Options,
     progress: Style,
+    tensors: bool,
     as_json: bool,
     **process: Any,
 ) -> None:
@@ -58,11 +62,14 @@ def command(
     """
     check_address_space()
     as_json = json_style(progress, as_json) is Style.JSON
+    check_tensors(tensors, as_json)
     folder: Path | None = None
     if out is not None:
         folder, options = settled(out, options)
     with keepalive(None if progress is Style.NONE else err, PLANNING):
-        document = describe_plan(config, folder, options, progress.value, QuietReporter(err))
+        document = describe_plan(
+            config, folder, options, progress.value, QuietReporter(err), every_tensor=tensors
+        )
     if as_json:
         print_document(document)
     else:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from resumerge.cli.parsing.arguments import LocalPath, json_option, options_of, run_argument
+from resumerge.cli.parsing.arguments import (
+    LocalPath,
+    check_tensors,
+    json_option,
+    options_of,
+    run_argument,
+    tensors_option,
+)
 from resumerge.cli.parsing.command import Command
 from resumerge.documents.status import status_json
 from resumerge.ledger.run_store import RunStore
@@ -25,11 +32,18 @@ from resumerge.ui.terminal.terminal import out, print_document, print_text
     metavar="FILE",
     help="Write an HTML page to this file.",
 )
+@tensors_option
 @json_option
 def command(
-    run: str | None, options: Options, watch: bool, html: Path | None, as_json: bool
+    run: str | None,
+    options: Options,
+    watch: bool,
+    html: Path | None,
+    tensors: bool,
+    as_json: bool,
 ) -> None:
     """Show progress, attempts, memory and events of one run, or of all."""
+    check_tensors(tensors, as_json and not watch)
     runs = RunStore(options.state_dir)
     if html is not None:
         if watch or as_json:
@@ -38,7 +52,7 @@ def command(
     elif watch:
         _watch(runs, run, as_json)
     elif as_json:
-        print_document(status_json(runs, run))
+        print_document(status_json(runs, run, every_tensor=tensors))
     else:
         from resumerge.ui.terminal.status import show_status
 

@@ -6,6 +6,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from resumerge.accounts import origins
+from resumerge.documents.accounts import describe_accounts
 from resumerge.documents.choices import choices
 from resumerge.engine.checks.companions import are_cached, check_companions
 from resumerge.engine.checks.disk import check_disk, check_downloads, disk_needed
@@ -15,6 +17,7 @@ from resumerge.engine.checks.paths import STATE, check_output_path, check_path
 from resumerge.engine.context import RunContext
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.opening.pinned_plan import pinned_plan
+from resumerge.engine.opening.plan_rows import account_rows
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.device import device_for
 from resumerge.engine.resources.signals import StopRequest
@@ -39,6 +42,8 @@ def describe_plan(
     options: Options,
     progress: str = "auto",
     reporter: Reporter | None = None,
+    *,
+    every_tensor: bool = False,
 ) -> dict[str, Any]:
     """Return the document of ``plan --json``; problems are listed in it, not raised.
 
@@ -49,11 +54,12 @@ def describe_plan(
         options: the options; a mirror's address is checked, and nothing is asked of it.
         progress: how a run is to show its progress.
         reporter: is told of models that are waited for.
+        every_tensor: whether the accounts list every tensor.
     """
     host = describe_host()
     output = None if out is None else OutputPath(out.absolute())
     budget = memory_budget(options.memory, Memory(**host["memory"]))
-    document = _described(config, output, options, reporter or Reporter(), budget)
+    document = _described(config, output, options, reporter or Reporter(), budget, every_tensor)
     host["disk"] = document.pop("speed") | {
         "folder": str(_folder(output)),
         "free": document["disk"]["free"],
@@ -70,7 +76,12 @@ def describe_plan(
 
 
 def _described(
-    config: Path, out: OutputPath | None, options: Options, reporter: Reporter, budget: int
+    config: Path,
+    out: OutputPath | None,
+    options: Options,
+    reporter: Reporter,
+    budget: int,
+    every_tensor: bool,
 ) -> dict[str, Any]:
     context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
     if unusable := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
@@ -132,6 +143,7 @@ def _described(
         "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
         "sources": [_source(plan, estimate, number) for number in range(len(plan.sources))],
         "stages": [_stage(plan, model) for model in plan.stage_models],
+        "accounts": _accounts(plan, every_tensor=every_tensor),
         "threads": threads,
         "method": plan.method,
         "layers": [list(o.inputs) for m in plan.layer_maps[:1] for o in m.origins],
@@ -179,6 +191,20 @@ def _folder(out: OutputPath | None) -> Path:
     return Path.cwd() if out is None else out.folder
 
 
+def _accounts(plan: Plan, *, every_tensor: bool) -> dict[str, Any]:
+    found = describe_accounts(account_rows(plan.accounts), every=every_tensor)
+    if every_tensor:
+        found["outputs"] = [
+            {
+                "name": origin.name,
+                "from": [{"model": model, "tensor": name} for model, name in origin.tensors],
+                "generated": origin.generated,
+            }
+            for origin in origins(plan.sources, plan.tensors())
+        ]
+    return found
+
+
 def _source(plan: Plan, estimate: Estimate, number: int) -> dict[str, Any]:
     source = plan.sources[number]
     return {
@@ -212,5 +238,6 @@ def _nothing(budget: int, out: OutputPath | None) -> dict[str, Any]:
         "time": {"estimate_s": 0.0, "basis": "nothing could be planned"},
         "sources": [],
         "stages": [],
+        "accounts": {"sources": []},
         "speed": {"read_bytes_per_s": None, "write_bytes_per_s": None},
     }

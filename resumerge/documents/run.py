@@ -10,7 +10,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from resumerge.documents.accounts import NOT_MEASURED, describe_changes
+from resumerge.documents.accounts import (
+    NOT_MEASURED,
+    describe_accounts,
+    describe_changes,
+    describe_outputs,
+)
 from resumerge.documents.cluster import describe_cluster, task_peaks
 from resumerge.engine.changes import changes_of
 from resumerge.engine.resources.lock import lock_holder
@@ -22,13 +27,18 @@ from resumerge.output_path import OutputPath
 Document = Mapping[str, Any]
 
 
-def describe_run(folder: Path) -> dict[str, Any]:
-    """Return the run whose ledger is in a folder; from the snapshot if the ledger is unreadable."""
+def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:
+    """Return the run whose ledger is in a folder; from the snapshot if the ledger is unreadable.
+
+    Args:
+        folder: the folder.
+        every_tensor: whether its accounts list every tensor.
+    """
     why = ""
     for name in (LEDGER_FILE, SNAPSHOT_FILE):
         try:
             with closing(Ledger(folder / name, read_only=True)) as ledger:
-                return describe(ledger, folder)
+                return describe(ledger, folder, every_tensor=every_tensor)
         except sqlite3.DatabaseError as error:
             why = why or str(error)
     return {
@@ -57,7 +67,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
         "rate_bytes_per_s": None,
         "eta_s": None,
         "merging_s": None,
-        "accounts": {**NOT_MEASURED},
+        "accounts": {"sources": [], **NOT_MEASURED},
         "attempts": [],
         "events": [],
         "mirror": None,
@@ -65,13 +75,16 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
     }
 
 
-def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict[str, Any]:
+def describe(
+    ledger: Ledger, folder: Path, *, alive: bool | None = None, every_tensor: bool = False
+) -> dict[str, Any]:
     """Return one run.
 
     Args:
         ledger: the run's ledger, open.
         folder: the run's folder; its lock tells whether a process works on the run.
         alive: whether a process works on the run, if the lock of this machine does not tell it.
+        every_tensor: whether its accounts list every tensor.
 
     Raises:
         sqlite3.DatabaseError: the ledger is damaged.
@@ -106,12 +119,23 @@ def describe(ledger: Ledger, folder: Path, *, alive: bool | None = None) -> dict
         "rate_bytes_per_s": rate,
         "eta_s": round(left / rate, 1) if rate and alive else None,
         "merging_s": last.get("merging_seconds"),
-        "accounts": describe_changes(changes_of(ledger)),
+        "accounts": {
+            **_accounts(ledger, every_tensor=every_tensor),
+            **describe_changes(changes_of(ledger), every=every_tensor),
+        },
         "attempts": describe_attempts(attempts, alive=alive),
         "mirror": _mirror(ledger, url, run.get("state") == "done"),
         "cluster": describe_cluster(events),
         "events": events,
     }
+
+
+def _accounts(ledger: Ledger, *, every_tensor: bool) -> dict[str, Any]:
+    found = describe_accounts(ledger.accounts(), every=every_tensor)
+    if every_tensor:
+        models = [source["model"] for source in ledger.sources()]
+        found["outputs"] = describe_outputs(ledger.units.all(), models)
+    return found
 
 
 def _is_deleted(ledger: Ledger, run: Row) -> bool:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,31 +25,39 @@ CLOCK_ERROR_TO_TELL = 600.0
 (`resumerge.mirror.lease`) allows for more."""
 
 
-def status_json(store: RunStore, wanted: str | None) -> dict[str, Any]:
+def status_json(
+    store: RunStore, wanted: str | None, *, every_tensor: bool = False
+) -> dict[str, Any]:
     """Return the runs of a state folder, newest first, or the one run that is named.
 
     Args:
         store: the folder of all runs.
         wanted: a run's id, output or mirror; None for all runs.
+        every_tensor: whether the accounts list every tensor.
 
     Raises:
         InputError: there is no such run.
         Resumable: `wanted` is a mirror that cannot be read now.
     """
+    described = partial(describe_run, every_tensor=every_tensor)
     if wanted is None:
-        return {"runs": [describe_run(folder) for folder in reversed(store.runs())]}
+        return {"runs": [described(folder) for folder in reversed(store.runs())]}
     # slow; a list of runs needs none
     from resumerge.mirror.stores.registry import is_mirror_url, normalise
 
     if is_mirror_url(wanted):
         if ours := store.of_address(normalise(wanted)):
-            return {"runs": [describe_run(ours[-1])]}
-        return {"runs": [status_of_mirror(wanted)]}
-    return {"runs": [describe_run(store.find(wanted))]}
+            return {"runs": [described(ours[-1])]}
+        return {"runs": [status_of_mirror(wanted, every_tensor=every_tensor)]}
+    return {"runs": [described(store.find(wanted))]}
 
 
-def status_of_mirror(url: str) -> dict[str, Any]:
+def status_of_mirror(url: str, *, every_tensor: bool = False) -> dict[str, Any]:
     """Return one of the runs of ``resumerge status --json``, read from a mirror.
+
+    Args:
+        url: the mirror's address.
+        every_tensor: whether the accounts list every tensor.
 
     Raises:
         InputError: the mirror holds no run.
@@ -74,7 +83,7 @@ def status_of_mirror(url: str) -> dict[str, Any]:
     alive = lease is not None and _is_alive(lease)
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.set_mirror_url(session.url)
-        run = describe(ledger, folder, alive=alive)
+        run = describe(ledger, folder, alive=alive, every_tensor=every_tensor)
     run["state"] = "running" if alive else "interrupted"
     run["mirror"] |= {"here": False, "held_by": str(lease) if alive else None}
     return run

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from resumerge.accounts import Accounts
 from resumerge.engine.changes import UnitChanges
 from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.planning.estimates.estimate import Prediction
@@ -39,6 +40,7 @@ class Result:
         output_bytes: bytes of all shards; 0 if nothing was left to do.
         peak_rss: bytes, the most of any attempt; 0 if nothing was left to do.
         seconds: seconds that this attempt took; 0 if nothing was left to do.
+        accounts: what became of every tensor of the models; empty if nothing was left to do.
         changes: what happened to the numbers of each unit; empty if nothing was left to do, or
             nothing was measured.
     """
@@ -53,6 +55,7 @@ class Result:
     output_bytes: int = 0
     peak_rss: int = 0
     seconds: float = 0.0
+    accounts: Accounts = field(default_factory=Accounts)
     changes: tuple[UnitChanges, ...] = ()
 
     @property

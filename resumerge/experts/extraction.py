@@ -17,7 +17,9 @@ from resumerge.experts.separate_experts import with_separate_experts
 from resumerge.layout.expert_names import Template, common
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sizes import counted
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
+from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Tensor
 
 
@@ -86,14 +88,14 @@ def extracted(
         problem = _unfit(recipe, source)
         if problem is None:
             apart, _ = with_separate_experts(source)
-            seen[ref], left_out = _dense(apart, number)
+            seen[ref], kinds = _dense(apart, number)
             problem = (
                 _no_such_expert(recipe, apart, number)
                 or _no_matrices(recipe, apart)
                 or _incomplete(recipe, seen[ref])
                 or _unlike_layers(recipe, seen[ref])
             )
-            notes += [f"{ref} has {kind}, which a dense model lacks" for kind in left_out]
+            notes += [f"{ref} has {kind}, which a dense model lacks" for kind in kinds]
         problems += [problem] if problem else []
     return seen, notes, problems
 
@@ -123,18 +125,29 @@ def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
         number: the expert's number.
     """
     tensors: dict[str, Tensor] = {}
-    left_out: dict[str, None] = {}
+    left_out: list[LeftOut] = []
+    kinds: dict[str, None] = {}
     for name, tensor in source.tensors.items():
         template = Template.of(name)
         rest = common(template.rest)
         if expert := _EXPERT.fullmatch(rest):
             if template.expert == number:
                 tensors[f"{template.layer}mlp.{expert['end']}"] = tensor
+            else:
+                left_out.append(LeftOut(tensor, UnusedReason.NOT_CHOSEN))
         elif not _OF_NO_EXPERT.match(rest) and ".experts." not in rest:
             tensors[name] = tensor
-        elif "shared_expert" in rest:
-            left_out["shared experts"] = None
-    return replace(source, tensors=tensors, config=dense_config(source.config)), list(left_out)
+        else:
+            left_out.append(LeftOut(tensor, UnusedReason.NO_PLACE))
+            if "shared_expert" in rest:
+                kinds["shared experts"] = None
+    dense = replace(
+        source,
+        tensors=tensors,
+        config=dense_config(source.config),
+        left_out=(*source.left_out, *left_out),
+    )
+    return dense, list(kinds)
 
 
 def _unfit(recipe: Recipe, source: Source) -> Problem | None:

@@ -94,9 +94,11 @@ class Ledger:
         sources: Iterable[Mapping[str, Any]],
         shards: Iterable[Mapping[str, Any]],
         units: Iterable[Mapping[str, Any]],
+        accounts: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         """Store the plan."""
-        self.fill({"run": [run], "sources": sources, "shards": shards, "units": units})
+        tables = {"run": [run], "sources": sources, "shards": shards, "units": units}
+        self.fill({**tables, "accounts": accounts})
 
     def fill(self, tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
         """Store rows of several tables in one transaction.
@@ -144,6 +146,10 @@ class Ledger:
     def sources(self) -> list[Row]:
         """Return the models that the run reads, in the order of the plan."""
         return self._db.read("sources", order_by="number")
+
+    def accounts(self) -> list[Row]:
+        """Return what became of the tensors of each model; empty in ledgers that do not say it."""
+        return self._db.read("accounts", order_by="number")
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:
         """Store the filesystem's facts on the files of local models, as JSON, by model."""

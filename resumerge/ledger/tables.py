@@ -22,6 +22,7 @@ from resumerge.ledger.validators import (
     integer,
     json_object,
     like,
+    names,
     options,
     or_null,
     path,
@@ -32,6 +33,7 @@ from resumerge.ledger.validators import (
     text,
     time,
 )
+from resumerge.tensor_uses import UnusedReason, Use
 
 STAYS: Final = None
 """The mark, in place of a validator, of a column that is not imported on another machine."""
@@ -170,6 +172,18 @@ TABLES: dict[str, Table] = {
             Column("at", str, time),
         ),
         required=True,
+    ),
+    "accounts": Table(
+        (
+            Column("number", int, integer()),
+            Column("model", str, path),
+            Column("use", str, or_null(like("|".join(use.slug for use in Use)))),
+            Column("reason", str, or_null(like("|".join(reason.value for reason in UnusedReason)))),
+            Column("tensors", int, integer()),
+            Column("folded", str, or_null(names)),
+            Column("names", str, or_null(names)),
+        ),
+        first=0,
     ),
     "attempts": Table(
         (

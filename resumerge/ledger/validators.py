@@ -122,6 +122,12 @@ def shape(value: Any) -> bool:
     return isinstance(sizes, list) and all(type(n) is int and 0 <= n <= LARGEST for n in sizes)
 
 
+def names(value: Any) -> bool:
+    """Return whether a value is JSON of a list of names."""
+    found = _decoded(value)
+    return isinstance(found, list) and all(isinstance(name, str) for name in found)
+
+
 def options(value: Any) -> bool:
     """Return whether a value is JSON of a run's options, as far as resuming reads them."""
     kept = _decoded(value)

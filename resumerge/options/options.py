@@ -134,7 +134,9 @@ class Options:
         group=SOURCES,
     )  # fmt: skip
     strict: bool | None = declare(
-        Flag(), "Exit with 75 after a merge whose numbers should worry.",
+        Flag(), "Refuse a recipe that does not use every tensor of its models (those that "
+        "transformers computes or ties, and that an adapter replaces, do not count), and exit with "
+        "75 after a merge whose numbers should worry.",
         *_MERGES, kept=Kept.INHERITED,
         group=SAFETY,
     )  # fmt: skip

@@ -16,6 +16,8 @@ from resumerge.planning.slices import base_of
 from resumerge.planning.tensor_specs import TensorSpec, guide_of
 from resumerge.planning.whole_numbers import is_position, taken
 from resumerge.recipe import ModelRef, Recipe
+from resumerge.sources.left_out import LeftOut
+from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Merged, Tensor, rounded_input
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.tensors.target import Target, block_elements
@@ -33,7 +35,11 @@ class Operand:
 
 @dataclass
 class Expressions:
-    """The lookup of every tensor's operands, which collects problems instead of raising them."""
+    """The lookup of every tensor's operands, which collects problems instead of raising them.
+
+    Attributes:
+        left_out: tensors of inputs that are matched and not taken.
+    """
 
     recipe: Recipe
     method: MergeMethod
@@ -43,12 +49,14 @@ class Expressions:
     mismatches: Mismatches
     alignment: RowAlignment | None = None
     problems: list[Problem] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     def target(self, spec: TensorSpec) -> Target | None:
         """Return the output tensor; None if there is a problem, or the output does not need it."""
         inputs = spec.slice_.inputs
         found = [self.models.find(i.model, name) for i, name in zip(inputs, spec.names)]
         if None in found and self._head_is_optional(spec):
+            self._leave_out(found, UnusedReason.TIED)
             return None
         reference = self.models.reference
         own = self.models.sources[reference].tensors[spec.like] if spec.like else None
@@ -59,11 +67,13 @@ class Expressions:
             assert own is not None
             ref, template = reference, own
         if spec.module is None or (None in found and is_computed(template)):
+            self._leave_out(found, _why_one(template))
             return self._of_one_model(spec, ref, template)
         whole = taken(found, number)
         if whole is not None:
             tensor = found[whole]
             assert tensor is not None
+            self._leave_out(found, _why_one(tensor))
             return self._of_one_model(spec, inputs[whole].model, tensor)
         if own is not None and not is_computed(own):
             ref, template = reference, own
@@ -73,6 +83,11 @@ class Expressions:
             return None
         params = self.parameters.of_merge(spec, self._names(reference, spec.name))
         return self._computed_or_copied(spec, self.method, operands, params, base)
+
+    def _leave_out(self, found: list[Tensor | None], reason: UnusedReason) -> None:
+        """Record why of these inputs' tensors at most one is taken."""
+        if len(found) > 1:
+            self.left_out += (LeftOut(tensor, reason) for tensor in found if tensor is not None)
 
     def _operands(
         self,
@@ -215,6 +230,11 @@ class Expressions:
             n in sources[i.model].tensors and not is_tied_copy(sources[i.model], n)
             for i, n in zip(spec.slice_.inputs, spec.names)
         )
+
+
+def _why_one(tensor: Tensor) -> UnusedReason:
+    """Return why a tensor is taken of one model alone."""
+    return UnusedReason.COMPUTED if is_computed(tensor) else UnusedReason.FROM_ANOTHER
 
 
 def _alike(first: Tensor, second: Tensor) -> bool:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
 
+from resumerge.accounts import Accounts
 from resumerge.experts.upcycling import MadeMixture
 from resumerge.kernels.blocks import Run
 from resumerge.layout import Layers
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
 from resumerge.tensors import Sliced, Stacked, Stored, Tensor, stored_in
 from resumerge.tensors.dtypes import nbytes
@@ -172,6 +174,8 @@ class Plan:
         mixture: the mixture of experts that is made; None if models are merged.
         kept: names of the stages whose results are written, too: their units and shards come after
             those of the model.
+        left_out: the tensors of its models that this merge does not use, stages aside.
+        accounts: what became of every tensor of the sources, in all stages.
     """
 
     recipe: Recipe
@@ -193,6 +197,8 @@ class Plan:
     stage_models: tuple[Source, ...] = ()
     mixture: MadeMixture | None = None
     kept: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    accounts: Accounts = field(default_factory=Accounts)
 
     def model(self, number: int) -> Source:
         """Return a source or the result of a stage, by its number."""

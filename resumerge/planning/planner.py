@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from resumerge.errors import InputError, Problem
@@ -41,11 +41,13 @@ from resumerge.planning.tensor_specs import (
     layer_map,
     stacked,
     tied_again,
+    unnamed_tensors,
     unused_tensors,
 )
 from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Mixture
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
 from resumerge.tensors.target import Target
@@ -102,7 +104,7 @@ def _plan_mixture(
 ) -> Plan:
     assert recipe.base_model is not None
     models = ModelViews(sources, recipe.base_model)
-    made, targets, notes = mix(recipe, mixture, models, tokenizers, seed=seed)
+    made, targets, notes, left_out = mix(recipe, mixture, models, tokenizers, seed=seed)
     notes = [*notes, *notes_on_quantisation(sources[recipe.base_model])]
     units, shards = pack(targets, shard_size)
     return Plan(
@@ -118,7 +120,12 @@ def _plan_mixture(
         notes=tuple(dict.fromkeys(notes)),
         tokenizers={ref.text: v.digest for ref, v in tokenizers.vocabularies.items()},
         mixture=made,
+        left_out=(*left_out, *_left_out_of(sources.values())),
     )
+
+
+def _left_out_of(sources: Iterable[Source]) -> Iterator[LeftOut]:
+    return (each for source in sources for each in source.left_out)
 
 
 @dataclass
@@ -131,6 +138,7 @@ class _Planner:
     unshared: Unshared
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     def plan(self, seed: int, shard_size: int, stem: str) -> Plan:
         self.method = self._find_method()
@@ -157,10 +165,12 @@ class _Planner:
         else:
             specs = self._tensor_specs(valid, unnamed, mismatches)
             unused = unused_tensors(self.models, valid, specs, mismatches)
+            self.left_out += unnamed_tensors(self.recipe, self.models, specs)
         expressions = Expressions(
             self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
         )
         targets = [target for spec in specs if (target := expressions.target(spec))]
+        self.left_out += expressions.left_out
         targets = planned = tied_again(self.models, targets)
         targets, several = as_reference(self.recipe, targets, self.mixtures)
         self._collect(parameters.problems, mismatches.problems(), expressions.problems, several)
@@ -198,6 +208,7 @@ class _Planner:
                 for ref, vocabulary in self.tokenizers.vocabularies.items()
             },
             unshared=self.unshared,
+            left_out=(*self.left_out, *_left_out_of(self.sources.values())),
         ).with_reminders(reminder_of_tokenizer(self.recipe, self.models, self.tokenizers))
 
     def _check_recipe(self) -> Parameters:
@@ -227,6 +238,7 @@ class _Planner:
         specs = matching.specs()
         self._collect(matching.problems)
         self.notes += matching.notes
+        self.left_out += matching.left_out
         return specs
 
     def _check_layers(self, modules: list[ModuleMatch]) -> list[ModuleMatch]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from resumerge.layout import (
@@ -21,8 +22,10 @@ from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch
 from resumerge.planning.plan import LayerMap, LayerOrigin
 from resumerge.recipe import Input, ModelRef, Module, Recipe, Slice
-from resumerge.sources.tied_names import is_embedding, tied_names
+from resumerge.sources.left_out import LeftOut
+from resumerge.sources.tied_names import is_embedding, tied_groups, tied_names
 from resumerge.sources.tied_weights import is_head
+from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors.target import Target
 
 
@@ -244,6 +247,91 @@ def unused_tensors(
                 if located and located.stack in merged and not is_computed(tensor):
                     mismatches.surplus(input_, name, models.reference)
     return unused
+
+
+def unnamed_tensors(
+    recipe: Recipe, models: ModelViews, specs: Iterable[TensorSpec]
+) -> Iterator[LeftOut]:
+    """Yield every tensor of a model that no tensor of the output is made from, with the reason.
+
+    What is matched and then not taken (whole numbers, tied heads) is recorded where that is
+    decided, in `expressions` and `flat/matching`. A tensor without a reason is left out here: the
+    accounts tell of it.
+
+    Args:
+        recipe: the recipe.
+        models: the models.
+        specs: every tensor of the output.
+    """
+    merged = {input_.model for slice_ in recipe.slices for input_ in slice_.inputs}
+    named: dict[ModelRef, set[str]] = {ref: set() for ref in models.sources}
+    givers: dict[str, set[ModelRef]] = defaultdict(set)
+    for spec in specs:
+        for input_, name in zip(spec.slice_.inputs, spec.names):
+            named[input_.model].add(name)
+        if spec.like is not None:
+            givers[spec.like].update(input_.model for input_ in spec.slice_.inputs)
+    for ref, source in models.sources.items():
+        names = [name for name in source.tensors if name not in named[ref]]
+        if ref not in merged:
+            reason = (
+                UnusedReason.NOT_MERGED if ref in recipe.merged_models else UnusedReason.TOKENIZER
+            )
+            yield from (LeftOut(source.tensors[name], reason) for name in names)
+        elif names:
+            model = _MergedModel(models, ref, named[ref], givers)
+            for name in names:
+                if why := model.reason(name):
+                    yield LeftOut(source.tensors[name], why)
+
+
+class _MergedModel:
+    """A model of which some tensors are merged, and others are not.
+
+    Args:
+        models: all models.
+        ref: the model.
+        named: its tensors that tensors of the output have as inputs.
+        givers: the models that give the output a tensor, by the reference's name of it.
+    """
+
+    def __init__(
+        self,
+        models: ModelViews,
+        ref: ModelRef,
+        named: Iterable[str],
+        givers: Mapping[str, Collection[ModelRef]],
+    ) -> None:
+        self._source = models.sources[ref]
+        self._layers = models.layers[ref]
+        self._chosen: dict[str, set[int]] = defaultdict(set)
+        for layer in filter(None, map(self._layers.locate, named)):
+            self._chosen[layer.stack].add(layer.index)
+        reference = models.sources[models.reference].tensors
+        ours = {models.name_in(ref, name): name for name in reference}
+        self._from_others = {
+            own for own, name in ours.items() if name in givers and ref not in givers[name]
+        }
+        self._unplaced = self._source.tensors.keys() - ours.keys()
+        groups = tied_groups(self._source.config, self._source.tensors)
+        stored = ([name for name in group if name in self._source.tensors] for group in groups)
+        self._tied = {name for group in stored for name in group[1:]}
+
+    def reason(self, name: str) -> UnusedReason | None:
+        """Return why a tensor is not used; None where no rule says it."""
+        if is_computed(self._source.tensors[name]):
+            return UnusedReason.COMPUTED
+        if name in self._tied or is_tied_copy(self._source, name):
+            return UnusedReason.TIED
+        if name in self._from_others:
+            return UnusedReason.FROM_ANOTHER
+        layer = self._layers.locate(name)
+        if layer is not None and layer.stack in self._chosen:
+            chosen = layer.index in self._chosen[layer.stack]
+            return UnusedReason.NO_PLACE if chosen else UnusedReason.NOT_CHOSEN
+        if name in self._unplaced:
+            return UnusedReason.NO_PLACE
+        return None if layer is None else UnusedReason.NOT_CHOSEN
 
 
 def _holds(part: ModulePart, stack: str) -> bool:

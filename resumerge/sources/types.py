@@ -12,6 +12,7 @@ from typing import Any
 import xxhash
 
 from resumerge.recipe.types import ModelRef
+from resumerge.sources.left_out import LeftOut
 from resumerge.tensors import Stored, Tensor, with_stored
 
 REMOTE = frozenset({"hub", "bucket"})
@@ -108,6 +109,7 @@ class Source:
         number: the model's number in a plan.
         streams: whether its remote files that are not on this disk are read by ranges, and not
             downloaded.
+        left_out: the tensors of its parts that no tensor of the model is computed from.
     """
 
     ref: ModelRef
@@ -126,6 +128,7 @@ class Source:
     modules: SentenceModules | None = None
     number: int = 0
     streams: bool = False
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def is_remote(self) -> bool:
@@ -146,7 +149,8 @@ class Source:
             return stored if stored.source == number else replace(stored, source=number)
 
         tensors = {name: with_stored(tensor, place) for name, tensor in self.tensors.items()}
-        return replace(self, tensors=tensors, number=number)
+        left_out = (replace(each, tensor=with_stored(each.tensor, place)) for each in self.left_out)
+        return replace(self, tensors=tensors, number=number, left_out=tuple(left_out))
 
     def part_of(self, file: str) -> tuple[Source, str]:
         """Return the part that a file of `files` belongs to, and the file's name in it."""

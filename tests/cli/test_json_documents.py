@@ -16,6 +16,18 @@ from resumerge import api
 ANY_NUMBER = (int, float)
 OR_NULL = type(None)
 
+ACCOUNTS: dict[str, Any] = {
+    "sources": [
+        {
+            "model": str,
+            "tensors": int,
+            "used": int,
+            "uses": {"merged": int},
+            "reasons": [{"reason": str, "tensors": int, "names": [str]}],
+            "unused": [{"name": str, "reason": str}],
+        }
+    ]
+}
 RUN: dict[str, Any] = {
     "id": str,
     "state": str,
@@ -29,6 +41,7 @@ RUN: dict[str, Any] = {
     "memory": {"budget": (int, OR_NULL), "peak_rss": int, "batch_bytes": (int, OR_NULL)},
     "rate_bytes_per_s": (*ANY_NUMBER, OR_NULL),
     "eta_s": (*ANY_NUMBER, OR_NULL),
+    "accounts": ACCOUNTS,
     "attempts": [
         {
             "n": int,
@@ -59,6 +72,7 @@ PLAN: dict[str, Any] = {
             "streamed_bytes": int,
         }
     ],
+    "accounts": ACCOUNTS,
     "problems": [dict],
 }
 METHODS: dict[str, Any] = {

@@ -33,6 +33,7 @@ LATER_COLUMNS = {"units": ['"account" TEXT']}
 """Columns that those versions do not know: they accept plain ones, and leave them alone."""
 
 SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+LATER = r"CREATE TABLE \W?accounts\b"
 
 
 def earlier(path: Path) -> Path:
@@ -46,7 +47,9 @@ def earlier(path: Path) -> Path:
 
 
 def schema(path: Path) -> list[str]:
-    return [row["sql"] for row in query(path, SCHEMA)]
+    """What a ledger has of the tables that were there before; others do not matter to them."""
+    found = [row["sql"] for row in query(path, SCHEMA)]
+    return [sql for sql in found if not re.match(LATER, sql)]
 
 
 def as_compared(sql: str) -> tuple[str, list[str]]:

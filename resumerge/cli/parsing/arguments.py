@@ -245,6 +245,17 @@ def progress_option(function: Function) -> Function:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+tensors_option = click.option(
+    "--tensors",
+    is_flag=True,
+    help="With --json: list every tensor that is not used, and what each output tensor is made of.",
+)
+
+
+def check_tensors(tensors: bool, lists: bool) -> None:
+    """Refuse ``--tensors`` where no list is printed."""
+    if tensors and not lists:
+        raise click.BadParameter("--tensors needs --json, without --watch or --html")
 
 
 def json_style(progress: Style, as_json: bool) -> Style:

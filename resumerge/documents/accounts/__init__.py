@@ -1,5 +1,9 @@
-"""The accounts of runs, as data: `numbers.py` has what happened to the numbers."""
+"""The accounts of runs, as data.
+
+`tensors.py` has what became of the tensors of the models, `numbers.py` what happened to the numbers.
+"""
 
 from resumerge.documents.accounts.numbers import NOT_MEASURED, describe_changes
+from resumerge.documents.accounts.tensors import describe_accounts, describe_outputs
 
-__all__ = ["NOT_MEASURED", "describe_changes"]
+__all__ = ["NOT_MEASURED", "describe_accounts", "describe_changes", "describe_outputs"]

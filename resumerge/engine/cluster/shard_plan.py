@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from resumerge.accounts import Accounts
 from resumerge.planning.plan import Plan
 from resumerge.sources.types import REMOTE, Source, SourceFile
 from resumerge.tensors import Stored, stored_in
@@ -41,6 +42,8 @@ def shard_plan(plan: Plan, number: int) -> Plan:
         tokenizers={},
         mixture=None,
         kept=(),
+        left_out=(),
+        accounts=Accounts(),
     )
 
 
@@ -64,6 +67,7 @@ def _without_the_rest(source: Source, read: set[str]) -> Source:
         config={},
         companions={},
         notes=(),
+        left_out=(),
         base=parts["base/"],
         adapter=parts["adapter/"],
     )

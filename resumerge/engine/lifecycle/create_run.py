@@ -16,7 +16,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.find import NewRun
 from resumerge.engine.mirror_session.checks import refuse_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
-from resumerge.engine.opening.plan_rows import shard_rows, source_rows, unit_rows
+from resumerge.engine.opening.plan_rows import account_rows, shard_rows, source_rows, unit_rows
 from resumerge.engine.resources.lock import is_abandoned, output_lock, run_lock
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.errors import InputError
@@ -97,6 +97,7 @@ def _write_plan(context: RunContext, plan: Plan, new: NewRun, staged: Path) -> P
         source_rows(plan),
         shard_rows(plan),
         unit_rows(plan),
+        account_rows(plan.accounts),
     )
     if options.mirror:
         ledger.set_mirror(open_store(options.mirror).url)

@@ -210,6 +210,7 @@ def _attempt(
         output_bytes=plan.output_bytes,
         peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),
         seconds=(ended - started).total_seconds(),
+        accounts=plan.accounts,
         changes=tuple(changes),
     )
     context.reporter.done(result)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from resumerge.accounts import account
+from resumerge.engine.checks.accounts import problems_of_accounts
 from resumerge.engine.checks.cluster import most_shards_here
 from resumerge.engine.context import RunContext
 from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
@@ -95,12 +97,27 @@ def pinned_plan(
     if problems:
         raise in_order(problems)
     how = options.materialize or created_with.get("materialize") or Materialize.AUTO
-    plan = with_spilled(with_kept(plan, keep), Materialize(how))
+    plan = _accounted(with_kept(plan, keep), strict=bool(options.strict))
+    plan = with_spilled(plan, Materialize(how))
     shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
     notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size]
     estimated = estimate(plan, options.mirror, most_shards_here(context))
     notes += notes_on_streaming(plan, estimated) if options.stream else ()
     return replace(plan, notes=tuple(notes)), estimated
+
+
+def _accounted(plan: Plan, *, strict: bool) -> Plan:
+    """Return the plan with the accounts of all tensors of the models.
+
+    Raises:
+        InputError: tensors are not used that may not be left out.
+    """
+    left_out = (each for part in (plan, *plan.stages) for each in part.left_out)
+    accounts = account(plan.sources, (unit.expression for unit in plan.units), left_out)
+    problems = problems_of_accounts(accounts, strict=strict)
+    if placed := [with_place(plan.recipe, problem) for problem in problems]:
+        raise in_order(placed)
+    return replace(plan, accounts=accounts)
 
 
 def _unshared(options: Mapping[str, Any]) -> Unshared | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
+from resumerge.accounts import Accounts, ModelAccount
 from resumerge.engine.checks.contents import stamps_of
 from resumerge.kernels.hashes import hash_block
+from resumerge.layout import collapse
 from resumerge.ledger import Row
 from resumerge.planning import Plan
 from resumerge.sources import Source
@@ -56,6 +58,23 @@ def unit_rows(plan: Plan) -> Iterator[Row]:
             "state": "pending",
             "committed_blocks": 0,
         }
+
+
+def account_rows(accounts: Accounts) -> Iterator[Row]:
+    """Yield the rows of ``accounts``: for each model one for each use and each reason."""
+    rows = (row for model in accounts.models for row in _rows_of(model))
+    for number, row in enumerate(rows):
+        yield {"number": number, **row}
+
+
+def _rows_of(model: ModelAccount) -> Iterator[Row]:
+    row = dict.fromkeys(("use", "reason", "folded", "names")) | {"model": model.model}
+    for use, tensors in model.used.items():
+        yield {**row, "use": use.slug, "tensors": tensors}
+    for reason, names in model.unused.items():
+        assert reason is not None, "refused before anything is written"
+        listed = {"folded": json.dumps(collapse(names)), "names": json.dumps(names)}
+        yield {**row, "reason": reason.value, "tensors": len(names), **listed}
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:

@@ -11,11 +11,13 @@ from resumerge.experts.upcycling.architectures.output_architecture import Output
 from resumerge.experts.upcycling.choice import ArchitectureChoice
 from resumerge.experts.upcycling.dense_models import MATRICES, OUTSIDE, STACK, wrong_fields
 from resumerge.experts.upcycling.gates.layer_gates import Gates, GatesOfPrompts, drawn_gates
-from resumerge.layout import listed
+from resumerge.layout import is_computed, listed
 from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import OF_PROMPTS, Expert, Mixture
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_weights import ties_embeddings
+from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Merged, Rounded, Sliced, Stacked, Tensor, rounded_once
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.tensors.generated import Drawn, Filled
@@ -38,7 +40,7 @@ class MadeMixture:
 
 def mix(
     recipe: Recipe, mixture: Mixture, models: ModelViews, tokenizers: Tokenizers, *, seed: int
-) -> tuple[MadeMixture, list[Target], list[str]]:
+) -> tuple[MadeMixture, list[Target], list[str], list[LeftOut]]:
     """Make a mixture of experts of dense models.
 
     Args:
@@ -49,7 +51,8 @@ def mix(
         seed: the seed of random gates and noise.
 
     Returns:
-        what is made; its tensors, in the order in which a forward pass meets them; notes.
+        what is made; its tensors, in the order in which a forward pass meets them; notes;
+        the tensors of the models that it is not made of.
 
     Raises:
         InputError: the models do not fit; the error has every problem that was found.
@@ -60,7 +63,8 @@ def mix(
     if planner.problems:
         raise InputError(sorted(planner.problems, key=lambda p: p.line or 0))
     targets = list(planner.targets(planner.gates(tokenizers)))
-    return MadeMixture(architecture.name, planner.config()), targets, list(planner.notes())
+    made = MadeMixture(architecture.name, planner.config())
+    return made, targets, list(planner.notes()), list(planner.left_out())
 
 
 @dataclass
@@ -278,6 +282,22 @@ class _Planner:
             "model_type": self.architecture.model_type,
             **self.architecture.config(dense, self.mixture),
         }
+
+    def left_out(self) -> Iterator[LeftOut]:
+        """Yield the tensors that the mixture is not made of; some of them only in other layers."""
+        merged = self.recipe.merged_models
+        for ref, source in self.models.sources.items():
+            for name, tensor in source.tensors.items():
+                located = self.models.layers[ref].locate(name)
+                is_mlp = located is not None and located.rest.startswith("mlp.")
+                if is_computed(tensor):
+                    yield LeftOut(tensor, UnusedReason.COMPUTED)
+                elif ref not in merged:
+                    yield LeftOut(tensor, UnusedReason.TOKENIZER)
+                elif located is not None and located.index >= self.layers:
+                    yield LeftOut(tensor, UnusedReason.NOT_CHOSEN)
+                elif is_mlp == (ref == self.models.reference):
+                    yield LeftOut(tensor, UnusedReason.FROM_ANOTHER)
 
     def notes(self) -> Iterator[str]:
         """Yield notes for the user."""

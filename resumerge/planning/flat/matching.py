@@ -6,7 +6,7 @@ Nothing is known of the architecture, so no tensor is tied to another, computed 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from resumerge.errors import Problem
@@ -19,7 +19,9 @@ from resumerge.planning.plan import Unshared
 from resumerge.planning.slices import base_of, merged_count
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Input, ModelRef, Module, Recipe
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
+from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Tensor
 
 
@@ -55,6 +57,9 @@ class FlatMatching:
 
     Args:
         module: the whole model, as the recipe has it.
+
+    Attributes:
+        left_out: tensors that the output does not get; complete after `specs`.
     """
 
     recipe: Recipe
@@ -64,6 +69,7 @@ class FlatMatching:
     unshared: Unshared
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     @property
     def _inputs(self) -> tuple[Input, ...]:
@@ -100,6 +106,7 @@ class FlatMatching:
                 if input_ not in having:
                     self._lacking[input_.model].append(name)
             if self.unshared is not Unshared.UNION:
+                self._leave_out(name, UnusedReason.UNSHARED, self.models.sources)
                 return None
             if not having:  # the reference has it, and is not among the inputs
                 having, module = (Input(self.models.reference),), None
@@ -109,9 +116,16 @@ class FlatMatching:
                     return None
                 self._alone[having[0].model].append(name)
                 module = None  # it is copied
+        if all(i.model != self.models.reference for i in slice_.inputs):
+            self._leave_out(name, UnusedReason.NOT_MERGED, (self.models.reference,))
         position = self.models.layers[having[0].model].position(name)
         names = (name,) * len(having)
         return TensorSpec(name, replace(slice_, inputs=having), names, position, module, None)
+
+    def _leave_out(self, name: str, reason: UnusedReason, refs: Iterable[ModelRef]) -> None:
+        """Record that the tensors of a name in these models are not used."""
+        found = (self.models.sources[ref].tensors.get(name) for ref in refs)
+        self.left_out += (LeftOut(tensor, reason) for tensor in found if tensor is not None)
 
     def _can_merge(self, inputs: tuple[Input, ...]) -> bool:
         """Return whether the method can merge the tensors of these inputs alone."""

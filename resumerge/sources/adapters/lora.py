@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import InputError
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
-from resumerge.sources.adapters.heads import classifier
+from resumerge.sources.adapters.heads import classifier, is_language_head
 from resumerge.sources.adapters.pairing import Pairing
 from resumerge.sources.adapters.programs.diffusers import (
     is_diffusers,
@@ -21,8 +21,10 @@ from resumerge.sources.adapters.programs.mlx import is_mlx, read_mlx_config, ren
 from resumerge.sources.adapters.refusals import without_config
 from resumerge.sources.adapters.ties import AdapterTies
 from resumerge.sources.index import IN_HEADER
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.types import Source
+from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Tensor, with_stored
 
 SHOWN = 5
@@ -56,7 +58,8 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     elif adapter.config.keys() <= {IN_HEADER}:
         of_adapter = renamed_from_diffusers(of_adapter)
     pairing = Pairing(base, adapter, settings, ties, of_adapter)
-    tensors, config = ties.after(pairing.tensors())
+    paired = pairing.tensors()
+    tensors, config = ties.after(paired)
     parts = {} if is_stage else dict(zip(folders, (base, adapter)))
     if pairing.problems:
         raise InputError(pairing.problems[:SHOWN])
@@ -84,6 +87,11 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         notes=(*base.notes, *adapter.notes, *pairing.notes),
         components=base.components,
         modules=base.modules,
+        left_out=(
+            *_replaced(ties.tensors, paired),
+            *_tied(paired, tensors),
+            *pairing.left_out,
+        ),
     )
 
 
@@ -106,6 +114,21 @@ def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         name: with_stored(tensor, lambda stored: replace(stored, file=folder + stored.file))
         for name, tensor in tensors.items()
     }
+
+
+def _replaced(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[LeftOut]:
+    """Yield the model's tensors that are others with the adapter, which may be made of them."""
+    for name, tensor in before.items():
+        of_classifier = name not in after and is_language_head(name)
+        if of_classifier or after.get(name, tensor) is not tensor:
+            yield LeftOut(tensor, UnusedReason.REPLACED)
+
+
+def _tied(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[LeftOut]:
+    """Yield the tensors, one for each name, in whose place are those that they are tied to."""
+    for name, tensor in before.items():
+        if after.get(name) is not tensor:
+            yield LeftOut(tensor, UnusedReason.TIED)
 
 
 def _config(

@@ -27,9 +27,11 @@ from resumerge.sources.adapters.programs.kohya import FlatNames
 from resumerge.sources.adapters.refusals import Refusals
 from resumerge.sources.adapters.ties import AdapterTies
 from resumerge.sources.adapters.vocabulary import check_tokens, grow_biases_of_heads
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_head
 from resumerge.sources.types import Source
+from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Rounded, Tensor
 from resumerge.tensors.dtypes import FLOATS
 
@@ -49,6 +51,7 @@ class Pairing:
 
     Attributes:
         notes: what is left out, a line each; complete after `tensors`.
+        left_out: tensors of the adapter that are not used; complete after `tensors`.
         new_head: the tensors of a head that the adapter's task adds.
     """
 
@@ -66,6 +69,7 @@ class Pairing:
         self._settings = settings
         self._ties = ties
         self._of_base = of_base = ties.tensors
+        self._of_adapter = of_adapter
         self._names = AdapterNames.of(of_adapter)
         self._known = KnownNames(of_base)
         self._flat = FlatNames(of_base)
@@ -76,6 +80,7 @@ class Pairing:
         self._in_packed: dict[tuple[str, int], dict[int, Tensor]] = defaultdict(dict)
         self._of_experts: dict[str, list[str]] = defaultdict(list)
         self.notes: list[str] = []
+        self.left_out: list[LeftOut] = []
         self.new_head: dict[str, Tensor] = {}
 
     @property
@@ -228,6 +233,7 @@ class Pairing:
         self._use(target, "", key)
         found[target] = self._replacing(target, tensor)
         for other in self._ties.sharing(target, key):
+            self.left_out.append(LeftOut(found[other], UnusedReason.TIED))
             found[other] = replace(found[target], name=other)
 
     def _replacing(self, name: str, tensor: Tensor) -> Tensor:
@@ -272,6 +278,8 @@ class Pairing:
     def _leave_out(self, found: dict[str, Tensor]) -> None:
         """Leave out the language model's head of a classifier; note what is not used."""
         adapter = self._adapter.ref.text
+        ignored = (self._of_adapter[name] for name in self._names.ignored)
+        self.left_out += (LeftOut(tensor, UnusedReason.NOT_LOADED) for tensor in ignored)
         if self._names.ignored:
             self.notes.append(
                 f"{adapter}: originals and copies beside the tensors that peft loads are not "

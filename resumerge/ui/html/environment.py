@@ -10,6 +10,7 @@ from markupsafe import Markup
 from resumerge.documents.history import attempt_seconds
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_seconds, show_size
+from resumerge.ui.text.accounts import reason_line
 from resumerge.ui.text.comparison import number, share, tokens_sentence
 from resumerge.ui.text.format import committed_share, format_event, format_time, state_word
 
@@ -43,6 +44,7 @@ TEMPLATES.filters |= {
     "share": committed_share,
     "known": lambda share: "" if share is None else f"{share:.1%}",
     "percent": lambda share: f"{share:.0%}",
+    "reason": reason_line,
     "rate": lambda rate: f"{show_size(rate)}/s",
     "seconds": show_seconds,
     "size": show_size,

@@ -20,7 +20,7 @@ def fragment(document: Document) -> str:
     """Return the plan as HTML that stands within another page."""
     return render(
         "plan.html.j2",
-        plan={"notes": [], "layer_maps": [], **document},
+        plan={"notes": [], "layer_maps": [], "accounts": {"sources": []}, **document},
         models=[*document["sources"], *document.get("stages", ())],
         problems=[Problem(**problem) for problem in document["problems"]],
         layer_maps=[

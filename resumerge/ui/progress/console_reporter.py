@@ -8,7 +8,8 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from resumerge.documents.accounts import describe_changes
+from resumerge.documents.accounts import describe_accounts, describe_changes
+from resumerge.engine.opening.plan_rows import account_rows
 from resumerge.engine.reporter import Reporter, Result
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
@@ -17,6 +18,7 @@ from resumerge.ui.progress.bars import Bar, show_bars
 from resumerge.ui.progress.keepalive import LINE_SECONDS, PrintClock, Seldom, Ticker, drawn
 from resumerge.ui.progress.progress_state import STALL_SECONDS, ProgressState
 from resumerge.ui.terminal.prose import say
+from resumerge.ui.text.accounts import account_lines
 from resumerge.ui.text.commands import loading_call, next_command
 from resumerge.ui.text.numbers import whole_line
 
@@ -97,6 +99,9 @@ class ConsoleReporter(ProgressState):
             "Done",
             "green",
         )
+        accounts = describe_accounts(account_rows(result.accounts), every=False)
+        for line in account_lines(accounts):
+            self._print(line, "tensors:", "dim")
         if line := whole_line(describe_changes(result.changes)):
             self._print(line, "numbers:", "dim")
         assert result.ledger is not None

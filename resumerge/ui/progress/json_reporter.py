@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
-from resumerge.documents.accounts import describe_changes
+from resumerge.documents.accounts import describe_accounts, describe_changes
+from resumerge.engine.opening.plan_rows import account_rows
 from resumerge.engine.reporter import ProgressUpdate, Result
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
@@ -91,7 +92,10 @@ class JsonReporter(ProgressState):
             bytes=result.output_bytes,
             peak_rss=result.peak_rss,
             notes=list(result.notes),
-            accounts=describe_changes(result.changes),
+            accounts={
+                **describe_accounts(account_rows(result.accounts), every=False),
+                **describe_changes(result.changes),
+            },
         )
 
     def _write(self, kind: str, **data: Any) -> None:

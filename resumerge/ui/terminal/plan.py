@@ -12,6 +12,7 @@ from rich.text import Text
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_estimate, show_size
 from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.accounts import account_lines
 from resumerge.ui.text.format import both_ends
 from resumerge.ui.text.host import choice_rows, host_rows
 from resumerge.ui.text.layer_map import LayerDrawing, layer_map
@@ -40,6 +41,8 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
             Text("The merge cannot be planned yet. Fix these problems first:", "red"),
         )
     parts: list[RenderableType] = [*_facts(document), "", *_sources(document)]
+    if lines := list(account_lines(document["accounts"])):
+        parts += ["", Text("tensors of the models", "bold"), *(Prose(printable(x)) for x in lines)]
     parts += ["", *_host(document)]
     models = [model["model"] for model in (*document["sources"], *document["stages"])]
     for found in document["layer_maps"]:

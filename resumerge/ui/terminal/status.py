@@ -15,6 +15,7 @@ from resumerge.printable import printable
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.terminal.plot import OUTCOME_STYLES, Plot
 from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.accounts import account_lines
 from resumerge.ui.text.commands import command_of
 from resumerge.ui.text.format import (
     committed_share,
@@ -50,6 +51,8 @@ def show_run(run: Run) -> RenderableType:
     parts = [*_head(run), "", Plot(history)]
     if lines := narrative_of(run, history):
         parts += ["", Text("what happened", "bold"), *map(_item, lines)]
+    if lines := list(account_lines(run["accounts"])):
+        parts += ["", Text("tensors of the models", "bold"), *map(_item, lines)]
     if lines := list(filter(None, (whole_line(run["accounts"]), *model_lines(run["accounts"])))):
         parts += ["", Text("what happened to the numbers", "bold"), *map(_item, lines)]
     if lines := run["accounts"]["warnings"]:

@@ -1,0 +1,45 @@
+"""What each tensor of the output is computed from: the account the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from resumerge.accounts.stored_tensors import LeafIndex
+from resumerge.sources.types import Source
+from resumerge.tensors import Computed, Stored, Tensor
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a tensor of the output is computed from.
+
+    Args:
+        name: the tensor's name in the output.
+        tensors: (model, name) of each tensor of a model or an adapter, in the order of operands.
+        generated: whether numbers are in it that no file has: constants, random ones, or gates.
+    """
+
+    name: str
+    tensors: tuple[tuple[str, str], ...]
+    generated: bool
+
+
+def origins(sources: Iterable[Source], outputs: Mapping[str, Tensor]) -> Iterator[Origin]:
+    """Yield what each tensor of the output is computed from.
+
+    Args:
+        sources: the sources, in the order of the numbers that leaves state.
+        outputs: what each tensor of the output is computed from, by name.
+    """
+    files = LeafIndex(sources)
+    for name, tensor in outputs.items():
+        found: dict[tuple[str, str], None] = {}
+        generated = False
+        for node in tensor.nodes():
+            if isinstance(node, Stored):
+                model, names = files.find(node)
+                found |= dict.fromkeys((model.name, each) for each in names[:1])
+            elif not node.children() or isinstance(node, Computed):
+                generated = True
+        yield Origin(name, tuple(found), generated)

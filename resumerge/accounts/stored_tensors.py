@@ -1,0 +1,76 @@
+"""The tensors in a model's files that the leaves of expressions are, or are parts of."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from resumerge.sources.types import Source
+from resumerge.tensors import Stored
+
+
+class StoredTensors:
+    """The tensors of one model, or of an adapter alone, as its files have them.
+
+    Args:
+        model: the model.
+    """
+
+    def __init__(self, model: Source) -> None:
+        self.name = model.ref.text
+        self.tensors = model.tensors
+
+    def names(self, leaf: Stored, file: str) -> Sequence[str]:
+        """Return the names of the tensors that lie where a leaf lies.
+
+        There are several if tensors of a file share their elements.
+
+        Args:
+            leaf: the leaf: a tensor of the model, or a part of one under another name.
+            file: the name that its file has in this model.
+        """
+        own = self.tensors.get(leaf.name)
+        if isinstance(own, Stored) and own.offset == leaf.offset and own.file == file:
+            return (leaf.name,)
+        starts, names = self._places[file, leaf.numel == 0]
+        return names[bisect_right(starts, leaf.offset) - 1]
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, bool], tuple[list[int], list[list[str]]]]:
+        """The offsets of tensors and their names, by file and whether they are empty."""
+        found: dict[tuple[str, bool], dict[int, list[str]]]
+        found = defaultdict(lambda: defaultdict(list))
+        for name, tensor in self.tensors.items():
+            if isinstance(tensor, Stored):
+                found[tensor.file, tensor.numel == 0][tensor.offset].append(name)
+        return {
+            key: (sorted(places), [places[offset] for offset in sorted(places)])
+            for key, places in found.items()
+        }
+
+
+class LeafIndex:
+    """The models and adapters of a recipe, each once, by the leaves that lie in their files.
+
+    Args:
+        sources: the sources, in the order of their numbers.
+    """
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self._sources = list(sources)
+        self._of_files: dict[tuple[int, str], tuple[StoredTensors, str]] = {}
+        self.models: dict[str, StoredTensors] = {}
+        for source in self._sources:
+            for part in source.parts.values():
+                self.models.setdefault(part.ref.text, StoredTensors(part))
+
+    def find(self, leaf: Stored) -> tuple[StoredTensors, Sequence[str]]:
+        """Return the model that a leaf is of, and its names there."""
+        key = leaf.source, leaf.file
+        if key not in self._of_files:
+            part, file = self._sources[leaf.source].part_of(leaf.file)
+            self._of_files[key] = self.models[part.ref.text], file
+        model, file = self._of_files[key]
+        return model, model.names(leaf, file)

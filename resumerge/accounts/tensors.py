@@ -1,0 +1,143 @@
+"""What became of every tensor of the models: a function of sources and of what is computed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from resumerge.accounts.stored_tensors import LeafIndex
+from resumerge.sources.left_out import LeftOut
+from resumerge.sources.types import Source
+from resumerge.tensor_uses import HARMLESS, UnusedReason, Use
+from resumerge.tensors import Adapted, Gathered, Merged, Sliced, Stacked, Stored, Tensor, stored_in
+
+
+@dataclass(frozen=True)
+class ModelAccount:
+    """What became of the tensors of one model, or of an adapter alone.
+
+    Args:
+        model: the model as the recipe names it.
+        used: the number of tensors for each use that there is.
+        unused: the names of the tensors that are not used, by reason; None where none is known.
+    """
+
+    model: str
+    used: Mapping[Use, int]
+    unused: Mapping[UnusedReason | None, Sequence[str]]
+
+    @property
+    def lost(self) -> Mapping[UnusedReason | None, Sequence[str]]:
+        """The tensors that are not used, without those of which nothing is lost."""
+        return {why: names for why, names in self.unused.items() if why not in HARMLESS}
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """What became of the tensors of every model and every adapter, in the order of the sources."""
+
+    models: tuple[ModelAccount, ...] = ()
+
+
+def account(
+    sources: Iterable[Source], outputs: Iterable[Tensor], left_out: Iterable[LeftOut]
+) -> Accounts:
+    """Return what became of every tensor of the models.
+
+    A model that stands alone and with an adapter is accounted once: it is used where either is.
+
+    Args:
+        sources: the sources, in the order of the numbers that leaves state.
+        outputs: what the tensors of the output are computed from.
+        left_out: the tensors that are not used somewhere, and may be used elsewhere.
+    """
+    files = LeafIndex(sources)
+    uses = _Uses(files)
+    for output in outputs:
+        uses.add(output, Use.COPIED)
+    found = uses.complete()
+    reasons: dict[tuple[str, str], UnusedReason] = {}
+    for each in left_out:
+        for leaf in stored_in(each.tensor):
+            model, names = files.find(leaf)
+            for name in names:
+                if name not in found[model.name]:
+                    reasons.setdefault((model.name, name), each.reason)
+    models = []
+    for model in files.models.values():
+        unused: dict[UnusedReason | None, list[str]] = {}
+        for name in model.tensors:
+            if name not in found[model.name]:
+                unused.setdefault(reasons.get((model.name, name)), []).append(name)
+        used = sorted(Counter(found[model.name].values()).items())
+        models.append(ModelAccount(model.name, dict(used), unused))
+    return Accounts(tuple(models))
+
+
+@dataclass
+class _Uses:
+    """The uses of tensors, by model and name, while expressions are walked through."""
+
+    files: LeafIndex
+    found: dict[str, dict[str, Use]] = field(default_factory=lambda: defaultdict(dict))
+    parts: dict[tuple[str, str], set[tuple[int, int]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """The elements of tensors that are used in parts: the byte or element they begin with, and
+    their number."""
+    seen: set[tuple[int, Use]] = field(default_factory=set)
+
+    def add(self, tensor: Tensor, use: Use, part: tuple[int, int] | None = None) -> None:
+        """Add the leaves of an expression.
+
+        Args:
+            tensor: the expression.
+            use: what is made of its elements, so far.
+            part: the first of the elements of a leaf that are used, and their number.
+        """
+        if isinstance(tensor, Stored):
+            self._add_leaf(tensor, use, part)
+            return
+        if isinstance(tensor, Merged | Adapted):
+            if not _is_copy(tensor):
+                use = max(use, Use.MERGED)
+            if (id(tensor), use) in self.seen:  # of a stage that several tensors are made of
+                return
+            self.seen.add((id(tensor), use))
+        elif isinstance(tensor, Gathered):
+            use = Use.VOCABULARY
+        elif isinstance(tensor, Stacked):
+            use = max(use, Use.EXPERTS)
+        elif isinstance(tensor, Sliced) and isinstance(tensor.whole, Stored):
+            part = tensor.first, tensor.numel
+        for child in tensor.children():
+            self.add(child, use, part)
+
+    def _add_leaf(self, leaf: Stored, use: Use, part: tuple[int, int] | None) -> None:
+        model, names = self.files.find(leaf)
+        found = self.found[model.name]
+        for name in names:
+            count = part[1] if part else leaf.numel
+            key = model.name, name
+            if count == model.tensors[name].numel:
+                self.parts.pop(key, None)
+            else:
+                use = max(use, Use.EXPERTS)
+                if name not in found or key in self.parts:  # else all of it is used as well
+                    self.parts[key].add(part or (leaf.offset, count))
+            if use > found.get(name, -1):
+                found[name] = use
+
+    def complete(self) -> dict[str, dict[str, Use]]:
+        """Return the uses, once it is known of which tensors only a part is used."""
+        for (model, name), parts in self.parts.items():
+            if sum(count for _, count in parts) < self.files.models[model].tensors[name].numel:
+                self.found[model][name] = Use.CUT
+        return self.found
+
+
+def _is_copy(tensor: Tensor) -> bool:
+    if not isinstance(tensor, Merged) or len(tensor.operands) > 1:
+        return False
+    return tensor.numel == 0 or tensor.merge_method.is_copy(tensor.context)

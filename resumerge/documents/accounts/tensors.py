@@ -1,0 +1,76 @@
+"""What became of every tensor of the models: a part of the documents of plans and runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+MOST_NAMES = 100
+"""The most names of tensors of one model that a document lists, unless all are asked for."""
+
+
+def describe_accounts(rows: Iterable[Mapping[str, Any]], *, every: bool) -> dict[str, Any]:
+    """Return what became of the tensors of each model.
+
+    Args:
+        rows: rows of the ledger's table ``accounts``, in order.
+        every: whether every tensor that is not used is listed, however many there are.
+    """
+    models: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        models.setdefault(row["model"], []).append(row)
+    return {"sources": [_model(name, rows, every=every) for name, rows in models.items()]}
+
+
+def _model(name: str, rows: list[Mapping[str, Any]], *, every: bool) -> dict[str, Any]:
+    used = {row["use"]: row["tensors"] for row in rows if row["use"]}
+    unused = [row for row in rows if row["reason"]]
+    listed = [
+        {"name": name, "reason": row["reason"]}
+        for row in unused
+        for name in json.loads(row["names"])
+    ]
+    return {
+        "model": name,
+        "tensors": sum(row["tensors"] for row in rows),
+        "used": sum(used.values()),
+        "uses": used,
+        "reasons": [
+            {key: row[key] for key in ("reason", "tensors")} | {"names": json.loads(row["folded"])}
+            for row in unused
+        ],
+        "unused": listed if every else listed[:MOST_NAMES],
+    }
+
+
+def describe_outputs(units: Iterable[Mapping[str, Any]], models: list[str]) -> list[dict[str, Any]]:
+    """Return what each unit of a run is computed from, as its ledger says.
+
+    A matrix of a packed tensor of experts has a name of its own, which its file does not have.
+
+    Args:
+        units: rows of the ledger's table ``units``.
+        models: the models, by number.
+    """
+    found = []
+    for unit in units:
+        leaves = list(_leaves(json.loads(unit["expression"])))
+        tensors = dict.fromkeys(leaf for leaf in leaves if leaf is not None)
+        origins = [{"model": models[number], "tensor": name} for number, name in tensors]
+        found.append({"name": unit["name"], "from": origins, "generated": None in leaves})
+    return found
+
+
+def _leaves(expression: Any) -> Iterator[tuple[int, str] | None]:
+    """Yield the tensors in the description of an expression; None for what no file has."""
+    if isinstance(expression, list):
+        for part in expression:
+            yield from _leaves(part)
+    elif isinstance(expression, dict):
+        if "source" in expression and "tensor" in expression:
+            yield expression["source"], expression["tensor"]
+        elif expression.keys() & {"drawn", "filled", "step"}:
+            yield None
+        for part in expression.values():
+            yield from _leaves(part)

@@ -1,0 +1,42 @@
+"""What the accounts of tensors refuse: tensors that are not used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.accounts import Accounts
+from resumerge.errors import Problem
+from resumerge.layout import listed
+from resumerge.sizes import counted
+
+
+def problems_of_accounts(accounts: Accounts, *, strict: bool) -> Iterator[Problem]:
+    """Yield a problem for each model with tensors that are not used, and may not be left out.
+
+    Args:
+        accounts: what became of every tensor of the models.
+        strict: whether tensors that are left out for a reason are problems as well, except those of
+            which nothing is lost.
+    """
+    for model in accounts.models:
+        if names := model.unused.get(None):
+            yield Problem(
+                f"{counted(len(names), 'tensor')} would be lost",
+                where=model.model,
+                expected="every tensor used, or left out for a reason",
+                found=listed(sorted(names)),
+                fix="Report this recipe as a bug of resumerge; or leave this model out",
+            )
+        elif strict and model.lost:
+            lost = sum(map(len, model.lost.values()))
+            yield Problem(
+                f"{counted(lost, 'tensor')} would not be used",
+                where=model.model,
+                expected="every tensor of every model used, because of --strict",
+                found="; ".join(
+                    f"{len(names)} {reason.phrase}: {listed(names)}"
+                    for reason, names in model.lost.items()
+                    if reason
+                ),
+                fix="Change the recipe so that it takes them, or leave out --strict",
+            )

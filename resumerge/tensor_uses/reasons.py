@@ -1,0 +1,47 @@
+"""The reasons why a tensor of a model is not used."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class UnusedReason(Enum):
+    """A reason why a tensor of a model is not used; there are no others.
+
+    The value is its name in ledgers and JSON, `phrase` its text: what the tensors are.
+    """
+
+    phrase: str
+
+    def __new__(cls, value: str, phrase: str) -> UnusedReason:
+        """Return a member with its text."""
+        member = object.__new__(cls)
+        member._value_, member.phrase = value, phrase
+        return member
+
+    COMPUTED = "computed", "buffers that transformers computes"
+    TIED = "tied", "tied to another tensor"
+    REPLACED = "replaced", "replaced by the adapter"
+    NOT_LOADED = "not_loaded", "copies and originals that peft does not load"
+    TOKENIZER = "tokenizer", "of a model that gives its tokenizer alone"
+    NOT_MERGED = "not_merged", "of a base that the method does not read: it gives the config"
+    NOT_CHOSEN = "not_chosen", "of layers or experts that are not chosen"
+    FROM_ANOTHER = "from_another", "that the output has from another model"
+    UNSHARED = "unshared", "that not all models have (--tensor-intersection)"
+    NO_PLACE = "no_place", "for which the architecture of the output has no place"
+
+
+REASONS = {reason.value: reason for reason in UnusedReason}
+"""The reasons by their names in ledgers and JSON."""
+
+HARMLESS = frozenset(
+    {
+        UnusedReason.COMPUTED,
+        UnusedReason.TIED,
+        UnusedReason.REPLACED,
+        UnusedReason.NOT_LOADED,
+        UnusedReason.TOKENIZER,
+    }
+)
+"""The reasons for which nothing is lost that a model computes with: transformers makes the tensor
+or ties it, an adapter says what is in its place, or the recipe asks for no weights."""

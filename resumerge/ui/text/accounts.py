@@ -1,0 +1,35 @@
+"""The tensors of the models that are used, and why the others are not, in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from resumerge.sizes import some
+from resumerge.tensor_uses import REASONS
+
+SHOWN = 2
+"""The most patterns of names that a line lists."""
+
+
+def account_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line on the models of which every tensor is used, then one for each other model.
+
+    Args:
+        accounts: the part of a plan or a run on its accounts.
+    """
+    models = accounts["sources"]
+    whole = [m for m in models if m["used"] == m["tensors"]]
+    if whole:
+        yield "every tensor is used: " + ", ".join(f"{m['tensors']} of {m['model']}" for m in whole)
+    for model in models:
+        if model["used"] < model["tensors"]:
+            reasons = "; ".join(map(reason_line, model["reasons"]))
+            used = f"{model['used']} of {model['tensors']} tensors of {model['model']} are used"
+            yield f"{used}; not used: {reasons}"
+
+
+def reason_line(reason: Mapping[str, Any]) -> str:
+    """Return how many tensors are not used for one reason, and which: ``3 tied to another …``."""
+    phrase = REASONS[reason["reason"]].phrase
+    return f"{reason['tensors']} {phrase} ({some(reason['names'], most=SHOWN)})"
