@@ -43,14 +43,15 @@ def test_a_run_that_was_stopped_tells_what_the_plan_told(models: Path) -> None:
     planned = document(models, "plan", "r.yaml", "--tensors")["accounts"]
     assert resumerge("run", "r.yaml", "out", cwd=models, before=DISK_FULL).returncode == 75
     [stopped] = document(models, "status", "out", "--tensors")["runs"]
-    assert stopped["accounts"] == planned
+    assert planned.items() <= stopped["accounts"].items()
     resumed = resumerge("resume", "out", cwd=models, COLUMNS="1000")
     assert (resumed.returncode, lines_of(resumed.stderr)) == (0, LINES)
     [done] = document(models, "status", "out", "--tensors")["runs"]
     whole = resumerge("run", "r.yaml", "whole", cwd=models, COLUMNS="1000")
     assert lines_of(whole.stderr) == LINES
     [uninterrupted] = document(models, "status", "whole", "--tensors")["runs"]
-    assert done["accounts"] == uninterrupted["accounts"] == planned
+    assert done["accounts"] == uninterrupted["accounts"]
+    assert planned.items() <= done["accounts"].items()
 
 
 def test_the_lists_are_given_on_demand(models: Path) -> None:

@@ -1,6 +1,6 @@
 """The accounts of runs, as data.
 
-`tensors.py` has what became of the tensors of the models, `numbers.py` what happened to the numbers.
+`tensors.py` has what became of the models' tensors, `numbers.py` what happened to the numbers.
 """
 
 from resumerge.documents.accounts.numbers import NOT_MEASURED, describe_changes
