@@ -22,6 +22,12 @@ from resumerge.sources.reader import SourceReader
 
 CONFIG = {**LLAMA, "num_hidden_layers": 2, "hidden_size": 8, "intermediate_size": 16, "head_dim": 4}
 SHAPES = llama_shapes(CONFIG)
+OF_EXPERTS = {
+    **CONFIG,
+    "model_type": "mixtral",
+    "architectures": ["MixtralForCausalLM"],
+    "num_local_experts": 3,
+}
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -76,6 +82,14 @@ def mixture_of(experts: int) -> dict[str, tuple[int, ...]]:
                 whole = SHAPES[f"model.layers.{layer}.mlp.{old}.weight"]
                 shapes[f"{at}.experts.{expert}.{new}.weight"] = whole
     return shapes
+
+
+def half_packed() -> dict[str, tuple[int, ...]]:
+    """A mixture of which one layer has its experts in packed tensors, and the other has not."""
+    of_layer = "model.layers.0.block_sparse_moe.experts."
+    apart = {name: shape for name, shape in mixture_of(3).items() if of_layer not in name}
+    packed = {"gate_up_proj": (3, 32, 8), "down_proj": (3, 8, 16)}
+    return apart | {f"model.layers.0.mlp.experts.{name}": shape for name, shape in packed.items()}
 
 
 def planned(models: Path, recipe: str, **options: Any) -> Plan:

@@ -8,12 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from accounted import CONFIG, computed, header, mixture_of, planned, spoil, write, write_tokenizer
+from accounted import (
+    CONFIG,
+    OF_EXPERTS,
+    computed,
+    half_packed,
+    header,
+    mixture_of,
+    planned,
+    spoil,
+    write,
+    write_tokenizer,
+)
 from safetensors.numpy import save_file
 from tiny_models import write_family
 
 from resumerge.accounts import origins
 from resumerge.methods import METHODS
+from resumerge.tensor_uses import Use
 
 RECIPES = {
     "linear": """
@@ -109,9 +121,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (adapter / "adapter_config.json").write_text(json.dumps(config))
     for name, first in (("math", 0), ("code", 4)):
         write_tokenizer(folder / name, 48, first)
-    of_experts = {**CONFIG, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"]}
     for name in ("routed", "tuned"):
-        write(folder / name, mixture_of(3), {**of_experts, "num_local_experts": 3})
+        write(folder / name, mixture_of(3), OF_EXPERTS)
+    write(folder / "packed", half_packed(), OF_EXPERTS)
     return folder
 
 
@@ -139,6 +151,26 @@ def test_each_tensor_changes_the_outputs_that_are_made_of_it_and_no_other(
             changed = {key for key in before if before[key] != after[key]}
             assert changed == made_of[model.model, tensor], tensor
             assert (tensor in unused) == (not changed), tensor
+
+
+USES = {
+    RECIPES["adapter alone"]: {
+        "base": {Use.COPIED: 16, Use.MERGED: 4},
+        "adapter": {Use.COPIED: 1, Use.MERGED: 8},
+    },
+    RECIPES["union"]: {key: {Use.MERGED: 19, Use.VOCABULARY: 2} for key in ("math", "code")},
+    RECIPES["experts"].replace("tuned", "packed"): {
+        "routed": {Use.MERGED: 35},
+        "packed": {Use.MERGED: 26, Use.EXPERTS: 2},
+    },
+    RECIPES["an expert"].replace("routed", "packed"): {"packed": {Use.COPIED: 18, Use.CUT: 2}},
+}
+
+
+@pytest.mark.parametrize("recipe", USES, ids=["adapter", "union", "experts", "an expert"])
+def test_what_tensors_are_used_for(recipe: str, models: Path) -> None:
+    found = planned(models, recipe).accounts.models
+    assert {model.model: model.used for model in found} == USES[recipe]
 
 
 @pytest.mark.parametrize("method", sorted(METHODS.built_in))

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accounted import CONFIG, SHAPES, mixture_of, planned, write, write_adapter
+from accounted import (
+    CONFIG,
+    OF_EXPERTS,
+    SHAPES,
+    half_packed,
+    mixture_of,
+    planned,
+    write,
+    write_adapter,
+)
 
 from resumerge.documents.accounts import describe_accounts
 from resumerge.engine.opening.plan_rows import account_rows
@@ -31,12 +40,6 @@ LLAVA = {
 }
 TEXT = {f"language_model.{name}": shape for name, shape in SHAPES.items()}
 VISION = {f"vision_tower.layers.{layer}.fc.weight": (4, 4) for layer in range(3)}
-OF_EXPERTS = {
-    **CONFIG,
-    "model_type": "mixtral",
-    "architectures": ["MixtralForCausalLM"],
-    "num_local_experts": 3,
-}
 Tensors = Mapping[str, tuple[int, ...]]
 
 
@@ -89,14 +92,6 @@ def swapped_shards(models: Path) -> str:
     index = {name: file for half, file in zip(halves, reversed(files)) for name in half}
     (models / "b" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
     return BOTH
-
-
-def half_packed() -> dict[str, tuple[int, ...]]:
-    """A mixture of which one layer has its experts in packed tensors, and the other has not."""
-    of_layer = "model.layers.0.block_sparse_moe.experts."
-    apart = {name: shape for name, shape in mixture_of(3).items() if of_layer not in name}
-    packed = {"gate_up_proj": (3, 32, 8), "down_proj": (3, 8, 16)}
-    return apart | {f"model.layers.0.mlp.experts.{name}": shape for name, shape in packed.items()}
 
 
 SLICES = """
