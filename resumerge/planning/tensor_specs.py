@@ -265,12 +265,12 @@ def unnamed_tensors(
     """
     merged = {input_.model for slice_ in recipe.slices for input_ in slice_.inputs}
     named: dict[ModelRef, set[str]] = {ref: set() for ref in models.sources}
-    givers: dict[str, set[ModelRef]] = defaultdict(set)
+    givers: dict[str, list[set[ModelRef]]] = defaultdict(list)
     for spec in specs:
         for input_, name in zip(spec.slice_.inputs, spec.names):
             named[input_.model].add(name)
         if spec.like is not None:
-            givers[spec.like].update(input_.model for input_ in spec.slice_.inputs)
+            givers[spec.like].append({input_.model for input_ in spec.slice_.inputs})
     for ref, source in models.sources.items():
         names = [name for name in source.tensors if name not in named[ref]]
         if ref not in merged:
@@ -292,7 +292,8 @@ class _MergedModel:
         models: all models.
         ref: the model.
         named: its tensors that tensors of the output have as inputs.
-        givers: the models that give the output a tensor, by the reference's name of it.
+        givers: for each tensor of the output the models that give it, by the reference's name of
+            it; a tied embedding names the output's embedding, and its head.
     """
 
     def __init__(
@@ -300,7 +301,7 @@ class _MergedModel:
         models: ModelViews,
         ref: ModelRef,
         named: Iterable[str],
-        givers: Mapping[str, Collection[ModelRef]],
+        givers: Mapping[str, Sequence[Collection[ModelRef]]],
     ) -> None:
         self._source = models.sources[ref]
         self._layers = models.layers[ref]
@@ -310,7 +311,9 @@ class _MergedModel:
         reference = models.sources[models.reference].tensors
         ours = {models.name_in(ref, name): name for name in reference}
         self._from_others = {
-            own for own, name in ours.items() if name in givers and ref not in givers[name]
+            own
+            for own, name in ours.items()
+            if any(ref not in models for models in givers.get(name, ()))
         }
         self._unplaced = self._source.tensors.keys() - ours.keys()
         groups = tied_groups(self._source.config, self._source.tensors)

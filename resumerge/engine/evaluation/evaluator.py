@@ -247,7 +247,7 @@ class Evaluator:
         inputs = merged.inputs(self._evaluation(statistics), run)
         with failures_named(merged):
             partials = backend.map(function, inputs, run)
-        if backend.is_users and keeps_inputs(partials, inputs):
+        if backend.is_users and keeps_inputs(partials, backend.given(inputs, run)):
             raise kept_inputs(merged)
         return partials
 

@@ -40,6 +40,10 @@ class KernelBackend:
         """Return the partial result of a map function of `statistics`: one for the run."""
         return [function(inputs, run)]
 
+    def given(self, inputs: list[Vector], run: Run) -> list[Vector]:
+        """Return the vectors that a map function sees: they are used again for the next run."""
+        return inputs
+
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 

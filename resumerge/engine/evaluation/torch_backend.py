@@ -53,6 +53,11 @@ class TorchBackend:
         """Return the partial results of a map function of `statistics`, one for each block."""
         return [function(tensors, block) for block, _, tensors in self._tensors(inputs, run)]
 
+    def given(self, inputs: list[Vector], run: Run) -> list[Vector]:
+        """Return the vectors that a map function sees: they are used again for the next block."""
+        size = min(run.size, run.length)
+        return [self._buffers.vector(("float32", k), size, F32) for k in range(len(inputs))]
+
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
