@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from loopback_hub import Hub
+from loopback_sockets import bytes_on_the_way
 from merges import Place, layered, output
 from waiting import wait_until
 
@@ -27,6 +28,7 @@ def test_killed_ten_times_while_it_downloads_and_merges(hub: Hub, tmp_path: Path
         hub.allowance.give(needed // (KILLS + 1))
         process = place.start("run", "merge.yaml", "out")
         wait_until(hub.allowance.is_spent, process)
+        wait_until(lambda: not bytes_on_the_way(hub.url), process)
         wait_until(lambda kill=kill: kill + 1 < KILLS or place.committed(), process)
         process.send_signal(signal.SIGKILL)
         process.wait()

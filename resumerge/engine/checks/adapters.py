@@ -43,9 +43,7 @@ def check_adapters(plan: Plan) -> Iterator[Problem]:
 
 def _of_adapter(plan: Plan, source: Source) -> Iterator[Stored]:
     """Yield an adapter's tensors that are used and lie on this disk."""
-    is_adapter = source.adapter is None and any(
-        p.recipe.is_adapter(source.ref) for p in (plan, *plan.stages)
-    )
+    is_adapter = source.adapter is None and plan.recipe.is_adapter(source.ref)
     if source.adapter is None and not is_adapter:
         return
     for stored in {t for tensor in source.tensors.values() for t in stored_in(tensor)}:
