@@ -14,6 +14,7 @@ import psutil
 from ledger_rows import query
 from waiting import wait_until
 
+from resumerge.backup_names import CARD
 from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 
@@ -100,11 +101,11 @@ class Supervised:
         return [json.loads(row["data"]) for row in rows if row["kind"] == kind]
 
     def files(self) -> dict[str, bytes]:
-        """Every file of the output."""
+        """Every file of the output but its card, which names torch where that computes."""
         return {
             str(path.relative_to(self.out)): path.read_bytes()
             for path in sorted(self.out.rglob("*"))
-            if path.is_file()
+            if path.is_file() and path.name != CARD
         }
 
 
