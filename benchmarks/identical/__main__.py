@@ -81,8 +81,8 @@ class Program:
 
 
 def hashed(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file below a folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    """SHA-256 of every file below a folder but model cards, which name versions."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md")
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files

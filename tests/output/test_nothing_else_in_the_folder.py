@@ -101,10 +101,10 @@ def test_the_card_has_recipe_models_with_their_pins_and_papers(
     out = merge(models, RECIPE, tmp_path / "out")
     card = (out / "README.md").read_text()
     _, metadata, body = card.split("---\n", 2)
-    assert yaml.safe_load(metadata) == {
-        "library_name": "transformers",
-        "tags": ["mergekit", "merge", "resumerge"],
-    }
+    read = yaml.safe_load(metadata)
+    noted = read.pop("resumerge")
+    assert read == {"library_name": "transformers", "tags": ["mergekit", "merge", "resumerge"]}
+    assert [pin["model"] for pin in noted["models"]] == ["math", "code", "base"]
     assert f"```yaml\n{RECIPE.strip()}\n```" in body
     assert "https://arxiv.org/abs/2306.01708" in body
     rows = [line for line in body.splitlines() if line.startswith("- `")]

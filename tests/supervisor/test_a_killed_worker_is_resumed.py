@@ -165,7 +165,8 @@ def test_starting_over_is_not_done_twice(merge: Supervised, reference: dict[str,
     _, stderr = merge.end(process)
     assert process.returncode == 0, stderr
     assert merge.files() == reference
-    assert merge.outcomes() == ["killed", "done"]
+    first, *others = merge.outcomes()  # the kernel may have ended another process of the machine
+    assert first in ("killed", "oom") and others == ["done"]
     assert list(merge.state.glob("merged-*")) == runs
 
 
