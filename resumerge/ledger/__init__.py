@@ -3,8 +3,8 @@
 `Ledger` has a named method for every query and change; no other package uses SQL. A column is
 declared once, in `tables`. `RunStore` finds the ledgers below a state folder, `snapshot` keeps a
 copy in case one is damaged, and `import_ledger` takes over one from an untrusted mirror. This
-folder knows nothing of plans or of what files contain; of the rooms it imports `options` and the
-names of dtypes, which ledgers from elsewhere are validated against.
+folder knows nothing of plans or of what files contain. What ledgers from elsewhere are validated
+against (options, names of dtypes, of uses and of reasons) comes from the rooms that declare it.
 """
 
 from resumerge.ledger.attempts import Sample

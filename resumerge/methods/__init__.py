@@ -4,8 +4,7 @@
 `averages/`, `pairs/`, `spherical/` and `task_vectors/` have the built-in methods by family; a class
 in a module of a folder is registered by being there. `checked_answers.py` checks what methods of
 users return, `user_code.py` says where they failed, and `imported_code.py` identifies their code.
-Methods compute with `resumerge.kernels`, and import nothing else of the package but `errors.py`.
-docs/extending.md explains how to write a method.
+Methods compute with `resumerge.kernels`. docs/extending.md explains how to write a method.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """The YAML language: the reading of a recipe file into a valid `Recipe`, and of its parameters.
 
-Nothing here opens a model; from outside it imports only `errors`. `schema/` declares the sections
-and keys of the file and reads their values.
+Nothing here opens a model. `schema/` declares the sections and keys of the file and reads their
+values.
 
 The schema does not use pydantic, because the settings that mergekit lets users write in several
 ways need readers and messages of their own either way: with pydantic it was about 100 lines shorter

@@ -3,8 +3,8 @@
 One small file for each kind of tensor: its shape and dtype, its memory, its JSON, and how a range
 of it is computed (`read`). Any tensor can be an operand of another. `adapters/` has the tensors
 that an adapter changes, `generated/` those that are filled or drawn, `stored/` those that lie in
-files, and `evaluation.py` what they are computed with. Imports methods, kernels and native, and
-nothing that knows of models.
+files, and `evaluation.py` what they are computed with. `target.py` has the size of a block, which
+is part of the format. Nothing here knows of models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted

@@ -5,6 +5,5 @@ ledger, `published` and `uploaded` adopt shards that tasks of a cluster finished
 journaled, `damaged_sources` finds units that were computed from damaged sources, `ownership` tells
 the run's files from others, `backup` renames these, and `verify` reads a whole output again.
 Whether bytes are right is decided by checksums, never by names or times; by which rule a shard's
-file is ours to delete is said at `Recovery._check_renamed`. Imports `mirror_session`, `execute`,
-`resources` and the context.
+file is ours to delete is said at `Recovery._check_renamed`.
 """

@@ -1,5 +1,5 @@
 """What a merge will need, from the plan alone: memory, disk, download and time.
 
 `estimate` makes one pass over the units; `files`, `memory` and `time` count, each what it is about.
-Nothing here measures the machine: `host/` does. Imports from planning/: backend, plan and reads.
+Nothing here measures the machine: `host/` does.
 """

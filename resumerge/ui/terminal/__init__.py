@@ -1,4 +1,4 @@
 """Documents as text and tables of Rich, one module a command; `console` prints them safely.
 
-Imports nothing else of `resumerge.ui`.
+Sentences that pages have too are in `ui/text/`.
 """

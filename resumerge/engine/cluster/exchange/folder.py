@@ -34,6 +34,10 @@ VISIBLE_SECONDS = 60.0
 """The time that a network filesystem may take to show a file that another machine renamed."""
 
 BEAT_SECONDS = 1.0
+"""The time between two heartbeats of a task, and between two looks of the driver at all of them.
+
+Each is a rename on the shared disk.
+"""
 
 _BEAT = "heartbeat.json"
 _LARGEST_BEAT = 1 << 16
