@@ -1,4 +1,4 @@
-"""Where float32 is too small on the way to a result: the same again, from smaller numbers.
+"""Kernels that compute again, from smaller numbers, where float32 overflows before the result.
 
 Differences, products and sums of finite numbers may be infinite in float32 though the result is
 not. Then the kernel computes once more from vectors times 2^-24, which is exact for all numbers

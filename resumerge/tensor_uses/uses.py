@@ -9,15 +9,15 @@ class Use(IntEnum):
     """What a tensor of a model is used for; of several uses the last one in this order counts."""
 
     COPIED = 0
-    """Its numbers are in the output, at most rounded."""
+    """The tensor's numbers are in the output, at most rounded."""
     MERGED = 1
-    """The output is computed from it and from others, or from it by a formula."""
+    """The output is computed from the tensor and from others, or from it by a formula."""
     EXPERTS = 2
-    """It has the matrices of experts, which are packed or apart in the output, or as merged."""
+    """The tensor has matrices of experts, which are packed or apart in the output, or as merged."""
     VOCABULARY = 3
-    """It has rows of tokens, which are in another order in the output, or of another number."""
+    """The tensor has rows of tokens; the output has others, or another order of them."""
     CUT = 4
-    """Only a part of it is used."""
+    """Only a part of the tensor is used."""
 
     @property
     def slug(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +31,10 @@ def check_adapters(plan: Plan) -> Iterator[Problem]:
     What is not here is not read: of that, what became of the output's numbers tells.
     """
     for source in plan.sources:
-        if bad := sorted(t.name for t in _of_adapter(plan, source) if not _is_finite(source, t)):
+        with closing(SourceReader([source])) as reader:
+            tensors = _of_adapter(plan, source)
+            bad = sorted(tensor.name for tensor in tensors if not _is_finite(reader, tensor))
+        if bad:
             yield Problem(
                 "The adapter has numbers that are not finite",
                 where=(source.adapter or source).ref.text,
@@ -52,20 +56,16 @@ def _of_adapter(plan: Plan, source: Source) -> Iterator[Stored]:
             yield stored
 
 
-def _is_finite(source: Source, stored: Stored) -> bool:
+def _is_finite(reader: SourceReader, stored: Stored) -> bool:
     strides = stored.strides or ()
     last = sum((length - 1) * step for length, step in zip(stored.shape, strides))
     count = last + 1 if strides and stored.numel else stored.numel
-    reader = SourceReader([source])
-    try:
-        for start in range(0, count, PIECE):
-            stop = min(start + PIECE, count)
-            data = np.empty(nbytes(stored.dtype, stop - start), np.uint8)
-            offset = stored.offset + nbytes(stored.dtype, start)
-            reader.fill(replace(stored, source=0), offset, data.data)
-            piece = as_vector(data, stored.dtype)
-            if not np.isfinite(l1_norms(piece, None, Run(0, len(piece), len(piece)))).all():
-                return False
-        return True
-    finally:
-        reader.close()
+    for start in range(0, count, PIECE):
+        stop = min(start + PIECE, count)
+        data = np.empty(nbytes(stored.dtype, stop - start), np.uint8)
+        offset = stored.offset + nbytes(stored.dtype, start)
+        reader.fill(replace(stored, source=0), offset, data.data)
+        piece = as_vector(data, stored.dtype)
+        if not np.isfinite(l1_norms(piece, None, Run(0, len(piece), len(piece)))).all():
+            return False
+    return True

@@ -121,12 +121,10 @@ def _reasons(original: Original, ledger: Ledger) -> Iterator[str]:
     now = {row["model"]: row for row in ledger.sources()}
     for model, pin in original.provenance.models.items():
         content = (now.get(model) or {}).get("content")
-        if pin.get("revision") or not pin:
-            if not pin:
-                yield f"{model}: the card does not say what was read of it"
-            continue
-        if content != pin["content"]:
-            yield f"{model} is another: its content was {pin['content']}, and is {content} here"
+        if not pin:
+            yield f"{model}: the card does not say what was read of it"
+        elif not pin.get("revision") and content != (before := pin.get("content")):
+            yield f"{model} is another: its content was {before}, and is {content} here"
 
 
 def refuse_itself(original: Original, out: Path) -> None:
