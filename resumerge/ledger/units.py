@@ -297,7 +297,7 @@ class Shards:
                     results = {column.name: unit.get(column.name) for column in _results()}
                     self._db.update("units", unit["number"], results | adopted)
                 self.seal(number)
-                # what was read of local models there is compared with those here (check_contents)
+                # what was read of local models there is compared with those here (checks/drift.py)
                 self._db.update_where("sources", {"stamps": None})
                 self._events.add(
                     EventKind.SHARD_FROM_MIRROR, shard=self._name_of(number), units=len(units)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 from contextlib import closing
-from typing import Literal
 
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.evaluation.evaluator import Evaluator
@@ -14,22 +13,16 @@ from resumerge.engine.evaluation.input_hashes import (
     known_hashes,
     operand_hashes,
 )
+from resumerge.engine.recovery.touched_sources import ReadBefore
 from resumerge.ledger import Ledger
 from resumerge.ledger.connection import Row
 from resumerge.planning import Estimate, Plan
 from resumerge.planning.plan import SourceFileKey, Unit
-from resumerge.sources import Source
 from resumerge.sources.reader import SourceReader
 from resumerge.tensors import Merged, stored_in
 
 Moved = Callable[[int, int], None]
 """Is called with bytes that were read, and bytes to read in all."""
-
-
-def stamps_of(source: Source) -> str:
-    """Return the stamps of a source's local files, as JSON for the ledger."""
-    stamps = {name: file.stamp for name, file in sorted(source.files.items())}
-    return json.dumps({name: stamp.as_json() for name, stamp in stamps.items() if stamp})
 
 
 def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
@@ -69,9 +62,7 @@ def changed_files(
     return changed
 
 
-def read_before(
-    plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]
-) -> Literal["all", "some", "none"]:
+def read_before(plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]) -> ReadBefore:
     """Return how much of these files' tensors was read before: what is committed, was compared."""
     blocks = committed = 0
     for row in (row for shard in plan.shards for row in ledger.units.all(shard.index)):

@@ -11,12 +11,12 @@ from typing import Any
 from resumerge.engine.checks.contents import (
     changed_files,
     read_before,
-    stamps_of,
     touched_files,
     units_of,
 )
 from resumerge.engine.checks.fingerprint_diff import advice, describe, headline
 from resumerge.engine.context import RunContext
+from resumerge.engine.recovery.touched_sources import TouchedSources
 from resumerge.errors import InputError, Problem, Reason, refuse
 from resumerge.event_kinds import EventKind
 from resumerge.foreign_files import UnfitFile, read_foreign
@@ -31,15 +31,6 @@ from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
 from resumerge.recipe.normalized import normalized
 from resumerge.recipe.yaml_lines import MAX_CHARS
-from resumerge.sizes import counted
-from resumerge.sources import Source
-
-_READ_BEFORE = {
-    "all": "the content is the same",
-    "some": "what was read before is the same; the rest is taken as it is now",
-    "none": "nothing was read before, so the content is taken as it is now",
-}
-"""What is said of files that look changed and are not, by how much of them was read."""
 
 
 def check_recipe_drift(
@@ -71,15 +62,19 @@ def check_recipe_drift(
 
 def check_source_drift(
     context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
-) -> None:
+) -> TouchedSources | None:
     """Refuse to continue if a source, an option or the program differs.
+
+    Returns:
+        the local files that look changed, which may be taken as they are; None if there are none.
 
     Raises:
         InputError: with what differs, and what to do.
+        Resumable: a file cannot be read now.
     """
     mended = is_mended(record, plan, ledger)
     check_same_plan(context, record, plan, ledger, but_methods=mended)
-    check_contents(context, record, plan, estimate, ledger)
+    return check_contents(context, record, plan, estimate, ledger)
 
 
 def check_same_plan(
@@ -112,13 +107,16 @@ def check_same_plan(
 
 def check_contents(
     context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
-) -> None:
+) -> TouchedSources | None:
     """Refuse to continue if a local model is not what units were computed from.
 
     If what the filesystem says of a file has changed, its content decides: what was read from it is
     read again. What was not read yet needs no proof. If the model changed while it was merged, and
-    the last attempt ended for that reason, the units that were computed from it are made pending
-    instead.
+    the last attempt ended for that reason, the units that were computed from it may be computed
+    again instead.
+
+    Returns:
+        the files that look changed, which may be taken as they are; None if there are none.
 
     Raises:
         InputError: with the files that differ, and what to do.
@@ -126,7 +124,7 @@ def check_contents(
     """
     touched = touched_files(plan, ledger)
     if not touched:
-        return
+        return None
     trusted = context.options.trust_sources
     changed = set() if trusted else _changed_files(context, plan, estimate, ledger, touched)
     if changed and not _is_announced(plan, ledger, changed):
@@ -134,19 +132,12 @@ def check_contents(
         for number, name in changed:
             after[f"{SOURCE}{plan.sources[number].ref}"]["files"][name]["contents"] = "other"
         _refuse_drift(context, record, before, after, record["config_path"])
-    read = read_before(plan, ledger, touched)
-    files = sorted(str(plan.sources[number].path(name)) for number, name in touched)
-    if units := units_of(plan, ledger, touched, changed):
-        ledger.units.forget(units, EventKind.SOURCE_DIFFERS, files=files[:5])
-    ledger.events.add(
-        EventKind.SOURCES_TRUSTED if trusted else EventKind.SOURCE_TOUCHED, files=files[:5]
-    )
-    ledger.set_stamps({part.ref.text: stamps_of(part) for part in _parts(plan)})
-    found = "the content was not compared (--trust-sources)" if trusted else _READ_BEFORE[read]
-    if changed:
-        found = f"the content differs, so {counted(len(units), 'tensor')} will be computed again"
-    context.reporter.note(
-        f"{counted(len(files), 'model file')}: the modification time changed; {found}"
+    return TouchedSources(
+        files=sorted(str(plan.sources[number].path(name)) for number, name in touched),
+        units=units_of(plan, ledger, touched, changed),
+        is_changed=bool(changed),
+        is_trusted=trusted,
+        read=read_before(plan, ledger, touched),
     )
 
 
@@ -202,10 +193,6 @@ def _changed_files(
 
     reporter.doing("comparing the models with what was merged before")
     return changed_files(plan, estimate, ledger, touched, moved)
-
-
-def _parts(plan: Plan) -> list[Source]:
-    return [part for source in plan.sources for part in source.parts.values()]
 
 
 def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bool:

@@ -43,6 +43,7 @@ from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.mirror_session.reconcile import Reconciler
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.opening.pinned_plan import pinned_plan
+from resumerge.engine.recovery.touched_sources import take_touched
 from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
@@ -105,7 +106,8 @@ def _start(
 def _resume(context: RunContext, run: AdoptedRun) -> Result:
     """Merge what is left of a run, unless it is done, or corrected code begins it again."""
     plan, estimate = plan_adopted(context, run)
-    check_source_drift(context, run.record, plan, estimate, run.ledger)
+    touched = check_source_drift(context, run.record, plan, estimate, run.ledger)
+    take_touched(touched, plan.sources, run.ledger, context.reporter)
     if is_finished(context, run, plan):
         return report_finished(context, run)
     if is_mended(run.record, plan, run.ledger):
@@ -121,7 +123,9 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if manifest is not None:
         return take_finished_of(context, run, run.mirror, manifest)
     _adopt_uploaded(context, run, plan, run.mirror)
-    check_contents(context, run.record, plan, estimate, run.ledger)  # the adopted shards' too
+    # what other machines read of local models for the adopted shards is compared, too
+    touched = check_contents(context, run.record, plan, estimate, run.ledger)
+    take_touched(touched, plan.sources, run.ledger, context.reporter)
     return _continue(context, run, plan, estimate, reconciler)
 
 

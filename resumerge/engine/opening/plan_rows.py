@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from resumerge.accounts import Accounts, ModelAccount
-from resumerge.engine.checks.contents import stamps_of
+from resumerge.engine.recovery.touched_sources import stamps_of
 from resumerge.kernels.hashes import hash_block
 from resumerge.layout import collapse
 from resumerge.ledger import Row

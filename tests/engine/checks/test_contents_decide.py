@@ -24,20 +24,27 @@ from tiny_models import TWO_LAYERS, random_tensors, write_family
 from resumerge.engine.checks.contents import (
     changed_files,
     read_before,
-    stamps_of,
     touched_files,
     units_of,
 )
+from resumerge.engine.checks.drift import check_contents
+from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import content_hashes
+from resumerge.engine.recovery.touched_sources import stamps_of, take_touched
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.ledger.units import Units
+from resumerge.options import Options
 from resumerge.planning import Plan, estimate
 from resumerge.planning.plan import Unit
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
+from resumerge.storage import Storage
 from resumerge.tensors import stored_in
 
 FILE = "model.safetensors"
@@ -288,6 +295,29 @@ def test_what_was_computed_of_a_changed_model_is_pending_and_nothing_else(
     begun = {row["number"] for row in rows if row["committed_blocks"] and not row["checksum"]}
     assert stopped.units(stopped.key("math")) == read | begun
     assert stopped.units() == begun
+
+
+def test_a_check_changes_nothing_and_what_it_found_is_taken_afterwards(
+    stopped: Stopped, tmp_path: Path
+) -> None:
+    """A ledger that cannot be written is enough to check."""
+    stopped.touch("math")
+    plan, notes = stopped.plan(), list[str]()
+    context = RunContext(Options(), Reporter(), Storage(), StopRequest(), RunStore(tmp_path))
+    with closing(Ledger(stopped.path, read_only=True)) as ledger:
+        touched = check_contents(context, ledger.run(), plan, estimate(plan), ledger)
+    assert touched is not None
+    reporter = Reporter()
+    reporter.note = notes.append  # type: ignore[method-assign]
+    with closing(Ledger(stopped.path)) as ledger:
+        take_touched(touched, plan.sources, ledger, reporter)
+        assert check_contents(context, ledger.run(), plan, estimate(plan), ledger) is None
+        kinds = {event["kind"] for event in ledger.events.all()}
+        pending = [u.committed_blocks == 0 for u in ledger.units.progress()]
+    assert kinds >= {EventKind.SOURCE_TOUCHED}
+    assert all(pending[unit] for unit in touched.units)
+    [note] = notes
+    assert note.startswith("1 model file: the modification time changed; ")
 
 
 def test_a_content_has_one_name_however_it_was_merged(stopped: Stopped, tmp_path: Path) -> None:

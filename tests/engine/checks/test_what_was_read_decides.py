@@ -14,8 +14,9 @@ from ledger_rows import change
 from merging import merge, working_in
 from tiny_models import LLAMA, write_family
 
-from resumerge.engine.checks.contents import changed_files, stamps_of, touched_files, units_of
+from resumerge.engine.checks.contents import changed_files, touched_files, units_of
 from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.recovery.touched_sources import stamps_of
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options

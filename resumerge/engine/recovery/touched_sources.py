@@ -1,0 +1,86 @@
+"""Local models that look changed: the ledger takes them as they are, once a check allows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from resumerge.engine.reporter import Reporter
+from resumerge.event_kinds import EventKind
+from resumerge.ledger import Ledger
+from resumerge.sizes import counted
+from resumerge.sources import Source
+
+ReadBefore = Literal["all", "some", "none"]
+"""How much of the tensors of some files was read before: what is committed."""
+
+_READ_BEFORE: Mapping[ReadBefore, str] = {
+    "all": "the content is the same",
+    "some": "what was read before is the same; the rest is taken as it is now",
+    "none": "nothing was read before, so the content is taken as it is now",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TouchedSources:
+    """Local files whose stamps are not those that the ledger has, and what is to become of units.
+
+    Args:
+        files: their paths, sorted.
+        units: the numbers of the units to compute again.
+        is_changed: whether contents differ from what units were computed from.
+        is_trusted: whether contents were not compared (`--trust-sources`).
+        read: how much of these files was read before.
+    """
+
+    files: Sequence[str]
+    units: Sequence[int]
+    is_changed: bool
+    is_trusted: bool
+    read: ReadBefore
+
+    @property
+    def said(self) -> str:
+        """What is said of the contents."""
+        if self.is_changed:
+            return (
+                f"the content differs, so {counted(len(self.units), 'tensor')} will be computed "
+                "again"
+            )
+        if self.is_trusted:
+            return "the content was not compared (--trust-sources)"
+        return _READ_BEFORE[self.read]
+
+
+def take_touched(
+    touched: TouchedSources | None, sources: Sequence[Source], ledger: Ledger, reporter: Reporter
+) -> None:
+    """Note in the ledger that sources are as they are now, and make units of others pending.
+
+    Args:
+        touched: what was found of them; None if none looks changed.
+        sources: the plan's sources.
+        ledger: the run's ledger.
+        reporter: is told of it.
+    """
+    if touched is None:
+        return
+    few = touched.files[:5]
+    if touched.units:
+        ledger.units.forget(touched.units, EventKind.SOURCE_DIFFERS, files=few)
+    trusted = EventKind.SOURCES_TRUSTED if touched.is_trusted else EventKind.SOURCE_TOUCHED
+    ledger.events.add(trusted, files=few)
+    parts = [part for source in sources for part in source.parts.values()]
+    ledger.set_stamps({part.ref.text: stamps_of(part) for part in parts})
+    reporter.note(
+        f"{counted(len(touched.files), 'model file')}: the modification time changed; "
+        f"{touched.said}"
+    )
+
+
+def stamps_of(source: Source) -> str:
+    """Return the stamps of a source's local files, as JSON for the ledger."""
+    stamps = {name: file.stamp for name, file in sorted(source.files.items())}
+    return json.dumps({name: stamp.as_json() for name, stamp in stamps.items() if stamp})
