@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resumerge.comparison.facts import compared_configs, compared_vocabularies
-from resumerge.comparison.findings import findings_of, relation_of
+from resumerge.comparison.findings import findings_of
 from resumerge.comparison.models import MatchedTensor, Models, Pair
+from resumerge.comparison.relations import relation_of
 from resumerge.comparison.task_vectors import task_vectors_of
 from resumerge.comparison.totals import PairTotals
 from resumerge.layout.groups import kind_of, layer_key, layer_names
@@ -105,8 +106,8 @@ def _tensor(
         "shape": list(a.shape),
         "dtypes": [a.dtype, b.dtype],
         "rows": rows if a.shape != b.shape else None,
-        "relation": relation,
-        "details": details,
+        "relation": relation.name,
+        "details": details or None,
         **totals.as_json(),
         "sums": totals,
     }

@@ -9,24 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.comparison import grids
-from resumerge.comparison.low_rank import ROWS, LowRank
 from resumerge.comparison.models import MatchedTensor, Models, Pair
-from resumerge.comparison.relations import RoundingCount, ScalingCount
+from resumerge.comparison.relations.low_rank import PROPOSING_ROWS, Directions, LowRankChange
+from resumerge.comparison.relations.proposals import FIRST_ELEMENTS
+from resumerge.comparison.relations.quantised import SEEN_ROWS, QuantisedCopy, grid_of
+from resumerge.comparison.relations.rounded import RoundedCopy, RoundingCount
+from resumerge.comparison.relations.scaled import ScaledCopy, ScalingCount
 from resumerge.comparison.values import Two, floats
 from resumerge.kernels import row_gram
 from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation
 
-BLOCK = 1 << 18
+AT_ONCE = 1 << 18
 """Elements that are compared at once, so that they are in the processor's cache."""
 
-PROPOSING = 1 << 12
-"""The elements, from the first that differs on, that propose relations."""
-
 PIECE = 1 << 20
-"""Elements that are read at once; more of matrices with long rows, so that `ROWS` are seen."""
+"""Elements that are read at once; more of matrices with long rows, to have `PROPOSING_ROWS`."""
 
 LARGEST_BYTES = 16 << 20
 """Bytes of all models that a thread reads at once."""
@@ -42,19 +41,19 @@ class _PairSums:
     def __init__(self, pair: Pair, dtypes: tuple[str, str]) -> None:
         self.pair, self.dtypes = pair, dtypes
         self.differing, self.squares, self.largest = 0, 0.0, 0.0
-        self._relations: list[ScalingCount | RoundingCount] | None = None
-        self._low_rank: LowRank | None = None
+        self._counts: list[ScalingCount | RoundingCount] | None = None
+        self._directions: Directions | None = None
         self._grid: dict[str, Any] | None = None
 
     def propose(self, first: np.ndarray, second: np.ndarray) -> None:
         """Look at some rows of the two matrices (float32) before anything is added."""
         if np.array_equal(first, second):
             return
-        self._low_rank = LowRank.proposed(second - first)
-        rows = max(1, len(first) // grids.ROWS)
+        self._directions = Directions.proposed(second - first)
+        rows = max(1, len(first) // SEEN_ROWS)
         sides = (first[::rows], second[::rows])
         for values, other, of_first in ((*sides[::-1], True), (*sides, False)):
-            found = grids.grid_of(values, other, self.dtypes[of_first])
+            found = grid_of(values, other, self.dtypes[of_first])
             if found is not None:
                 self._grid = {**found, "of_first": of_first}
                 return
@@ -68,29 +67,27 @@ class _PairSums:
         self.differing += differing
         self.squares += _square(difference)
         self.largest = max(self.largest, float(difference.max()), -float(difference.min()))
-        if self._low_rank is not None:
-            self._low_rank.add(two)
-        if self._relations is None:
-            few = two.beginning(PROPOSING)
+        if self._directions is not None:
+            self._directions.add(two)
+        if self._counts is None:
+            few = two.beginning(FIRST_ELEMENTS)
             proposed = (kind.proposed(few) for kind in (ScalingCount, RoundingCount))
-            self._relations = [relation for relation in proposed if relation is not None]
-        for relation in self._relations:
-            relation.add(two)
+            self._counts = [count for count in proposed if count is not None]
+        for count in self._counts:
+            count.add(two)
 
     def as_json(self, elements: int) -> dict[str, Any]:
         """Return the sums for the journal."""
-        found = self._relations or []
-        scaled = next((r.as_json() for r in found if isinstance(r, ScalingCount)), None)
-        rounding = next((r.as_json() for r in found if isinstance(r, RoundingCount)), None)
+        counts = {type(count): count.as_json() for count in self._counts or ()}
         return {
             "differing": self.differing,
             "squares": self.squares,
             "largest": self.largest,
-            "scaled": scaled,
-            "rounded": rounding,
-            "quantised": self._grid,
-            "low_rank": self._low_rank
-            and self._low_rank.as_json(self.squares, elements, self.differing),
+            ScaledCopy.key: counts.get(ScalingCount),
+            RoundedCopy.key: counts.get(RoundingCount),
+            QuantisedCopy.key: self._grid,
+            LowRankChange.key: self._directions
+            and self._directions.as_json(self.squares, elements, self.differing),
         }
 
 
@@ -115,7 +112,7 @@ class TensorComparison:
         self._products = np.zeros((len(tuned), len(tuned)))
         self._signs = {two: [0, 0] for two in combinations(self._tuned, 2)}
         self._row = unit.row if 0 < unit.row <= PIECE else 1
-        self._block = max(1, BLOCK // self._row) * self._row
+        self._block = max(1, AT_ONCE // self._row) * self._row
 
     def compute(self, evaluation: Evaluation, moved: Callable[[int], None]) -> Row:
         """Read the tensor of all models, and return what is known of it.
@@ -128,7 +125,7 @@ class TensorComparison:
             Resumable: a file cannot be read.
         """
         width = sum(BITS[dtype] for dtype in self._dtypes.values())
-        wanted = min(max(PIECE, ROWS * self._row), 8 * LARGEST_BYTES // width)
+        wanted = min(max(PIECE, PROPOSING_ROWS * self._row), 8 * LARGEST_BYTES // width)
         piece = max(1, wanted // self._block) * self._block
         for start in range(0, self._unit.elements, piece):
             stop = min(start + piece, self._unit.elements)
@@ -151,7 +148,7 @@ class TensorComparison:
 
     def _propose(self, data: dict[int, np.ndarray], rows: int) -> None:
         """Have each pair look at rows of the first piece, evenly spaced."""
-        chosen = np.linspace(0, rows - 1, min(rows, ROWS)).astype(int)
+        chosen = np.linspace(0, rows - 1, min(rows, PROPOSING_ROWS)).astype(int)
         values = {}
         for n, raw in data.items():
             bits = np.ascontiguousarray(raw.reshape(rows, -1)[chosen]).ravel()

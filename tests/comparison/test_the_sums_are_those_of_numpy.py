@@ -42,7 +42,7 @@ def test_of_each_tensor_layer_and_kind(
     dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In blocks that end inside rows, and pieces of a few."""
-    monkeypatch.setattr(pieces, "BLOCK", 100)
+    monkeypatch.setattr(pieces, "AT_ONCE", 100)
     monkeypatch.setattr(pieces, "PIECE", 256)
     base = drawn()
     tuned = changed(base, 1) | {"model.norm.weight": base["model.norm.weight"]}

@@ -11,15 +11,23 @@ such noise has counts (Marchenko and Pastur, https://doi.org/10.1070/SM1967v001n
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from resumerge.comparison.relations.relation import (
+    AGREE,
+    Compared,
+    Details,
+    MeasuredRelation,
+    tensors_are,
+)
 from resumerge.comparison.values import Two, spacing
 from resumerge.kernels import row_gram
 from resumerge.native import Vector
 
-ROWS = 128
+PROPOSING_ROWS = 128
 """The most rows that propose directions: they find ranks up to about half of it."""
 
 _FEWEST = 16
@@ -42,7 +50,36 @@ _EXACT = 1e-6
 """A smaller share of the energy is lost in the arithmetic of the projection."""
 
 
-class LowRank:
+_LITTLE = 0.3
+"""The least share of the energy of a change that makes its rank worth telling, where rounding may
+have made the rest."""
+
+
+class LowRankChange(MeasuredRelation):
+    """The first's numbers after a change of low rank."""
+
+    name = "low rank"
+    key = "low_rank"
+    word = "low-rank change"
+
+    def holds(self, found: Details) -> bool:
+        enough = _LITTLE if found["rounding"] else AGREE
+        return bool(found["rank"] <= found["of"] // 4 and found["energy"] >= enough)
+
+    def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
+        details = [tensor["details"] for tensor in tensors]
+        ranks = sorted(found["rank"] for found in details)
+        low, high, usual = ranks[0], ranks[-1], ranks[len(ranks) // 2]
+        text = f"rank {low}" if low == high else f"rank {usual} in most, from {low} to {high}"
+        energy = min(found["energy"] for found in details)
+        rest = "; rounding may have made the rest" if energy < AGREE else ""
+        return (
+            f"{tensors_are(tensors, total)} in {second} what {first} has, after a change of low "
+            f"rank: {text}, with {energy:.1%} or more of the change's energy{rest}"
+        )
+
+
+class Directions:
     """The energy of a difference in a few directions.
 
     Args:
@@ -55,7 +92,7 @@ class LowRank:
         self._rounding = 0.0
 
     @classmethod
-    def proposed(cls, rows: np.ndarray) -> LowRank | None:
+    def proposed(cls, rows: np.ndarray) -> Directions | None:
         """Return the directions that some rows propose; None if these are of no low rank.
 
         Args:

@@ -6,17 +6,25 @@ grid is known by its largest numbers, so nothing has to be known of who made it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from resumerge.comparison.relations.relation import (
+    Compared,
+    Details,
+    MeasuredRelation,
+    narrow_and_exact,
+    tensors_are,
+)
 from resumerge.comparison.values import spacing
 
-ROWS = 32
+SEEN_ROWS = 32
 """The most rows of a matrix that are looked at."""
 
-AGREE = 0.95
+_ON_GRID = 0.95
 """The share of elements that have to lie on a grid. A row that does not reach the last of its steps
 has another grid than it looks like."""
 
@@ -32,6 +40,31 @@ so were those that the grid is known by."""
 
 _FIRST = 1
 """The rows that a grid is tried on first."""
+
+
+class QuantisedCopy(MeasuredRelation):
+    """What quantising the other to a few bits, and back, gives."""
+
+    name = key = "quantised"
+    word = "quantisation round trip"
+
+    def holds(self, found: Details) -> bool:
+        return bool(found["nearest"] >= 0.5)
+
+    def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
+        details = [tensor["details"] for tensor in tensors]
+        kinds = sorted({_kind(found) for found in details})
+        narrow, exact = narrow_and_exact(details, first, second)
+        nearest = min(found["nearest"] for found in details)
+        return (
+            f"{tensors_are(tensors, total)} in {narrow} on a grid of {' or '.join(kinds)}, as "
+            f"quantising {exact} and back gives ({nearest:.2%} or more of the elements are the "
+            f"nearest point; seen in {details[0]['rows']} rows of each)"
+        )
+
+
+def _kind(found: Details) -> str:
+    return f"{found['grid']} by " + (f"groups of {found['group']}" if found["group"] else "row")
 
 
 @dataclass(frozen=True)
@@ -110,7 +143,7 @@ def _agreement(
     if np.minimum(1, 2 * tolerance).mean() > _CHANCE:
         return None
     on = np.abs(places - np.rint(places)) <= tolerance
-    if (share := float(on.mean())) < AGREE:
+    if (share := float(on.mean())) < _ON_GRID:
         return None
     away = np.abs(other.reshape(-1, width)[used] - grouped) / step
     if float(np.median(away)) > 1:

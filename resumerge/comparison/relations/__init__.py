@@ -1,0 +1,41 @@
+"""What one tensor may be to another: a class each, with its numbers, its word and its sentence.
+
+`relation.py` has the base class. `scaled.py` and `rounded.py` are proposed as `proposals.py` says,
+`quantised.py` and `low_rank.py` by rows of a matrix, and `unmeasured.py` has what counts alone
+show. `tensor.py` above collects the evidence.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.comparison.relations.low_rank import LowRankChange
+from resumerge.comparison.relations.quantised import QuantisedCopy
+from resumerge.comparison.relations.relation import Details, Relation
+from resumerge.comparison.relations.rounded import RoundedCopy
+from resumerge.comparison.relations.scaled import ScaledCopy
+from resumerge.comparison.relations.unmeasured import Different, Equal, NotFinite
+
+__all__ = ["RELATIONS", "relation_of"]
+
+RELATIONS: Mapping[str, Relation] = {
+    relation.name: relation
+    for relation in (
+        *(Equal(), RoundedCopy(), ScaledCopy(), QuantisedCopy(), LowRankChange()),
+        *(Different(), NotFinite()),
+    )
+}
+"""All relations by name. The first that holds is the tensor's; they are told in this order."""
+
+
+def relation_of(sums: Mapping[str, Any], not_finite: int) -> tuple[Relation, Details]:
+    """Return the relation of two tensors, and its numbers.
+
+    Args:
+        sums: the sums of the pair, in the tensor's row.
+        not_finite: the number of elements of both that are NaN or infinite.
+    """
+    for relation in RELATIONS.values():
+        details = relation.details(sums, not_finite)
+        if details is not None:
+            return relation, details
+    raise AssertionError("tensors differ, or they do not")

@@ -1,0 +1,73 @@
+"""The base class of relations: what one tensor is to another, and how that is told."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+Details = Mapping[str, Any]
+"""The numbers of a relation, as its evidence has them in the journal."""
+
+Compared = Mapping[str, Any]
+"""What the document has of one tensor of a pair."""
+
+AGREE = 0.99
+"""The least share of elements that agree with a relation for a tensor to have it."""
+
+
+class Relation(ABC):
+    """A relation that the second of two tensors may have to the first."""
+
+    name: ClassVar[str]
+    """The relation of a tensor, in the document."""
+
+    word: ClassVar[str] = "different"
+    """The relation of a pair of models whose tensors that are not equal all have this one."""
+
+    @abstractmethod
+    def details(self, sums: Mapping[str, Any], not_finite: int) -> Details | None:
+        """Return the numbers of the relation if two tensors have it; None if they do not.
+
+        Args:
+            sums: the sums of the pair, in the tensor's row.
+            not_finite: the number of elements of both that are NaN or infinite.
+        """
+
+    @abstractmethod
+    def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
+        """Return the sentence on the tensors of a pair that have the relation.
+
+        Args:
+            tensors: these tensors, at least one.
+            total: the number of all tensors of the pair.
+            first: the name of the first model.
+            second: the name of the second model.
+        """
+
+
+class MeasuredRelation(Relation):
+    """A relation with evidence of its own, which rows of the journal have under `key`."""
+
+    key: ClassVar[str]
+
+    @abstractmethod
+    def holds(self, found: Details) -> bool:
+        """Return whether the evidence is enough."""
+
+    def details(self, sums: Mapping[str, Any], not_finite: int) -> Details | None:
+        found: Details | None = sums.get(self.key)
+        return found if sums["differing"] and found is not None and self.holds(found) else None
+
+
+def tensors_are(tensors: Sequence[Compared], total: int) -> str:
+    """Return the subject and the verb of a sentence on some of all tensors."""
+    if len(tensors) == total:
+        return f"All {total} tensors are" if total > 1 else "The only tensor is"
+    return f"{len(tensors)} of {total} tensors " + ("is" if len(tensors) == 1 else "are")
+
+
+def narrow_and_exact(details: Sequence[Details], first: str, second: str) -> tuple[str, str]:
+    """Return which model has the numbers that were narrowed in most tensors, and the other one."""
+    forward = sum(found["of_first"] for found in details)
+    return (second, first) if 2 * forward >= len(details) else (first, second)

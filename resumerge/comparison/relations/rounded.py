@@ -1,0 +1,78 @@
+"""A rounded copy: a tensor that has the other's numbers in a narrower type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from resumerge.comparison.relations.proposals import PROPOSED
+from resumerge.comparison.relations.relation import (
+    AGREE,
+    Compared,
+    Details,
+    MeasuredRelation,
+    narrow_and_exact,
+    tensors_are,
+)
+from resumerge.comparison.values import SPACING, Two, rounded
+
+
+class RoundedCopy(MeasuredRelation):
+    """What the other has, rounded to a narrower type."""
+
+    name = key = "rounded"
+    word = "rounding"
+
+    def holds(self, found: Details) -> bool:
+        return bool(found["share"] >= AGREE)
+
+    def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
+        details = [tensor["details"] for tensor in tensors]
+        types = sorted({found["dtype"] for found in details})
+        narrow, exact = narrow_and_exact(details, first, second)
+        share = min(found["share"] for found in details)
+        return (
+            f"{tensors_are(tensors, total)} in {narrow} what {exact} has, rounded to "
+            f"{' or '.join(types)} ({share:.2%} or more of the elements that differ)"
+        )
+
+
+class RoundingCount:
+    """The count of elements that differ, and that one tensor has rounded to a narrower type.
+
+    Args:
+        dtype: the narrower type.
+        of_first: whether the second tensor is the rounded one.
+    """
+
+    def __init__(self, dtype: str, *, of_first: bool) -> None:
+        self._dtype, self._of_first = dtype, of_first
+        self._agree = self._elements = 0
+
+    @classmethod
+    def proposed(cls, two: Two) -> RoundingCount | None:
+        """Return a count of the rounding that these elements show; None if they show none."""
+        types = dict.fromkeys(("BF16", "F16", *(d for d in two.dtypes if d in SPACING)))
+        for dtype in types:
+            for of_first in (True, False):
+                tried = cls(dtype, of_first=of_first)
+                tried.add(two)
+                if tried._agree >= PROPOSED * tried._elements:
+                    return cls(dtype, of_first=of_first)
+        return None
+
+    def add(self, two: Two) -> None:
+        """Count further elements."""
+        where = two.differ
+        exact, narrow = two.first[where], two.second[where]
+        if not self._of_first:
+            exact, narrow = narrow, exact
+        self._agree += int(np.count_nonzero(rounded(exact, self._dtype) == narrow))
+        self._elements += len(exact)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the numbers for the journal."""
+        share = self._agree / self._elements
+        return {"dtype": self._dtype, "of_first": self._of_first, "share": share}

@@ -1,0 +1,95 @@
+"""A scaled copy: a tensor that has the other's numbers times one factor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from resumerge.comparison.relations.proposals import PROPOSED
+from resumerge.comparison.relations.relation import (
+    AGREE,
+    Compared,
+    Details,
+    MeasuredRelation,
+    tensors_are,
+)
+from resumerge.comparison.values import Two, spacing
+from resumerge.kernels import row_gram
+from resumerge.native import Vector
+
+_TOLERANCE = 0.75
+"""The largest distance from a scaled number, in steps of the coarser type.
+
+Rounding leaves half a step; an element that was changed is at least one away.
+"""
+
+_SAME_FACTOR = 1e-5
+"""A factor that is closer to 1 is no scaling."""
+
+_SPREAD = 0.01
+"""Factors of tensors that differ by less are told as one: of 16 numbers in bfloat16 none is known
+better than that."""
+
+
+class ScaledCopy(MeasuredRelation):
+    """The first's numbers times one factor."""
+
+    name = key = "scaled"
+    word = "scaled copy"
+
+    def holds(self, found: Details) -> bool:
+        return bool(found["share"] >= AGREE and abs(found["factor"] - 1) > _SAME_FACTOR)
+
+    def sentence(self, tensors: Sequence[Compared], total: int, first: str, second: str) -> str:
+        factors = [tensor["details"]["factor"] for tensor in tensors]
+        low, high, elements = min(factors), max(factors), sum(t["elements"] for t in tensors)
+        mean = sum(t["details"]["factor"] * t["elements"] for t in tensors) / elements
+        one = high - low <= _SPREAD * abs(mean)
+        text = f"{mean:.4g}" if one else f"factors from {low:.4g} to {high:.4g}"
+        share = min(tensor["details"]["share"] for tensor in tensors)
+        return (
+            f"{tensors_are(tensors, total)} in {second} what {first} has, scaled by {text} "
+            f"({share:.2%} or more of the elements)"
+        )
+
+
+class ScalingCount:
+    """The count of elements of the second tensor that are the first's times one factor.
+
+    Args:
+        factor: the factor.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+        self._agree = self._elements = 0
+
+    @classmethod
+    def proposed(cls, two: Two) -> ScalingCount | None:
+        """Return a count of the factor that fits these elements best; None if none fits."""
+        products = row_gram([Vector(two.first), Vector(two.second)], len(two.first))
+        squares, product = products[0, 0, 0], products[0, 1, 0]
+        if not squares or not product:
+            return None
+        tried = cls(float(product / squares))
+        tried.add(two)
+        return cls(tried._factor) if tried._agree >= PROPOSED * tried._elements else None
+
+    def add(self, two: Two) -> None:
+        """Count further elements."""
+        scaled = two.first.astype(np.float64) * self._factor
+        values, dtype = two.coarser
+        step = spacing(values, dtype)
+        if values is two.first and values is not two.second:
+            step = step * np.float32(abs(self._factor))
+        # Equal numbers tell nothing of a factor, but zeros.
+        counted = two.differ | (two.first != 0)
+        agree = np.abs(two.second - scaled) <= _TOLERANCE * step
+        self._agree += int(np.count_nonzero(agree & counted))
+        self._elements += int(np.count_nonzero(counted))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the numbers for the journal."""
+        return {"factor": self._factor, "share": self._agree / self._elements}
