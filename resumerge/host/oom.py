@@ -1,4 +1,4 @@
-"""Counts of the processes that the kernel killed because memory ran out."""
+"""Processes that the kernel killed because memory ran out: how many, and what the next may have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from resumerge.host.memory import cgroups
 
 _COUNTED_IN = ("memory.oom_control", "memory.events")
 """The files of a cgroup with counts, of v1 (only in the killed process's own group) and v2."""
+
+
+def lowered_budget(budget: int, floor: int = 0) -> int:
+    """Return the bytes to do with after so many were too many: half of them.
+
+    Args:
+        budget: bytes that there were.
+        floor: bytes below which nothing can be done at all.
+    """
+    return min(budget, max(floor, budget // 2))
 
 
 class OomKills:

@@ -70,8 +70,8 @@ class MirrorWriter:
     # What is to be done
 
     @property
-    def is_snapshot_old(self) -> bool:
-        """Whether this attempt wrote no snapshot yet, or the newest names other files."""
+    def snapshot_names_other_files(self) -> bool:
+        """Whether the newest snapshot names other files than the ledger, or none is written yet."""
         return (
             self.named_by_us is None or self.named_by_us != self._ledger.mirrored.checksums().keys()
         )

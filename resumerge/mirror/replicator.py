@@ -244,7 +244,7 @@ class Replicator:
             removable = self._writer.superfluous  # what follows is at least as new
             if self._closed.is_set():
                 raise _Closed
-            if self._writer.is_snapshot_old:
+            if self._writer.snapshot_names_other_files:
                 return self._writer.write_snapshot
             if removable:
                 return lambda: self._writer.remove(removable)

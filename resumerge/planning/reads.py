@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from resumerge.kernels.blocks import Run
 from resumerge.planning.plan import Unit
 from resumerge.tensors import Merged, Spilled, Step, Stored, Tensor, spilled_in
-from resumerge.tensors.tensor import RUN_BYTES
+from resumerge.tensors.target import RUN_BYTES
 
 Read = tuple[Stored, int, int]
 """The elements ``first:last`` of a stored tensor."""

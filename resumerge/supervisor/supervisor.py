@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Protocol
 
 from resumerge.engine.resources.signals import is_repetition, stop_signals
-from resumerge.host.oom import OomKills
+from resumerge.host.oom import OomKills, lowered_budget
 from resumerge.host.stalled import blocked_thread
 from resumerge.supervisor import ledger_entries as journal
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
@@ -227,7 +227,7 @@ class Supervisor:
         """Return the orders of the next worker: half of the budget after an OOM kill."""
         if death.cause != "oom" or death.budget is None:
             return WorkerSpec(run, orders.memory)
-        return WorkerSpec(run, min(death.budget, max(floor, death.budget // 2)))
+        return WorkerSpec(run, lowered_budget(death.budget, floor))
 
     def _pause(self, failures: int) -> bool:
         """Give other processes time to free memory. Return False if a signal arrived meanwhile."""

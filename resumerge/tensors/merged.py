@@ -16,7 +16,8 @@ from resumerge.native import Vector, read_ranges
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
 from resumerge.tensors.stored import Stored
-from resumerge.tensors.tensor import RUN_BYTES, Tensor
+from resumerge.tensors.target import RUN_BYTES
+from resumerge.tensors.tensor import Tensor
 
 FLOAT32 = 4
 

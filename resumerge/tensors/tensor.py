@@ -16,12 +16,6 @@ from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector
 
-RUN_BYTES = 4 << 20
-"""Bytes of an operand that are read, computed and written together, by one call each.
-
-Between the calls a thread holds the interpreter's lock. Under memory pressure a run is shorter.
-"""
-
 PIECE = 1 << 20
 """Elements that are read together where a tensor is wanted as float32."""
 

@@ -50,7 +50,7 @@ import sys
 from pathlib import Path
 from resumerge.mirror.stores.buckets import azure, google
 from resumerge.mirror.stores.registry import open_store
-azure.BLOCK = google.CHUNK = {PART}
+azure.UPLOADED_BLOCK = google.CHUNK = {PART}
 open_store(sys.argv[1]).upload({NAME!r}, Path(sys.argv[2]), lambda nbytes: None)
 """
 
@@ -80,7 +80,7 @@ def place(url: str, proxy: Proxy) -> Store:
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of several parts, above what Google's library sends in one request."""
-    monkeypatch.setattr(azure, "BLOCK", PART)
+    monkeypatch.setattr(azure, "UPLOADED_BLOCK", PART)
     monkeypatch.setattr(google, "CHUNK", PART)
     path = tmp_path / "large"
     path.write_bytes(random.Random(1).randbytes(9 * PART + 1000))

@@ -19,8 +19,7 @@ from resumerge.sources.types import Source, numbered
 from resumerge.tensors import Adapted, Gathered, Merged
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
-from resumerge.tensors.target import BLOCK
-from resumerge.tensors.tensor import RUN_BYTES
+from resumerge.tensors.target import BLOCK, RUN_BYTES
 from resumerge.tokenizers.required import Tokenizers
 from resumerge.tokenizers.vocabulary import Vocabulary
 

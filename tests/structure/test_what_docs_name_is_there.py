@@ -42,12 +42,9 @@ def is_there(name: str, *places: Path) -> bool:
 
 
 def is_defined(name: str, folder: Path) -> bool:
-    """Whether a folder's files define a function, class or method of this name, or it is a
-    command."""
+    """Whether a folder's files define a function, class or method of this name."""
     defined = re.compile(rf"^\s*(def|class) {re.escape(name.rpartition('.')[2])}\b", re.MULTILINE)
-    return (PACKAGE / "cli" / f"{name}_command.py").exists() or any(
-        defined.search(file.read_text(encoding="utf-8")) for file in folder.rglob("*.py")
-    )
+    return any(defined.search(file.read_text(encoding="utf-8")) for file in folder.rglob("*.py"))
 
 
 def section(file: str, begins: str, ends: str) -> str:

@@ -37,8 +37,7 @@ from resumerge.tensors import (
 from resumerge.tensors import merged as merged_module
 from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.rows import AVERAGE, ZERO, Rows
-from resumerge.tensors.target import BLOCK
-from resumerge.tensors.tensor import RUN_BYTES
+from resumerge.tensors.target import BLOCK, RUN_BYTES
 
 SHAPE = (40, 25)
 NUMEL = math.prod(SHAPE)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from resumerge.engine.cluster.outcomes import OUT_OF_MEMORY, Failed
 from resumerge.errors import Reason
+from resumerge.host.oom import lowered_budget
 
 TRIES = 3
 """Tasks of a shard that may fail before the driver computes it."""
@@ -65,4 +66,4 @@ class Tries:
         if node:
             self.nodes.add(node)
         if failed.reason in OUT_OF_MEMORY or self.failed == TRIES - 1:
-            self.memory = budget // 2 or self.memory
+            self.memory = lowered_budget(budget) or self.memory

@@ -25,8 +25,7 @@ from resumerge.kernels.hashes import hash_blocks
 from resumerge.planning.estimates.memory import reduction_bytes
 from resumerge.planning.plan import Unit
 from resumerge.tensors import Merged, Spilled
-from resumerge.tensors.target import BLOCK
-from resumerge.tensors.tensor import RUN_BYTES
+from resumerge.tensors.target import BLOCK, RUN_BYTES
 
 StartedUnit = tuple[Unit, "Future[Statistics] | None"]
 """A unit, and the future of its statistics if they are computed ahead of its blocks."""

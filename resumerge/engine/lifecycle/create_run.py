@@ -90,7 +90,7 @@ def _write_plan(context: RunContext, plan: Plan, new: NewRun, staged: Path) -> P
             "fingerprint": fingerprint(parts),
             "fingerprint_parts": json.dumps(parts),
             "options": json.dumps(options.kept(**_planned(plan), **_places(options, new))),
-            "versions": json.dumps(versions()),
+            "versions": json.dumps(program_and_machine()),
             "host": hostname(),
             "state": "planned",
         },
@@ -119,8 +119,8 @@ def _places(options: Options, new: NewRun) -> dict[str, str]:
     return {} if where is None else {"intermediate_dir": str(Path(where).absolute())}
 
 
-def versions() -> dict[str, Any]:
-    """Return what computes the run. It is recorded, so that a change between attempts is found."""
+def program_and_machine() -> dict[str, Any]:
+    """Return the versions of the program, and the machine, that a run is created with."""
     return {
         "resumerge": resumerge.__version__,
         "numerics": NUMERICS,

@@ -9,7 +9,7 @@ from typing import Any
 
 from resumerge.engine.checks.paths import STATE, check_output_path, check_path
 from resumerge.engine.context import RunContext
-from resumerge.engine.lifecycle.import_run import find_in_mirror, named_output
+from resumerge.engine.lifecycle.import_run import find_in_mirror, output_option
 from resumerge.engine.mirror_session.abandon import abandon_mirror, find_written
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.mirror_session.session import MirrorSession
@@ -141,7 +141,7 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
     if isinstance(found, Path):
         return ExistingRun(found)
     assert found is not None
-    return FinishedInMirror(found, None, named_output(context.options))
+    return FinishedInMirror(found, None, output_option(context.options))
 
 
 def _check_usable(mirror: MirrorSession, out: OutputPath | None = None) -> None:

@@ -172,7 +172,7 @@ def _record(folder: Path) -> dict[str, Any]:
         return ledger.run()
 
 
-def named_output(options: Options) -> OutputPath | None:
+def output_option(options: Options) -> OutputPath | None:
     """Return the output that ``--output`` names."""
     return None if options.output is None else OutputPath(options.output.absolute())
 
@@ -192,7 +192,7 @@ def output_of(row: Mapping[str, Any], options: Options) -> OutputPath:
     Raises:
         InputError: that is no name that it can have here.
     """
-    if (named := named_output(options)) is not None:
+    if (named := output_option(options)) is not None:
         return named
     name = Path(row["output"]).name
     if not is_output_name(name):

@@ -37,7 +37,7 @@ from resumerge.planning import Estimate, Plan
 from resumerge.planning.plan import Unit
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
-from resumerge.tensors.tensor import RUN_BYTES
+from resumerge.tensors.target import RUN_BYTES
 
 SAMPLED = 50
 """The number of blocks in a sample, each of another tensor if there are so many."""

@@ -22,14 +22,15 @@ from resumerge.event_kinds import EventKind
 from resumerge.host.memory import Memory, MemoryGauge, rss
 from resumerge.planning.estimates.memory import MemoryNeed
 from resumerge.sizes import show_size
+from resumerge.tensors.target import RUN_BYTES
 
 _log = logging.getLogger(__name__)
 
 LARGEST_BATCH = 128 << 20
 """Bytes, for up to four threads. Larger ones make commits no cheaper and kills more expensive."""
 
-SMALLEST_BATCH = 4 << 20
-"""Bytes: a few blocks."""
+SMALLEST_BATCH = RUN_BYTES
+"""Bytes: one run of blocks."""
 
 BATCH_SHARE = 1 / 8
 """Largest batch as a share of all memory: dirty pages cannot be dropped until they are written."""

@@ -22,7 +22,7 @@ from resumerge.tensors.adapters.adapted import MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.generated import Drawn
-from resumerge.tensors.tensor import RUN_BYTES
+from resumerge.tensors.target import RUN_BYTES
 
 BASE_RSS = 261_000_000
 """Bytes that the process takes besides its plan and its blocks with torch loaded (measured; another

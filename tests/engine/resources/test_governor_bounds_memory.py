@@ -14,7 +14,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.host.memory import Memory, MemoryGauge
 from resumerge.planning.estimates.memory import MemoryNeed
-from resumerge.tensors.tensor import RUN_BYTES
+from resumerge.tensors.target import RUN_BYTES
 
 GB = 10**9
 MB = 10**6

@@ -22,7 +22,7 @@ from resumerge.mirror.stores.base import Moved, StoreError
 from resumerge.mirror.stores.buckets.client import BucketClient, sha256_if_there
 from resumerge.mirror.stores.buckets.store import BucketStore
 
-BLOCK = 4 << 20
+UPLOADED_BLOCK = 4 << 20
 """The bytes of a block, which is in memory."""
 
 MOST_BLOCKS = 50_000
@@ -157,8 +157,8 @@ class _Upload:
 
 
 def block_bytes(nbytes: int) -> int:
-    """Return the bytes of each block: a multiple of `BLOCK`, so that `MOST_BLOCKS` are enough."""
-    return BLOCK * max(1, -(-nbytes // (BLOCK * MOST_BLOCKS)))
+    """Return the bytes of each block: a multiple of `UPLOADED_BLOCK`, and at most `MOST_BLOCKS`."""
+    return UPLOADED_BLOCK * max(1, -(-nbytes // (UPLOADED_BLOCK * MOST_BLOCKS)))
 
 
 def _block_name(number: int, data: bytes) -> str:
