@@ -20,7 +20,7 @@ class StoredTensors:
 
     def __init__(self, model: Source) -> None:
         self.name = model.ref.text
-        self.tensors = model.tensors
+        self.tensors = model.tensors if model.stored is None else model.stored
 
     def names(self, leaf: Stored, file: str) -> Sequence[str]:
         """Return the names of the tensors that lie where a leaf lies.

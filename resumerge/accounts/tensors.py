@@ -11,6 +11,7 @@ from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
 from resumerge.tensor_uses import HARMLESS, UnusedReason, Use
 from resumerge.tensors import Adapted, Gathered, Merged, Sliced, Stacked, Stored, Tensor, stored_in
+from resumerge.tensors.dtypes import nbytes
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,7 @@ class _Uses:
     parts: dict[tuple[str, str], set[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(set)
     )
-    """The elements of tensors that are used in parts: the byte or element they begin with, and
-    their number."""
+    """The parts of tensors that are used: the byte they begin with, and their bytes."""
     seen: set[tuple[int, Use]] = field(default_factory=set)
 
     def add(self, tensor: Tensor, use: Use, part: tuple[int, int] | None = None) -> None:
@@ -94,7 +94,7 @@ class _Uses:
         Args:
             tensor: the expression.
             use: what is made of its elements, so far.
-            part: the first of the elements of a leaf that are used, and their number.
+            part: the first of the bytes of a leaf that are used, and their number.
         """
         if isinstance(tensor, Stored):
             self._add_leaf(tensor, use, part)
@@ -110,7 +110,7 @@ class _Uses:
         elif isinstance(tensor, Stacked):
             use = max(use, Use.EXPERTS)
         elif isinstance(tensor, Sliced) and isinstance(tensor.whole, Stored):
-            part = tensor.first, tensor.numel
+            part = nbytes(tensor.dtype, tensor.first), tensor.nbytes
         for child in tensor.children():
             self.add(child, use, part)
 
@@ -118,9 +118,9 @@ class _Uses:
         model, names = self.files.find(leaf)
         found = self.found[model.name]
         for name in names:
-            count = part[1] if part else leaf.numel
+            count = part[1] if part else leaf.nbytes
             key = model.name, name
-            if count == model.tensors[name].numel:
+            if count == model.tensors[name].nbytes:
                 self.parts.pop(key, None)
             else:
                 use = max(use, Use.EXPERTS)
@@ -132,7 +132,7 @@ class _Uses:
     def complete(self) -> dict[str, dict[str, Use]]:
         """Return the uses, once it is known of which tensors only a part is used."""
         for (model, name), parts in self.parts.items():
-            if sum(count for _, count in parts) < self.files.models[model].tensors[name].numel:
+            if sum(count for _, count in parts) < self.files.models[model].tensors[name].nbytes:
                 self.found[model][name] = Use.CUT
         return self.found
 

@@ -10,7 +10,7 @@ from resumerge.experts.extraction import dense_config
 from resumerge.layout import SourceLayer, move_settings, own_head, section_of
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import Plan
-from resumerge.sources.formats.quantised import unquantised_config
+from resumerge.sources.quantised import unquantised_config
 from resumerge.sources.tied_names import tied_names, untied_config
 from resumerge.tensors.dtypes import FLOATS
 

@@ -15,8 +15,8 @@ from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
-from resumerge.sources.formats.quantised import unquantised_config
 from resumerge.sources.pipelines import PIPELINE
+from resumerge.sources.quantised import unquantised_config
 from resumerge.tokenizers.origin import tokenizer_part
 from resumerge.tokenizers.output_files import tokenizer_files
 from resumerge.tokenizers.vocabulary import read_json

@@ -8,8 +8,8 @@ from resumerge.config_json import model_type
 from resumerge.errors import Problem
 from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.sources.formats.quantised import stated_quantisations
 from resumerge.sources.index import read_config
+from resumerge.sources.quantised import stated_quantisations
 from resumerge.sources.tied_names import SCALING, scales_outputs
 from resumerge.sources.types import Source
 from resumerge.tokenizers.required import Tokenizers

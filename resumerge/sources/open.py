@@ -10,9 +10,9 @@ from resumerge.recipe.references import is_local
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.adapters.lora import with_adapter
-from resumerge.sources.formats.quantised import check_unquantised
 from resumerge.sources.index import ADAPTER, MODEL, Contents
 from resumerge.sources.local import open_local
+from resumerge.sources.quantised import dequantised
 from resumerge.sources.remote.bucket import open_bucket
 from resumerge.sources.remote.hub import open_hub
 from resumerge.sources.types import Source
@@ -41,8 +41,7 @@ def open_source(
         Resumable: the network failed.
     """
     base, *adapters = ref.parts
-    opened = _open_part(base, contents, pins or {}, offline, metadata)
-    check_unquantised(opened)
+    opened = dequantised(_open_part(base, contents, pins or {}, offline, metadata))
     for adapter in adapters:
         return with_adapter(
             ref, opened, _open_part(adapter, ADAPTER, pins or {}, offline, metadata)

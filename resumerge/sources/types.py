@@ -110,6 +110,9 @@ class Source:
         streams: whether its remote files that are not on this disk are read by ranges, and not
             downloaded.
         left_out: the tensors of its parts that no tensor of the model is computed from.
+        stored: the tensors as the files have them, by name, where `tensors` are computed from them:
+            of a quantised model. None if they are `tensors`.
+        stated: what config.json said of the quantisation; `config` leaves it out.
     """
 
     ref: ModelRef
@@ -129,6 +132,8 @@ class Source:
     number: int = 0
     streams: bool = False
     left_out: tuple[LeftOut, ...] = ()
+    stored: Mapping[str, Tensor] | None = None
+    stated: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_remote(self) -> bool:
@@ -182,6 +187,7 @@ class Source:
             "revision": self.revision,
             **({"single": True} if self.single else {}),
             "config": config_digest(self.config),
+            **({"quantised": config_digest(self.stated)} if self.stored is not None else {}),
             "files": {
                 name: {"size": f.size, **f.identity} for name, f in sorted(self.files.items())
             },

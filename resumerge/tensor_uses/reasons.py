@@ -24,6 +24,7 @@ class UnusedReason(Enum):
     REPLACED = "replaced", "replaced by the adapter"
     NOT_LOADED = "not_loaded", "copies and originals that peft does not load"
     TOKENIZER = "tokenizer", "of a model that gives its tokenizer alone"
+    QUANTISATION = "quantisation", "that only say how weights, or activations, are quantised"
     NOT_MERGED = "not_merged", "of a base that the method does not read: it gives the config"
     NOT_CHOSEN = "not_chosen", "of layers or experts that are not chosen"
     FROM_ANOTHER = "from_another", "that the output has from another model"
@@ -41,6 +42,7 @@ HARMLESS = frozenset(
         UnusedReason.REPLACED,
         UnusedReason.NOT_LOADED,
         UnusedReason.TOKENIZER,
+        UnusedReason.QUANTISATION,
     }
 )
 """The reasons for which nothing is lost that a model computes with: transformers makes the tensor

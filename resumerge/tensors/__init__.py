@@ -9,6 +9,7 @@ is part of the format. Nothing here knows of models.
 
 from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.computed import Computed, Step, steps_of
+from resumerge.tensors.dequantised import Dequantised
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.rounded import Rounded, rounded_input, rounded_once
@@ -17,10 +18,13 @@ from resumerge.tensors.spilled import ScratchFile, Spilled, spilled_in
 from resumerge.tensors.stacked import Stacked
 from resumerge.tensors.stored import Stored, stored_in, with_stored
 from resumerge.tensors.tensor import Tensor
+from resumerge.tensors.transposed import Transposed
+from resumerge.tensors.unpacked import Unpacked
 
 __all__ = [
     "Adapted",
     "Computed",
+    "Dequantised",
     "Gathered",
     "Merged",
     "Rounded",
@@ -31,6 +35,8 @@ __all__ = [
     "Step",
     "Stored",
     "Tensor",
+    "Transposed",
+    "Unpacked",
     "rounded_input",
     "rounded_once",
     "spilled_in",

@@ -21,21 +21,22 @@ class Rounded(Tensor):
         operand: a tensor of a float type.
         as_input: whether a merge rounds its input, rather than a model its tensor. Hashes of inputs
             are those of what the model has, before this rounding.
-        of_adapter: whether the operand is an adapter's, which a merge takes as it is.
+        takes_operand: whether a merge takes the operand as it is: a tensor of an adapter, or a
+            weight that was quantised.
     """
 
     operand: Tensor
     as_input: bool = False
-    of_adapter: bool = False
+    takes_operand: bool = False
 
     @classmethod
     def of(
-        cls, operand: Tensor, dtype: str, *, as_input: bool = False, of_adapter: bool = False
+        cls, operand: Tensor, dtype: str, *, as_input: bool = False, takes_operand: bool = False
     ) -> Tensor:
         """Return a tensor rounded to a dtype; the tensor itself if it has that dtype."""
         if operand.dtype == dtype:
             return operand
-        return cls(operand.name, dtype, operand.shape, operand, as_input, of_adapter)
+        return cls(operand.name, dtype, operand.shape, operand, as_input, takes_operand)
 
     @property
     def unrounded(self) -> Tensor:
@@ -43,8 +44,8 @@ class Rounded(Tensor):
 
     @property
     def exact(self) -> Tensor:
-        """The adapter's own tensor, if the rounding makes it narrower."""
-        narrower = self.of_adapter and BITS[self.dtype] < BITS[self.operand.dtype]
+        """The operand, if a merge takes it and the rounding makes it narrower."""
+        narrower = self.takes_operand and BITS[self.dtype] < BITS[self.operand.dtype]
         return self.operand if narrower else self
 
     def children(self) -> tuple[Tensor, ...]:

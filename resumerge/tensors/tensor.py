@@ -151,6 +151,14 @@ class Tensor(ABC):
         """
         return None
 
+    @property
+    def own_milliseconds(self) -> float:
+        """The time of one core to compute all elements once, as if 2^20 of them were one.
+
+        It is 0 for what takes little beside reading. The time of a `Merged` depends on its method.
+        """
+        return 0.0
+
     def working_bytes(self, elements: int) -> float:
         """Return the bytes of buffers while so many elements are read at once."""
         return max((child.working_bytes(elements) for child in self.children()), default=0)

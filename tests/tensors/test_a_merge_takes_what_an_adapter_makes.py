@@ -75,6 +75,6 @@ def test_of_a_part_of_what_an_adapter_changes() -> None:
 )
 def test_of_a_tensor_that_an_adapter_replaces(own: str, of_model: str, taken: str) -> None:
     """Where the model's type is as wide, that is what the model has."""
-    tensor = Rounded.of(stored("w", own), of_model, of_adapter=True)
+    tensor = Rounded.of(stored("w", own), of_model, takes_operand=True)
     assert tensor.exact.dtype == taken
     assert Rounded.of(stored("w", own), of_model).exact.dtype == of_model, "of a model itself"

@@ -92,7 +92,7 @@ def _milliseconds(tensor: Tensor) -> float:
     if isinstance(tensor, Spilled):
         return tensor.nbytes * READ_MS
     if not isinstance(tensor, Merged):
-        return sum(map(_milliseconds, tensor.children()))
+        return tensor.own_milliseconds + sum(map(_milliseconds, tensor.children()))
     own = tensor.numel * len(tensor.operands) * tensor.merge_method.cost.milliseconds
     within = sum(map(_milliseconds, tensor.operands))
     return own + (tensor.merge_method.passes(tensor.context) * within if within else 0)

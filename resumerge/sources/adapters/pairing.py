@@ -247,7 +247,7 @@ class Pairing:
         if tensor.shape != old.shape and not grown:
             self._refusals.mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", tensor)
         both_floats = {tensor.dtype, old.dtype} <= FLOATS.keys()
-        return Rounded.of(tensor, old.dtype, of_adapter=True) if both_floats else tensor
+        return Rounded.of(tensor, old.dtype, takes_operand=True) if both_floats else tensor
 
     def _check_complete(self) -> None:
         """Check that the file has what the adapter's config says."""

@@ -43,4 +43,4 @@ def with_rows(name: str, table: Tensor, delta: Tensor, tokens: Sequence[int]) ->
     firsts[list(tokens)] = np.arange(len(tokens))
     none = (np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
     gathered = Gathered.of(name, table.shape, (table, delta), Rows.of(origins, firsts, rows, none))
-    return Rounded.of(gathered, table.dtype, of_adapter=True)
+    return Rounded.of(gathered, table.dtype, takes_operand=True)

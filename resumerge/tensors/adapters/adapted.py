@@ -64,8 +64,9 @@ class Adapted(Tensor):
         alpha: Tensor | None = None,
     ) -> Adapted:
         """Return a weight with the change of an adapter, in the dtype and shape of the weight."""
+        exact = weight.exact
         return cls(
-            name, weight.dtype, weight.shape, weight, a, b, scale, transposed, magnitude, alpha
+            name, weight.dtype, weight.shape, exact, a, b, scale, transposed, magnitude, alpha
         )
 
     @property

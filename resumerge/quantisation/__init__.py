@@ -1,0 +1,48 @@
+"""Quantised checkpoints: which tensors are the numbers of a weight, and what they stand for.
+
+One short file for each scheme. It recognises its weights by the names, dtypes and shapes of tensors
+and, where these do not say enough, by quantization_config; and it makes a tensor of the algebra of
+each (`tensors/dequantised.py`), under the weight's plain name. `checkpoint.py` has what a scheme is
+given and what it returns. Whoever opens a model calls `dequantised_weights`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.quantisation.awq import Awq
+from resumerge.quantisation.bitsandbytes import Bitsandbytes4, Bitsandbytes8
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
+from resumerge.quantisation.gptq import Gptq
+from resumerge.quantisation.mxfp4 import GptOss, Mxfp4
+from resumerge.quantisation.nvfp4 import Nvfp4
+from resumerge.quantisation.pack_quantized import PackQuantized
+from resumerge.quantisation.scaled import Scaled
+
+__all__ = ["SCHEMES", "Checkpoint", "Weight", "dequantised_weights"]
+
+SCHEMES: tuple[Scheme, ...] = (
+    Bitsandbytes4(),
+    Bitsandbytes8(),
+    Nvfp4(),
+    Mxfp4(),
+    GptOss(),
+    PackQuantized(),
+    Awq(),
+    Gptq(),
+    Scaled(),
+)
+"""The schemes. What one takes the next ones do not see."""
+
+
+def dequantised_weights(checkpoint: Checkpoint) -> Iterator[Weight]:
+    """Yield the quantised weights of a model.
+
+    Raises:
+        InputError: tensors that belong together do not fit.
+    """
+    for scheme in SCHEMES:
+        weights = list(scheme.weights(checkpoint))
+        yield from weights
+        taken = {name for weight in weights for name in (*weight.parts, *weight.unused)}
+        checkpoint = checkpoint.without(taken)

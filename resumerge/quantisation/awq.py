@@ -1,0 +1,68 @@
+"""AWQ: whole numbers of 4 bits, stored transposed and packed along a weight's rows.
+
+    weight[output, input] = scales[g, output] * (number - zero),    g = input // group
+
+``qweight`` (inputs, outputs / 8), ``qzeros`` (groups, outputs / 8), ``scales`` (groups, outputs).
+The 8 numbers of a word lie in the order 0, 2, 4, 6, 1, 3, 5, 7. Source: AutoAWQ,
+modules/linear/gemm.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.gptq import transposed
+from resumerge.quantisation.pack_quantized import WORD
+from resumerge.tensors import Stored, Unpacked
+
+BITS = 4
+
+PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
+"""The place of each number in its word, the lowest bits first."""
+
+
+class Awq:
+    """Weights that AutoAWQ's GEMM format has."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for stem, packed in checkpoint.ending(".qweight"):
+            zeros = checkpoint.find(f"{stem}.qzeros")
+            scales = checkpoint.find(f"{stem}.scales")
+            if zeros is None or scales is None or not _is_awq(checkpoint, packed, zeros, scales):
+                continue
+            numbers = _unpacked(packed, scales.shape[1])
+            points = _unpacked(zeros, scales.shape[1])
+            name = f"{stem}.weight"
+            tensor = transposed(checkpoint, name, "AWQ", numbers, points, scales)
+            yield Weight(name, tensor, (packed.name, zeros.name, scales.name), "AWQ of 4 bits")
+
+
+def _is_awq(checkpoint: Checkpoint, packed: Stored, zeros: Stored, scales: Stored) -> bool:
+    if any(len(tensor.shape) != 2 or not is_contiguous(tensor) for tensor in (packed, scales)):
+        return False
+    groups, outputs = scales.shape
+    fits = (
+        packed.dtype == zeros.dtype == "I32"
+        and packed.shape[1] * WORD // BITS == outputs
+        and groups > 0
+        and packed.shape[0] % groups == 0
+        and zeros.shape == (groups, packed.shape[1])
+    )
+    version = str(checkpoint.stated.get("version", "gemm")).lower()
+    if fits and version != "gemm":
+        raise checkpoint.unfit(packed.name, "AWQ in the format gemm", f"version: {version[:20]}")
+    return fits
+
+
+def _unpacked(packed: Stored, outputs: int) -> Unpacked:
+    return Unpacked(
+        name=packed.name,
+        dtype="U8",
+        shape=(outputs, packed.shape[0]),
+        packed=packed,
+        bits=BITS,
+        along=1,
+        order=PLACES,
+        transposed=True,
+    )

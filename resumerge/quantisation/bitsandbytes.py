@@ -1,0 +1,188 @@
+"""bitsandbytes: NF4 or FP4 in blocks of consecutive elements, and whole numbers of 8 bits.
+
+    weight = codebook[number] * absmax                     4 bits, a block of 64 or more
+    absmax = nested_codebook[number] * nested_absmax + nested_offset    where it is quantised itself
+    weight = number * SCB / 127                            8 bits, a scale for each row
+
+Two numbers of 4 bits lie in a byte, the first in the upper bits. ``quant_state`` is JSON in a
+tensor. NF4: QLoRA, arXiv 2305.14314, appendix E. Source: bitsandbytes, functional.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.grids import as_bytes
+from resumerge.tensors import Dequantised, Stored, Tensor
+from resumerge.tensors.codes import Codebook
+
+STATE = ".quant_state.bitsandbytes__"
+
+MAX_STATE = 1 << 16
+"""Bytes of the largest JSON that is read; that of a weight has about a hundred."""
+
+
+class Bitsandbytes4:
+    """NF4 and FP4."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for kind in ("nf4", "fp4"):
+            for name, state in checkpoint.ending(STATE + kind):
+                yield _weight(checkpoint, name, state, kind)
+
+
+class Bitsandbytes8:
+    """Whole numbers of 8 bits with a scale for each row (LLM.int8)."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for stem, scales in checkpoint.ending(".SCB"):
+            codes = checkpoint.need(f"{stem}.weight", scales.name)
+            rows = codes.shape[0] if len(codes.shape) == 2 else 0
+            if codes.dtype != "I8" or scales.dtype != "F32" or scales.numel != rows:
+                raise checkpoint.unfit(
+                    codes.name,
+                    "a matrix of I8, and SCB with a number in F32 for each row",
+                    f"{codes.dtype} {list(codes.shape)} and {scales.dtype} {list(scales.shape)}",
+                )
+            tensor = Dequantised(
+                name=codes.name,
+                dtype="F32",
+                shape=codes.shape,
+                scheme="bitsandbytes, 8 bits",
+                codes=codes,
+                codebook=None,
+                rows=rows,
+                columns=codes.shape[1],
+                block=(1, codes.shape[1]),
+                scales=scales,
+                factor=1 / 127,
+            )
+            unused = (f"{stem}.weight_format",)
+            yield Weight(
+                codes.name,
+                tensor,
+                (codes.name, scales.name),
+                "bitsandbytes of 8 bits",
+                tuple(each for each in unused if each in checkpoint.tensors),
+            )
+
+
+def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weight:
+    packed = checkpoint.need(name, state.name)
+    absmax = checkpoint.need(f"{name}.absmax", state.name)
+    values = checkpoint.need(f"{name}.quant_map", state.name)
+    said = _State(checkpoint, state)
+    shape, block = said.shape(), said.number("blocksize")
+    numel = math.prod(shape)
+    blocks = -(-numel // block)
+    if packed.dtype != "U8" or packed.numel != -(-numel // 2) or not is_contiguous(packed):
+        raise checkpoint.unfit(name, f"{-(-numel // 2)} bytes", f"{packed.numel} {packed.dtype}")
+    if absmax.numel != blocks:
+        raise checkpoint.unfit(absmax.name, f"{blocks} numbers", f"{absmax.numel}")
+    parts, scales = [packed, absmax, values], absmax
+    of_blocks: Tensor = scales
+    nested = absmax.dtype == "U8"
+    if nested:
+        inner = checkpoint.need(f"{name}.nested_absmax", state.name)
+        codebook = checkpoint.need(f"{name}.nested_quant_map", state.name)
+        size = said.number("nested_blocksize")
+        if inner.numel != -(-blocks // size):
+            raise checkpoint.unfit(inner.name, f"{-(-blocks // size)} numbers", f"{inner.numel}")
+        parts += [inner, codebook]
+        of_blocks = Dequantised(
+            name=absmax.name,
+            dtype="F32",
+            shape=absmax.shape,
+            scheme="bitsandbytes, absmax",
+            codes=absmax,
+            codebook=_codebook(checkpoint, codebook, "dynamic", 256),
+            rows=-(-blocks // size),
+            columns=size,
+            block=(1, size),
+            scales=inner,
+            added=said.float("nested_offset"),
+        )
+    elif absmax.dtype != "F32":
+        raise checkpoint.unfit(absmax.name, "F32 or U8", absmax.dtype)
+    tensor = Dequantised(
+        name=name,
+        dtype="F32",
+        shape=shape,
+        scheme=f"bitsandbytes, {kind}",
+        codes=as_bytes(packed, (packed.numel,)),
+        codebook=_codebook(checkpoint, values, kind, 16),
+        rows=blocks,
+        columns=block,
+        block=(1, block),
+        scales=of_blocks,
+    )
+    described = (state.name, *(part.name for part in parts if part is values))
+    in_tree = tuple(part.name for part in parts if part.name not in described)
+    if nested:
+        described = (*described, f"{name}.nested_quant_map")
+        in_tree = tuple(each for each in in_tree if each not in described)
+    return Weight(name, tensor, in_tree, f"{kind.upper()} in blocks of {block}", described)
+
+
+def _codebook(checkpoint: Checkpoint, stored: Stored, kind: str, size: int) -> Codebook:
+    """Return the codebook that a model has beside a weight."""
+    if stored.dtype != "F32" or stored.numel != size:
+        raise checkpoint.unfit(
+            stored.name, f"{size} numbers in F32", f"{stored.numel} {stored.dtype}"
+        )
+    numbers = np.frombuffer(checkpoint.read(stored), np.float32)
+    if not np.isfinite(numbers).all():
+        raise checkpoint.unfit(stored.name, "finite numbers", "infinities or NaN")
+    return Codebook(kind, tuple(numbers.tolist()), high_first=True)
+
+
+class _State:
+    """The facts of a weight that are stored as JSON in a tensor.
+
+    Args:
+        checkpoint: the model.
+        stored: the tensor.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, stored: Stored) -> None:
+        self._checkpoint, self._stored = checkpoint, stored
+        if stored.dtype != "U8" or stored.numel > MAX_STATE:
+            raise checkpoint.unfit(
+                stored.name, "a short JSON object in U8", f"{stored.nbytes} bytes"
+            )
+        try:
+            said = json.loads(checkpoint.read(stored).decode())
+        except (ValueError, RecursionError) as error:
+            raise checkpoint.unfit(stored.name, "a JSON object", str(error)[:80]) from None
+        if not isinstance(said, dict):
+            raise checkpoint.unfit(stored.name, "a JSON object", type(said).__name__)
+        self._said: Mapping[str, Any] = said
+
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the weight."""
+        shape = self._said.get("shape")
+        if isinstance(shape, list) and shape and all(type(n) is int and n > 0 for n in shape):
+            return tuple(shape)
+        raise self._checkpoint.unfit(
+            self._stored.name, "shape: a list of whole numbers", f"{shape}"
+        )
+
+    def number(self, key: str) -> int:
+        """Return a whole number of 1 or more."""
+        found = self._said.get(key)
+        if type(found) is int and found > 0:
+            return found
+        raise self._checkpoint.unfit(self._stored.name, f"{key}: a whole number", f"{found}"[:40])
+
+    def float(self, key: str) -> float:
+        """Return a number."""
+        found = self._said.get(key)
+        if isinstance(found, int | float) and math.isfinite(found):
+            return float(found)
+        raise self._checkpoint.unfit(self._stored.name, f"{key}: a number", f"{found}"[:40])

@@ -1,0 +1,116 @@
+"""What a scheme is given of a model, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from resumerge.errors import InputError, refuse
+from resumerge.tensors import Stored, Tensor
+
+STATED = ("quantization_config", "compression_config")
+"""The keys of config.json that say how weights are quantised."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight that is stored as several tensors.
+
+    Args:
+        name: the plain name of the weight.
+        tensor: what computes it, in float32.
+        parts: the names of the tensors that it is computed from.
+        unused: the names of tensors that belong to it and are not needed: scales of activations.
+        kind: the scheme in words.
+    """
+
+    name: str
+    tensor: Tensor
+    parts: tuple[str, ...]
+    kind: str
+    unused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The tensors of a model as its files have them.
+
+    Args:
+        model: the model as the recipe names it.
+        tensors: the tensors, by name.
+        config: config.json, parsed.
+        read: returns the bytes of a small tensor.
+    """
+
+    model: str
+    tensors: Mapping[str, Tensor]
+    config: Mapping[str, Any]
+    read: Callable[[Stored], bytes]
+
+    @cached_property
+    def stated(self) -> Mapping[str, Any]:
+        """What config.json says of the quantisation; empty if it says nothing."""
+        configs = [self.config, *(v for v in self.config.values() if isinstance(v, Mapping))]
+        found = (config.get(key) for config in configs for key in STATED)
+        return next((stated for stated in found if isinstance(stated, Mapping) and stated), {})
+
+    def without(self, names: Collection[str]) -> Checkpoint:
+        """Return the model without some tensors."""
+        if not names:
+            return self
+        kept = {name: tensor for name, tensor in self.tensors.items() if name not in names}
+        return replace(self, tensors=kept)
+
+    def ending(self, suffix: str) -> Iterator[tuple[str, Stored]]:
+        """Yield (what is before the suffix, tensor) of the tensors whose names end with it."""
+        for name, tensor in self.tensors.items():
+            if name.endswith(suffix) and isinstance(tensor, Stored):
+                yield name.removesuffix(suffix), tensor
+
+    def find(self, name: str) -> Stored | None:
+        """Return the tensor of a name; None if there is none."""
+        tensor = self.tensors.get(name)
+        return tensor if isinstance(tensor, Stored) else None
+
+    def need(self, name: str, beside: str) -> Stored:
+        """Return the tensor of a name.
+
+        Args:
+            name: the tensor's name.
+            beside: the tensor that needs it.
+
+        Raises:
+            InputError: there is no such tensor.
+        """
+        found = self.find(name)
+        if found is None:
+            raise self.unfit(beside, f"the tensor {name}", "no such tensor")
+        return found
+
+    def unfit(self, name: str, expected: str, found: str) -> InputError:
+        """Return the error for the tensors of a weight that do not belong together."""
+        return refuse(
+            "The tensors of a quantised weight do not fit together",
+            where=f"{self.model}: {name}",
+            expected=expected,
+            found=found,
+            fix="download the model again, or name the original model, without quantisation",
+        )
+
+
+class Scheme(Protocol):
+    """A way to store weights as numbers of fewer bits."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        """Yield the weights of a model that are stored in this way.
+
+        Raises:
+            InputError: tensors that belong together do not fit.
+        """
+
+
+def is_contiguous(tensor: Stored) -> bool:
+    """Return whether the elements lie one after the other in the file."""
+    return tensor.strides is None

@@ -1,0 +1,120 @@
+"""GPTQ: whole numbers of 4 or 8 bits, stored transposed and packed along a weight's columns.
+
+    weight[output, input] = scales[g, output] * (number - zero),    g = g_idx[input]
+
+``qweight`` (inputs * bits / 32, outputs), ``qzeros`` (groups, outputs * bits / 32), ``scales``
+(groups, outputs), ``g_idx`` (inputs). Files of the first format (checkpoint_format ``gptq``, which
+is the usual one) have each zero point less one. Source: AutoGPTQ and GPTQModel, nn_modules/qlinear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.grids import as_scales
+from resumerge.quantisation.pack_quantized import WORD, of_bytes
+from resumerge.tensors import Dequantised, Stored, Unpacked
+from resumerge.tensors.codes import whole_numbers
+
+EXACT_ZEROS = "gptq_v2"
+"""The format whose zero points are as they are."""
+
+
+class Gptq:
+    """Weights that GPTQ's packers write."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for stem, packed in checkpoint.ending(".qweight"):
+            yield _weight(checkpoint, stem, packed)
+
+
+def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
+    zeros = checkpoint.need(f"{stem}.qzeros", packed.name)
+    scales = checkpoint.need(f"{stem}.scales", packed.name)
+    order = checkpoint.find(f"{stem}.g_idx")
+    groups, outputs = scales.shape if len(scales.shape) == 2 else (0, 0)
+    bits = WORD * zeros.shape[1] // outputs if outputs and len(zeros.shape) == 2 else 0
+    per_word = WORD // bits if bits in (4, 8) else 1
+    inputs = packed.shape[0] * per_word if packed.shape else 0
+    fits = (
+        bits in (4, 8)
+        and packed.dtype == zeros.dtype == "I32"
+        and packed.shape == (inputs // per_word, outputs)
+        and zeros.shape == (groups, outputs // per_word)
+        and is_contiguous(packed)
+        and (order is None or (order.dtype == "I32" and order.shape == (inputs,)))
+    )
+    if not fits or (order is None and inputs % groups):
+        raise checkpoint.unfit(
+            stem,
+            "qweight (inputs * bits / 32, outputs), qzeros (groups, outputs * bits / 32), scales "
+            "(groups, outputs) and g_idx (inputs), of 4 or 8 bits",
+            ", ".join(f"{t.dtype} {list(t.shape)}" for t in (packed, zeros, scales)),
+        )
+    stated = checkpoint.stated.get("checkpoint_format", "gptq")
+    places = tuple(range(per_word))
+    numbers = Unpacked(
+        name=packed.name,
+        dtype="U8",
+        shape=(outputs, inputs),
+        packed=packed,
+        bits=bits,
+        along=0,
+        order=places,
+        transposed=True,
+    )
+    points = Unpacked(
+        name=zeros.name,
+        dtype="U8",
+        shape=(outputs, groups),
+        packed=zeros,
+        bits=bits,
+        along=1,
+        order=places,
+        transposed=True,
+        added=0 if stated == EXACT_ZEROS else 1,
+    )
+    tensor = transposed(checkpoint, f"{stem}.weight", "GPTQ", numbers, points, scales, order)
+    parts = (packed, zeros, scales, *((order,) if order else ()))
+    kind = f"GPTQ of {bits} bits"
+    return Weight(tensor.name, tensor, tuple(part.name for part in parts), kind)
+
+
+def transposed(
+    checkpoint: Checkpoint,
+    name: str,
+    scheme: str,
+    numbers: Unpacked,
+    zeros: Unpacked,
+    scales: Stored,
+    order: Stored | None = None,
+) -> Dequantised:
+    """Return a weight (outputs, inputs) whose scales are stored as (groups, outputs).
+
+    Args:
+        checkpoint: the model, for messages.
+        name: the weight's name.
+        scheme: the name of the quantisation.
+        numbers: the whole numbers: (outputs, inputs).
+        zeros: the zero points: (outputs, groups).
+        scales: (groups, outputs), contiguous.
+        order: the group of each input; None for groups of one size, in order.
+    """
+    outputs, inputs = numbers.shape
+    groups = scales.shape[0]
+    size = -(-inputs // groups)
+    return Dequantised(
+        name=name,
+        dtype="F32",
+        shape=(outputs, inputs),
+        scheme=scheme,
+        codes=numbers,
+        codebook=whole_numbers(8, 0),
+        rows=outputs,
+        columns=inputs,
+        block=(1, size),
+        scales=as_scales(checkpoint, scales, transposed=True),
+        zeros=of_bytes(zeros),
+        block_of_column=order,
+    )

@@ -1,0 +1,109 @@
+"""The grid of blocks that scales lie over a weight with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from resumerge.quantisation.checkpoint import Checkpoint
+from resumerge.tensors import Dequantised, Stored, Tensor, Transposed
+from resumerge.tensors.codes import E8M0
+
+Grid = tuple[int, int, tuple[int, int]]
+"""The rows of one matrix, its columns, and the (rows, columns) of a block."""
+
+USUAL = 128
+"""The rows and columns of a block in the models whose configs do not say it."""
+
+SCALES = frozenset({"F32", "BF16", "F16", "F64", "F8_E4M3", "F8_E8M0"})
+
+
+def grid_of(
+    checkpoint: Checkpoint,
+    name: str,
+    shape: tuple[int, ...],
+    scales: Tensor,
+    block: tuple[int, int] | None = None,
+) -> Grid:
+    """Return the grid that scales have over a weight.
+
+    Args:
+        checkpoint: the model, for messages.
+        name: the weight's name.
+        shape: the weight's shape.
+        scales: one number for the whole weight, for each matrix of a stack, for each row, or for
+            each block.
+        block: the (rows, columns) of a block that the model's config states.
+
+    Raises:
+        InputError: the numbers of the two do not fit.
+    """
+    columns = shape[-1] if shape else 1
+    rows = shape[-2] if len(shape) > 1 else 1
+    matrices = math.prod(shape[:-2])
+    if scales.numel == 1:
+        return matrices * rows, columns, (max(1, matrices * rows), columns)
+    if matrices and columns and scales.numel == matrices:
+        return rows, columns, (rows, columns)
+    if matrices and scales.numel == matrices * rows:
+        return rows, columns, (1, columns)
+    if len(scales.shape) == len(shape) > 1 and scales.shape[:-2] == shape[:-2]:
+        high, wide = scales.shape[-2:]
+        for size in (block, (USUAL, USUAL), (_exact(rows, high), _exact(columns, wide))):
+            if (
+                size
+                and min(size) > 0
+                and (-(-rows // size[0]), -(-columns // size[1]))
+                == (
+                    high,
+                    wide,
+                )
+            ):
+                return rows, columns, size
+    raise checkpoint.unfit(
+        name,
+        f"scales for a weight of shape {list(shape)}, for each row or block of it",
+        f"scales of shape {list(scales.shape)}",
+    )
+
+
+def _exact(length: int, blocks: int) -> int:
+    """Return the length of each of so many equal blocks; 0 if they are not equal."""
+    return length // blocks if blocks and length % blocks == 0 else 0
+
+
+def as_scales(checkpoint: Checkpoint, scales: Stored, *, transposed: bool = False) -> Tensor:
+    """Return scales as a tensor of floats: those of a power of two are decoded.
+
+    Args:
+        checkpoint: the model, for messages.
+        scales: the scales as they are stored.
+        transposed: whether they are stored in columns.
+
+    Raises:
+        InputError: they are no scales.
+    """
+    if scales.dtype in ("F8_E8M0", "U8"):
+        codes: Tensor = replace(scales, dtype="U8")
+        if transposed:
+            codes = Transposed.of(codes)
+        return Dequantised(
+            name=scales.name,
+            dtype="F32",
+            shape=codes.shape,
+            scheme="powers of two",
+            codes=codes,
+            codebook=E8M0,
+            rows=1,
+            columns=max(1, scales.numel),
+            block=(1, max(1, scales.numel)),
+            scales=None,
+        )
+    if scales.dtype not in SCALES:
+        raise checkpoint.unfit(scales.name, "scales that are floats", f"{scales.dtype} numbers")
+    return Transposed.of(scales) if transposed else scales
+
+
+def as_bytes(tensor: Stored, shape: tuple[int, ...]) -> Stored:
+    """Return packed numbers as bytes of a shape; the bytes lie one after the other."""
+    return replace(tensor, dtype="U8", shape=shape)

@@ -1,0 +1,141 @@
+"""MXFP4: FP4 (E2M1) in groups of 32, each with a power of two as its scale.
+
+    weight = number * 2^(scale - 127)
+
+Two numbers lie in a byte, the first in the lower 4 bits. Sources: OCP Microscaling Formats v1.0;
+transformers, integrations/mxfp4.py. gpt-oss stores the experts of a layer as ``NAME_blocks``
+(experts, outputs, groups, 16) and ``NAME_scales`` (experts, outputs, groups); its weight NAME is
+(experts, inputs, outputs). compressed-tensors (mxfp4-pack-quantized) stores plain matrices, and so do
+models whose I8 weights have scales in F8_E8M0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
+from resumerge.tensors import Dequantised, Stacked, Stored, Unpacked
+from resumerge.tensors.codes import E2M1, Codebook
+
+NUMBERS = Codebook("e2m1 of a byte", tuple(E2M1.numbers[code & 15] for code in range(256)))
+"""The numbers of codes that have a byte each."""
+
+GROUP = 32
+"""Numbers with one scale."""
+
+EXPONENTS = frozenset({"U8", "F8_E8M0"})
+"""The dtypes of scales that are powers of two."""
+
+
+class Mxfp4:
+    """Matrices in MXFP4."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for stem, packed in checkpoint.ending(".weight_packed"):
+            scales = checkpoint.find(f"{stem}.weight_scale")
+            if packed.dtype == "U8" and scales is not None and scales.dtype in EXPONENTS:
+                yield from _matrix(checkpoint, f"{stem}.weight", packed, scales)
+        for suffix in ("_scale_inv", "_scale"):
+            for name, scales in checkpoint.ending(suffix):
+                bytes_ = checkpoint.find(name)
+                if bytes_ is not None and bytes_.dtype == "I8" and scales.dtype == "F8_E8M0":
+                    yield from _matrix(checkpoint, name, bytes_, scales)
+
+
+def _matrix(
+    checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored
+) -> Iterator[Weight]:
+    """Yield the weight of packed numbers, if there is a scale for each group of 32."""
+    if not packed.shape or not is_contiguous(packed):
+        return
+    shape = (*packed.shape[:-1], 2 * packed.shape[-1])
+    if scales.shape != (*shape[:-1], shape[-1] // GROUP) or shape[-1] % GROUP:
+        return
+    rows, columns, block = grid_of(checkpoint, name, shape, scales)
+    tensor = Dequantised(
+        name=name,
+        dtype="F32",
+        shape=shape,
+        scheme="MXFP4",
+        codes=as_bytes(packed, packed.shape),
+        codebook=E2M1,
+        rows=rows,
+        columns=columns,
+        block=block,
+        scales=as_scales(checkpoint, scales),
+    )
+    unused = [each for each in (f"{name}_shape",) if each in checkpoint.tensors]
+    kind = f"MXFP4 in groups of {GROUP}"
+    yield Weight(name, tensor, (packed.name, scales.name), kind, tuple(unused))
+
+
+class GptOss:
+    """Experts in MXFP4, as gpt-oss has them: a matrix of each is stored transposed."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for name, blocks in checkpoint.ending("_blocks"):
+            scales = checkpoint.find(f"{name}_scales")
+            if scales is None or blocks.dtype != "U8":
+                continue
+            fits = (
+                len(blocks.shape) == 4
+                and blocks.shape == (*scales.shape, GROUP // 2)
+                and scales.dtype in EXPONENTS
+                and is_contiguous(blocks)
+                and is_contiguous(scales)
+            )
+            if not fits:
+                raise checkpoint.unfit(
+                    name,
+                    f"{name}_blocks (experts, outputs, groups, {GROUP // 2}), and {name}_scales "
+                    "with a number for each group",
+                    f"shapes {list(blocks.shape)} and {list(scales.shape)}",
+                )
+            experts, outputs, groups, _ = blocks.shape
+            inputs = groups * GROUP
+            parts = (_expert(checkpoint, name, number, blocks, scales) for number in range(experts))
+            tensor = Stacked.of(name, (experts, inputs, outputs), tuple(parts))
+            kind = f"MXFP4 in groups of {GROUP}"
+            yield Weight(name, tensor, (blocks.name, scales.name), kind)
+
+
+def _expert(
+    checkpoint: Checkpoint, name: str, number: int, blocks: Stored, scales: Stored
+) -> Dequantised:
+    """Return the matrix (inputs, outputs) of an expert."""
+    _, outputs, groups, width = blocks.shape
+    inputs = groups * GROUP
+    packed = replace(
+        blocks,
+        shape=(outputs, groups * width),
+        offset=blocks.offset + number * outputs * groups * width,
+    )
+    codes = Unpacked(
+        name=name,
+        dtype="U8",
+        shape=(inputs, outputs),
+        packed=packed,
+        bits=4,
+        along=1,
+        order=(0, 1),
+        transposed=True,
+    )
+    of_groups = replace(
+        scales,
+        shape=(outputs, groups),
+        offset=scales.offset + number * outputs * groups,
+    )
+    return Dequantised(
+        name=name,
+        dtype="F32",
+        shape=(inputs, outputs),
+        scheme="MXFP4",
+        codes=codes,
+        codebook=NUMBERS,
+        rows=inputs,
+        columns=outputs,
+        block=(GROUP, 1),
+        scales=as_scales(checkpoint, of_groups, transposed=True),
+    )

@@ -1,0 +1,85 @@
+"""NVFP4: FP4 (E2M1) in groups of 16, each with a scale in float8, and one scale for the weight.
+
+    weight = number * (scale / global_scale)      compressed-tensors (nvfp4-pack-quantized)
+    weight = number * (scale * scale_2)           modelopt
+
+Two numbers lie in a byte, the first in the lower 4 bits. Sources: compressed-tensors,
+compressors/nvfp4; NVIDIA modelopt, quantization/qtensor/nvfp4_tensor.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.grids import as_bytes, grid_of
+from resumerge.tensors import Dequantised, Stored
+from resumerge.tensors.codes import E2M1
+
+GROUP = 16
+"""Numbers with one scale."""
+
+
+class Nvfp4:
+    """FP4 with scales in float8 and one in float32."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for stem, whole in checkpoint.ending(".weight_global_scale"):
+            if packed := checkpoint.find(f"{stem}.weight_packed"):
+                yield _weight(checkpoint, stem, packed, whole, divides=True)
+        for stem, whole in checkpoint.ending(".weight_scale_2"):
+            if packed := checkpoint.find(f"{stem}.weight"):
+                yield _weight(checkpoint, stem, packed, whole, divides=False)
+
+
+def _weight(
+    checkpoint: Checkpoint, stem: str, packed: Stored, whole: Stored, *, divides: bool
+) -> Weight:
+    scales = checkpoint.need(f"{stem}.weight_scale", packed.name)
+    if packed.dtype != "U8" or not packed.shape or not is_contiguous(packed):
+        raise checkpoint.unfit(packed.name, "bytes (U8) with two numbers each", packed.dtype)
+    if scales.dtype != "F8_E4M3" or whole.numel != 1:
+        raise checkpoint.unfit(
+            scales.name,
+            f"scales in F8_E4M3, and one number {whole.name}",
+            f"{scales.dtype}, and {whole.numel} numbers",
+        )
+    shape = (*packed.shape[:-1], 2 * packed.shape[-1])
+    if scales.shape != (*shape[:-1], -(-shape[-1] // GROUP)):
+        raise checkpoint.unfit(
+            scales.name, f"a scale for each {GROUP} numbers of {list(shape)}", f"{list(scales.shape)}"
+        )
+    rows, columns, block = grid_of(checkpoint, packed.name, shape, scales)
+    scaled = Dequantised(
+        name=scales.name,
+        dtype="F32",
+        shape=scales.shape,
+        scheme="scales of NVFP4",
+        codes=scales,
+        codebook=None,
+        rows=1,
+        columns=scales.numel,
+        block=(1, scales.numel),
+        scales=whole,
+        divides=divides,
+    )
+    tensor = Dequantised(
+        name=f"{stem}.weight",
+        dtype="F32",
+        shape=shape,
+        scheme="NVFP4",
+        codes=as_bytes(packed, packed.shape),
+        codebook=E2M1,
+        rows=rows,
+        columns=columns,
+        block=block,
+        scales=scaled,
+    )
+    unused = (f"{stem}.input_global_scale", f"{stem}.input_scale", f"{stem}.weight_shape")
+    return Weight(
+        tensor.name,
+        tensor,
+        (packed.name, scales.name, whole.name),
+        f"NVFP4 in groups of {block[1]}",
+        tuple(name for name in unused if name in checkpoint.tensors),
+    )

@@ -1,0 +1,169 @@
+"""Whole numbers of 4 or 8 bits, packed into int32: compressed-tensors' pack-quantized.
+
+    weight = scale * (number - zero)
+
+``weight_packed`` has the numbers of a row one after the other, the first in the lowest bits, each
+with half of the range added, so that it is not negative. Zero points are packed likewise, along
+the other dimension. ``weight_g_idx`` has the group of each column where these are not in order.
+Source: compressed-tensors, compressors/pack_quantized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
+from resumerge.tensors import Dequantised, Stored, Tensor, Unpacked
+from resumerge.tensors.codes import Codebook, whole_numbers
+
+WORD = 32
+"""The bits of the integers that numbers are packed into."""
+
+
+class PackQuantized:
+    """Packed whole numbers with scales, as compressed-tensors writes them."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for stem, packed in checkpoint.ending(".weight_packed"):
+            if packed.dtype == "I32":
+                yield _weight(checkpoint, stem, packed)
+
+
+def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
+    name = f"{stem}.weight"
+    scales = checkpoint.need(f"{name}_scale", packed.name)
+    shape = _shape(checkpoint, stem)
+    bits = _bits(checkpoint, packed, shape)
+    fits = len(packed.shape) == 2 and is_contiguous(packed)
+    if not fits or packed.shape != (shape[0], -(-shape[1] * bits // WORD)):
+        raise checkpoint.unfit(
+            packed.name,
+            f"int32 of shape {[shape[0], -(-shape[1] * bits // WORD)]}",
+            f"{packed.dtype} of shape {list(packed.shape)}",
+        )
+    bytes_, codebook = _codes(packed, shape, bits)
+    rows, columns, block = grid_of(checkpoint, name, shape, scales)
+    zeros = checkpoint.find(f"{name}_zero_point")
+    order = checkpoint.find(f"{name}_g_idx")
+    tensor = Dequantised(
+        name=name,
+        dtype="F32",
+        shape=shape,
+        scheme="pack-quantized",
+        codes=bytes_,
+        codebook=codebook,
+        rows=rows,
+        columns=columns,
+        block=block,
+        scales=as_scales(checkpoint, scales),
+        zeros=None if zeros is None else _zeros(checkpoint, zeros, scales, bits),
+        block_of_column=order,
+    )
+    parts = (packed, scales, zeros, order)
+    return Weight(
+        name,
+        tensor,
+        tuple(part.name for part in parts if part is not None),
+        f"whole numbers of {bits} bits in groups of {block[1]}",
+        tuple(n for n in (f"{name}_shape", f"{stem}.input_scale") if n in checkpoint.tensors),
+    )
+
+
+def _codes(packed: Stored, shape: tuple[int, ...], bits: int) -> tuple[Tensor, Codebook]:
+    """Return the numbers of a weight as they are read, and what these stand for."""
+    per_word, half = WORD // bits, 1 << (bits - 1)
+    if shape[1] % per_word == 0:
+        return as_bytes(packed, (shape[0], 4 * packed.shape[1])), whole_numbers(bits, half)
+    numbers = Unpacked(
+        name=packed.name,
+        dtype="U8",
+        shape=shape,
+        packed=packed,
+        bits=bits,
+        along=1,
+        order=tuple(range(per_word)),
+        transposed=False,
+    )
+    return numbers, whole_numbers(8, half)
+
+
+def _shape(checkpoint: Checkpoint, stem: str) -> tuple[int, ...]:
+    """Return the weight's shape, which is itself a tensor."""
+    stored = checkpoint.need(f"{stem}.weight_shape", f"{stem}.weight_packed")
+    if stored.dtype not in ("I64", "I32") or stored.numel != 2:
+        raise checkpoint.unfit(stored.name, "two whole numbers", f"{stored.numel} {stored.dtype}")
+    kind = np.int64 if stored.dtype == "I64" else np.int32
+    shape = tuple(np.frombuffer(checkpoint.read(stored), kind).tolist())
+    if min(shape) < 1:
+        raise checkpoint.unfit(stored.name, "numbers of 1 and more", str(list(shape)))
+    return shape
+
+
+def _bits(checkpoint: Checkpoint, packed: Stored, shape: tuple[int, ...]) -> int:
+    """Return the bits of a number, which the shapes tell."""
+    words = packed.shape[-1] if packed.shape else 0
+    for bits in (4, 8):
+        if words == -(-shape[1] * bits // WORD):
+            return bits
+    raise checkpoint.unfit(
+        packed.name,
+        f"numbers of 4 or 8 bits, for rows of {shape[1]}",
+        f"rows of {words} int32{_said(checkpoint.stated)}",
+    )
+
+
+def _said(stated: Mapping[str, Any]) -> str:
+    groups = stated.get("config_groups")
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        weights = group.get("weights") if isinstance(group, Mapping) else None
+        if isinstance(weights, Mapping) and "num_bits" in weights:
+            return f"; config.json says num_bits: {str(weights['num_bits'])[:10]}"
+    return ""
+
+
+def _zeros(checkpoint: Checkpoint, zeros: Stored, scales: Stored, bits: int) -> Dequantised:
+    """Return a zero point for each scale, as float32."""
+    shape = (scales.shape[0], scales.numel // max(1, scales.shape[0])) if scales.shape else (1, 1)
+    per_word = WORD // bits
+    if zeros.dtype != "I32" or zeros.shape != (-(-shape[0] // per_word), shape[1]):
+        raise checkpoint.unfit(
+            zeros.name,
+            f"int32 of shape {[-(-shape[0] // per_word), shape[1]]}",
+            f"{zeros.dtype} of shape {list(zeros.shape)}",
+        )
+    numbers = Unpacked(
+        name=zeros.name,
+        dtype="U8",
+        shape=shape,
+        packed=zeros,
+        bits=bits,
+        along=0,
+        order=tuple(range(per_word)),
+        transposed=False,
+    )
+    return of_bytes(numbers, 1 << (bits - 1))
+
+
+def of_bytes(numbers: Unpacked, subtracted: int = 0) -> Dequantised:
+    """Return whole numbers of a byte each as float32.
+
+    Args:
+        numbers: the numbers.
+        subtracted: what is subtracted from each.
+    """
+    return Dequantised(
+        name=numbers.name,
+        dtype="F32",
+        shape=numbers.shape,
+        scheme="zero points",
+        codes=numbers,
+        codebook=whole_numbers(8, subtracted),
+        rows=numbers.shape[0],
+        columns=numbers.shape[1],
+        block=(numbers.shape[0], numbers.shape[1]),
+        scales=None,
+    )

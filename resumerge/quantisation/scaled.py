@@ -1,0 +1,99 @@
+"""Float8 and whole numbers of 8 bits that are multiplied by scales.
+
+    weight = scale * (number - zero)
+
+with a scale for the whole weight, each row, each matrix of a stack of experts, each group of a row,
+or each block of 128 x 128. Written by transformers (fp8: DeepSeek-V3, Qwen3; fbgemm_fp8),
+compressed-tensors (float-quantized, int-quantized, naive-quantized) and modelopt. DeepSeek names
+the scale ``weight_scale_inv`` and multiplies by it all the same
+(https://huggingface.co/deepseek-ai/DeepSeek-V3, inference/kernel.py, `weight_dequant_kernel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from resumerge.quantisation.checkpoint import Checkpoint, Weight
+from resumerge.quantisation.grids import as_scales, grid_of
+from resumerge.tensors import Dequantised, Stored
+
+CODES = {"F8_E4M3": "float8 (E4M3)", "F8_E5M2": "float8 (E5M2)", "I8": "whole numbers of 8 bits"}
+
+SUFFIXES = ("_scale_inv", "_scale")
+
+
+class Scaled:
+    """Numbers of 8 bits with scales."""
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for suffix in SUFFIXES:
+            for name, scales in checkpoint.ending(suffix):
+                codes = checkpoint.find(name)
+                if codes is not None and codes.dtype in CODES:
+                    yield _weight(checkpoint, name, codes, scales)
+
+
+def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) -> Weight:
+    stated = checkpoint.stated.get("weight_block_size")
+    block = None
+    if isinstance(stated, list) and len(stated) == 2 and all(isinstance(n, int) for n in stated):
+        block = stated[0], stated[1]
+    rows, columns, block = grid_of(checkpoint, name, codes.shape, scales, block)
+    zeros = checkpoint.find(f"{name}_zero_point")
+    if zeros is not None and zeros.numel != scales.numel:
+        raise checkpoint.unfit(
+            zeros.name, f"a zero point for each of {scales.numel} scales", f"{zeros.numel}"
+        )
+    stem = name.removesuffix(".weight")
+    of_activations = (f"{stem}.input_scale", f"{stem}.input_zero_point", f"{stem}.output_scale")
+    tensor = Dequantised(
+        name=name,
+        dtype="F32",
+        shape=codes.shape,
+        scheme="scaled",
+        codes=codes,
+        codebook=None,
+        rows=rows,
+        columns=columns,
+        block=block,
+        scales=as_scales(checkpoint, scales),
+        zeros=None if zeros is None else as_floats(checkpoint, zeros),
+    )
+    return Weight(
+        name,
+        tensor,
+        (codes.name, scales.name, *((zeros.name,) if zeros else ())),
+        f"{CODES[codes.dtype]} with {_scales(scales.numel, columns, block)}",
+        tuple(each for each in of_activations if each in checkpoint.tensors),
+    )
+
+
+def as_floats(checkpoint: Checkpoint, zeros: Stored) -> Dequantised:
+    """Return zero points as float32.
+
+    Raises:
+        InputError: they are neither float8 nor whole numbers of 8 bits.
+    """
+    if zeros.dtype not in CODES:
+        raise checkpoint.unfit(zeros.name, f"zero points in {', '.join(CODES)}", zeros.dtype)
+    return Dequantised(
+        name=zeros.name,
+        dtype="F32",
+        shape=zeros.shape,
+        scheme="zero points",
+        codes=zeros,
+        codebook=None,
+        rows=1,
+        columns=max(1, zeros.numel),
+        block=(1, max(1, zeros.numel)),
+        scales=None,
+    )
+
+
+def _scales(count: int, columns: int, block: tuple[int, int]) -> str:
+    """Return what the scales are of, in words."""
+    if count == 1:
+        return "one scale"
+    if block[1] < columns:
+        return f"a scale for each block of {block[0]} x {block[1]}"
+    return "a scale for each " + ("row" if block[0] == 1 else "matrix")

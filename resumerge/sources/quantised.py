@@ -1,0 +1,164 @@
+"""Quantised checkpoints: read under the plain names of their weights, or refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from resumerge.errors import refuse
+from resumerge.quantisation import Checkpoint, Weight, dequantised_weights
+from resumerge.quantisation.checkpoint import STATED
+from resumerge.sources.left_out import LeftOut
+from resumerge.sources.reader import SourceReader
+from resumerge.sources.types import Source
+from resumerge.tensor_uses import UnusedReason
+from resumerge.tensors import Rounded, Stored, Tensor
+from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
+
+_SIGNS: dict[str, re.Pattern[str]] = {
+    "bitsandbytes, 4 bits": re.compile(r"\.weight\.(absmax|quant_map|quant_state\..+)"),
+    "bitsandbytes, 8 bits": re.compile(r"\.(SCB|weight_format)"),
+    "GPTQ or AWQ": re.compile(r"\.(qweight|qzeros)"),
+    "float8 with a scale for each block": re.compile(r"\.weight_scale_inv"),
+    "float8 or whole numbers with scales": re.compile(r"\.(weight_scale|weight_zero_point)"),
+    "compressed-tensors": re.compile(r"\.weight_packed"),
+    "HQQ": re.compile(r"\.W_q"),
+    "AQLM": re.compile(r"\.codebooks"),
+    "EETQ": re.compile(r"\.weight_scales"),
+    "MXFP4": re.compile(r"_proj_(blocks|scales)"),
+}
+"""The endings of names of tensors that a quantisation adds, or puts in place of a model's own."""
+
+_PACKED = frozenset({"U8", "I8", "I32", "F4", "F6_E2M3", "F6_E3M2"})
+"""The dtypes that only packed weight matrices have."""
+
+
+def dequantised(source: Source) -> Source:
+    """Return a model with its weights under their plain names, in the dtype that its config states.
+
+    A quantised weight is computed in float32 from what the files have, and merged as that; copied,
+    it is rounded to the config's dtype, or bfloat16. A plain model is returned as it is: its config
+    does not decide, for it often names a quantisation that the model was trained with, and saved
+    without. Plain float8 tensors are weights.
+
+    Raises:
+        InputError: tensors that belong together do not fit, or the model is quantised in a way that
+            is not read; the error names it.
+        Resumable: the network failed.
+    """
+    reader = SourceReader({source.number: replace(source, streams=True)})
+
+    def read(stored: Stored) -> bytes:
+        data = bytearray(stored.nbytes)
+        reader.fill(stored, stored.offset, memoryview(data))
+        return bytes(data)
+
+    try:
+        checkpoint = Checkpoint(source.ref.text, source.tensors, source.config, read)
+        weights = list(dequantised_weights(checkpoint))
+    finally:
+        reader.close()
+    of_weights = {part: weight for weight in weights for part in (*weight.parts, *weight.unused)}
+    plain = {name: t for name, t in source.tensors.items() if name not in of_weights}
+    _check_plain(source, plain)
+    if not weights:
+        return source
+    dtype = _dtype(source.config)
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in source.tensors.items():
+        if name not in of_weights:
+            tensors[name] = tensor
+        elif (weight := of_weights[name]).name not in tensors:
+            if weight.name in plain:
+                raise checkpoint.unfit(weight.name, "a quantised or a plain weight", "both")
+            tensors[weight.name] = Rounded.of(weight.tensor, dtype, takes_operand=True)
+    left_out = (
+        LeftOut(source.tensors[name], UnusedReason.QUANTISATION)
+        for weight in weights
+        for name in weight.unused
+    )
+    return replace(
+        source,
+        config=unquantised_config(source.config),
+        tensors=tensors,
+        stored=source.tensors,
+        stated=checkpoint.stated,
+        left_out=(*source.left_out, *left_out),
+        notes=(*source.notes, _note(source, weights)),
+    )
+
+
+def _note(source: Source, weights: Sequence[Weight]) -> str:
+    kinds = Counter(weight.kind for weight in weights)
+    what = "; ".join(f"{count} in {kind}" for kind, count in kinds.most_common())
+    return (
+        f"{source.ref.text}: {len(weights)} weights are quantised, and computed from that "
+        f"({what}); what quantisation took from them is lost"
+    )
+
+
+def _dtype(config: Mapping[str, Any]) -> str:
+    """Return the dtype that weights have without quantisation, by safetensors' name."""
+    for section in (config, *(v for v in config.values() if isinstance(v, Mapping))):
+        for key in ("dtype", "torch_dtype"):
+            found = BY_TORCH_NAME.get(str(section.get(key)))
+            if found is not None and BITS[found] >= 16:
+                return found
+    return "BF16"
+
+
+def _check_plain(source: Source, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that must be unpacked or scaled to get weights.
+
+    Raises:
+        InputError: the model is quantised in a way that is not read.
+    """
+    found = _format(tensors)
+    if found is None:
+        return
+    name, tensor = found
+    config = source.config.get("quantization_config")
+    method = config.get("quant_method") if isinstance(config, dict) else None
+    raise refuse(
+        "The model is quantised in a way that is not read",
+        where=source.ref.text,
+        expected="plain weights, or one of the quantisations that docs/models.md lists",
+        found=f"{name}: tensor {tensor!r}"
+        + (f"; config.json says quant_method: {str(method)[:40]}" if method else ""),
+        fix="name the original model, or load this one with transformers, call dequantize() and "
+        "save_pretrained(), and name the folder",
+    )
+
+
+def _format(tensors: Mapping[str, Tensor]) -> tuple[str, str] | None:
+    """Return the quantisation of tensors, and one that shows it; None for plain weights."""
+    for tensor, info in tensors.items():
+        for name, sign in _SIGNS.items():
+            ending = sign.search(tensor)
+            if ending and ending.end() == len(tensor):
+                return name, tensor
+        if tensor.endswith(".weight") and len(info.shape) > 1 and info.dtype in _PACKED:
+            return f"weights packed into {info.dtype}", tensor
+    return None
+
+
+def stated_quantisations(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the name of every quantisation that a (nested) config.json states."""
+    for key, value in config.items():
+        if key in STATED and value:
+            method = value.get("quant_method") if isinstance(value, Mapping) else None
+            yield str(method or key)[:40]
+        elif isinstance(value, Mapping):
+            yield from stated_quantisations(value)
+
+
+def unquantised_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config.json that states no quantisation, also not in its nested configs."""
+    return {
+        key: unquantised_config(value) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+        if not (key in STATED and value)
+    }

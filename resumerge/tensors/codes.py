@@ -1,0 +1,85 @@
+"""The numbers that codes of at most one byte stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """The number that each code of 4 or 8 bits stands for.
+
+    Args:
+        name: the name in messages and in the ledger.
+        numbers: 16 or 256 numbers, by their codes. Codes of 4 bits lie in pairs in a byte.
+        high_first: whether the first of a pair has the byte's upper 4 bits.
+    """
+
+    name: str
+    numbers: tuple[float, ...]
+    high_first: bool = False
+
+    @property
+    def per_byte(self) -> int:
+        """The number of codes in a byte."""
+        return 2 if len(self.numbers) == 16 else 1
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The numbers of each byte in their order: shape (256, `per_byte`), float32."""
+        numbers = np.array(self.numbers, np.float32)
+        if self.per_byte == 1:
+            return numbers[:, None]
+        codes = np.arange(256)
+        pair = [numbers[codes & 15], numbers[codes >> 4]]
+        return np.stack(pair[::-1] if self.high_first else pair, axis=1)
+
+    def decode(self, codes: np.ndarray, out: np.ndarray) -> None:
+        """Write the numbers of bytes.
+
+        Args:
+            codes: uint8.
+            out: float32, `per_byte` for each byte.
+        """
+        np.take(self.table, codes, axis=0, out=out.reshape(-1, self.per_byte), mode="clip")
+
+
+def whole_numbers(bits: int, subtracted: int) -> Codebook:
+    """Return the codebook of whole numbers.
+
+    Args:
+        bits: the bits of a code: 4 or 8.
+        subtracted: what is subtracted from each code.
+    """
+    numbers = tuple(float(code - subtracted) for code in range(1 << bits))
+    return Codebook(f"uint{bits}-{subtracted}" if subtracted else f"uint{bits}", numbers)
+
+
+def minifloat(sign_and_more: int, fraction_bits: int, bias: int) -> float:
+    """Return the number of a code of sign, exponent and fraction, without infinities and NaN.
+
+    Args:
+        sign_and_more: the code; its topmost bit, bit 3, is the sign.
+        fraction_bits: the bits of the fraction, which are the lowest.
+        bias: what is subtracted from the exponent.
+    """
+    sign, code = (-1.0 if sign_and_more & 8 else 1.0), sign_and_more & 7
+    exponent, fraction = code >> fraction_bits, code & ((1 << fraction_bits) - 1)
+    scaled = fraction / (1 << fraction_bits)
+    if exponent == 0:
+        return sign * scaled * 2.0 ** (1 - bias)
+    return sign * (1 + scaled) * 2.0 ** (exponent - bias)
+
+
+def _power_of_two(code: int) -> float:
+    return float("nan") if code == 255 else 2.0 ** (code - 127)
+
+
+E2M1 = Codebook("e2m1", tuple(minifloat(code, 1, 1) for code in range(16)))
+"""FP4 with 2 bits of exponent and 1 of fraction (OCP Microscaling Formats, v1.0, section 5.3.3)."""
+
+E8M0 = Codebook("e8m0", tuple(map(_power_of_two, range(256))))
+"""Powers of two: 2^(code - 127); 255 is NaN (OCP Microscaling Formats, v1.0, section 5.4.1)."""

@@ -1,0 +1,239 @@
+"""The weights that the numbers of a quantised tensor stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.errors import refuse
+from resumerge.kernels import round_to
+from resumerge.native import Vector
+from resumerge.tensors.codes import Codebook
+from resumerge.tensors.dtypes import BITS, FLOATS
+from resumerge.tensors.evaluation import Evaluation, as_vector
+from resumerge.tensors.tensor import Tensor
+
+PIECE = 1 << 17
+"""Elements computed at once, or one row: half a MiB, which fits the processor's cache."""
+
+MILLISECONDS = 0.9
+"""Time of one core for 2^20 elements, on the machine where the costs of methods were measured."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dequantised(Tensor):
+    """Codes that are decoded and scaled, in float32: ``scale * (number - zero) * factor + added``.
+
+    The elements are rows of a matrix, or of several of the same height. A grid of blocks lies over
+    each; a block has one scale and one zero point. A range that begins inside a row costs that row.
+
+    Args:
+        scheme: the name of the quantisation.
+        codes: what is decoded: float8, or whole numbers of 8 bits without a codebook; bytes with.
+        codebook: the numbers of the codes; None for those of the codes' own dtype.
+        rows: the rows of a matrix.
+        columns: the elements of a row.
+        block: (rows, columns) of a block of the grid.
+        scales: a scale for each block, row by row; None for 1.
+        divides: whether a number is divided by its scale.
+        zeros: a zero point for each block; None for 0.
+        block_of_column: the number of the block that each column is in; None for blocks in order.
+        factor: a number that all elements are multiplied by.
+        added: a number that is added to all elements.
+    """
+
+    scheme: str
+    codes: Tensor
+    codebook: Codebook | None
+    rows: int
+    columns: int
+    block: tuple[int, int]
+    scales: Tensor | None
+    divides: bool = False
+    zeros: Tensor | None = None
+    block_of_column: Tensor | None = None
+    factor: float = 1.0
+    added: float = 0.0
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """The (rows, columns) of the grid of one matrix."""
+        return -(-self.rows // self.block[0]), -(-self.columns // self.block[1])
+
+    @property
+    def own_milliseconds(self) -> float:
+        return self.numel * MILLISECONDS
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the number of the block of each column."""
+        return 8 * self.columns if self.block_of_column is not None else 0
+
+    @property
+    def held_in_turn(self) -> str | None:
+        return f"columns of {self.columns}" if self.block_of_column is not None else None
+
+    def children(self) -> tuple[Tensor, ...]:
+        more = (self.scales, self.zeros, self.block_of_column)
+        return (self.codes, *(tensor for tensor in more if tensor is not None))
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        codes, *more = children
+        scales = more.pop(0) if self.scales is not None else None
+        zeros = more.pop(0) if self.zeros is not None else None
+        columns = more.pop(0) if self.block_of_column is not None else None
+        return replace(self, codes=codes, scales=scales, zeros=zeros, block_of_column=columns)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        last = self.numel if stop == self.numel else stop // self.columns * self.columns
+        yield from self.codes.passed(*self._coded(start // self.columns * self.columns, last))
+        if stop == self.numel:
+            for tensor in self.children()[1:]:
+                yield from tensor.passed(0, tensor.numel)
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        if start == stop:
+            return
+        top, bottom = start // self.columns, -(-stop // self.columns)
+        begin, end = top * self.columns, min(bottom * self.columns, self.numel)
+        yield from self.codes.reads(*self._coded(begin, end))
+        first, last = self._blocks_of(top), self._blocks_of(bottom - 1) + self.grid[1]
+        for tensor in (self.scales, self.zeros):
+            if tensor is not None:
+                yield from tensor.reads(first, last)
+
+    def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
+        """Yield the reads of the numbers of the columns' blocks."""
+        if self.block_of_column is not None:
+            yield from self.block_of_column.reads(0, self.block_of_column.numel)
+
+    def working_bytes(self, elements: int) -> float:
+        piece = max(PIECE, self.columns) + self.columns
+        own = piece * (BITS[self.codes.dtype] // 8 + 4 + 2 * 4 * bool(self.scales or self.zeros))
+        return own + max(child.working_bytes(piece) for child in self.children())
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        values, inner, columns = out.view(np.float32), evaluation.inner(), self.columns
+        step, last = max(1, PIECE // columns), -(-stop // columns)
+        for top in range(start // columns, last, step) if start < stop else ():
+            bottom = min(top + step, last)
+            begin, end = top * columns, min(bottom * columns, self.numel)
+            first, until = max(begin, start), min(end, stop)
+            part = values[first - start : until - start]
+            if end - begin == (bottom - top) * columns == len(part):
+                self._compute(evaluation, inner, top, bottom, part)
+            else:
+                whole = evaluation.take("rows", (bottom - top) * columns * 4).view(np.float32)
+                self._compute(evaluation, inner, top, bottom, whole)
+                part[:] = whole[first - begin : until - begin]
+
+    def as_json(self) -> dict[str, Any]:
+        more = {
+            "scales": self.scales,
+            "zeros": self.zeros,
+            "block_of_column": self.block_of_column,
+        }
+        return {
+            "dequantised": self.scheme,
+            "of": self.codes.as_json(),
+            "codebook": self.codebook.name if self.codebook else None,
+            "block": list(self.block),
+            **({"divides": True} if self.divides else {}),
+            **({"factor": self.factor} if self.factor != 1.0 else {}),
+            **({"added": self.added} if self.added else {}),
+            **{name: tensor.as_json() for name, tensor in more.items() if tensor is not None},
+        }
+
+    def _coded(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the range of `codes` for a range of elements that begins with a row."""
+        per_code = self.codebook.per_byte if self.codebook else 1
+        return start // per_code, -(-stop // per_code)
+
+    def _blocks_of(self, row: int) -> int:
+        """Return the number of the first block of a row."""
+        matrix, row = divmod(row, self.rows)
+        height, width = self.grid
+        return (matrix * height + row // self.block[0]) * width
+
+    def _compute(
+        self, evaluation: Evaluation, inner: Evaluation, top: int, bottom: int, out: np.ndarray
+    ) -> None:
+        """Write the elements of rows ``top:bottom``; of the last row, what there is of it."""
+        self._decode(evaluation, inner, top, bottom, out)
+        matrix = out.reshape(bottom - top, self.columns)
+        if self.zeros is not None:
+            self._apply(np.subtract, self.zeros, evaluation, inner, top, matrix)
+        if self.scales is not None:
+            operation = np.divide if self.divides else np.multiply
+            self._apply(operation, self.scales, evaluation, inner, top, matrix)
+        if self.factor != 1.0:
+            matrix *= np.float32(self.factor)
+        if self.added:
+            matrix += np.float32(self.added)
+
+    def _decode(
+        self, evaluation: Evaluation, inner: Evaluation, top: int, bottom: int, out: np.ndarray
+    ) -> None:
+        begin, end = top * self.columns, min(bottom * self.columns, self.numel)
+        first, last = self._coded(begin, end)
+        codes = evaluation.take("codes", (last - first) * (BITS[self.codes.dtype] // 8))
+        self.codes.read(inner, first, last, codes)
+        out[end - begin :] = 0.0
+        if self.codebook is not None:
+            self.codebook.decode(codes, out[: end - begin])
+        elif self.codes.dtype in FLOATS:
+            round_to(as_vector(codes, self.codes.dtype), Vector(out[: end - begin]))
+        else:
+            out[: end - begin] = codes.view(np.int8)
+
+    def _apply(
+        self,
+        operation: np.ufunc,
+        tensor: Tensor,
+        evaluation: Evaluation,
+        inner: Evaluation,
+        top: int,
+        matrix: np.ndarray,
+    ) -> None:
+        """Subtract the zero points of blocks from rows, or multiply or divide these by scales."""
+        count, (height, width) = len(matrix), self.grid
+        first, last = self._blocks_of(top), self._blocks_of(top + count - 1) + width
+        grid = tensor.floats(inner, first, last).reshape(-1, width)
+        if len(grid) != count:
+            rows = np.arange(top, top + count)
+            rows = rows // self.rows * height + rows % self.rows // self.block[0]
+            grid = grid[rows - first // width]
+        if self.block_of_column is not None:
+            operation(matrix, grid[:, self._columns(evaluation)], out=matrix)
+        elif width == 1:
+            operation(matrix, grid, out=matrix)
+        elif width * self.block[1] == self.columns:
+            blocks = matrix.reshape(count, width, self.block[1])
+            operation(blocks, grid[:, :, None], out=blocks)
+        else:
+            wide = np.repeat(grid, self.block[1], axis=1)[:, : self.columns]
+            operation(matrix, wide, out=matrix)
+
+    def _columns(self, evaluation: Evaluation) -> np.ndarray:
+        """Return the number of the block of each column, as an index."""
+        tensor = self.block_of_column
+        assert tensor is not None
+
+        def read() -> np.ndarray:
+            raw = np.empty(tensor.nbytes, np.uint8)
+            tensor.read(evaluation.inner(), 0, tensor.numel, raw)
+            blocks = raw.view(np.int32).astype(np.int64)
+            if not 0 <= blocks.min() <= blocks.max() < self.grid[1]:
+                raise refuse(
+                    "The groups of a quantised weight are damaged",
+                    where=tensor.name,
+                    expected=f"numbers from 0 to {self.grid[1] - 1}",
+                    found=f"{blocks.min()} to {blocks.max()}",
+                    fix="download the model again",
+                )
+            return blocks
+
+        return evaluation.held.get((self, "columns"), self.held_bytes, read)
