@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.gptq import transposed
 from resumerge.quantisation.pack_quantized import WORD
 from resumerge.tensors import Stored, Unpacked
@@ -22,7 +22,7 @@ PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
 """The place of each number in its word, the lowest bits first."""
 
 
-class Awq:
+class Awq(Scheme):
     """Weights that AutoAWQ's GEMM format has."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:

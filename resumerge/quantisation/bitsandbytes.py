@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_bytes
 from resumerge.tensors import Dequantised, Stored, Tensor
-from resumerge.tensors.codes import Codebook
+from resumerge.tensors.quantised.codes import Codebook
 
 STATE = ".quant_state.bitsandbytes__"
 
@@ -28,7 +28,7 @@ MAX_STATE = 1 << 16
 """Bytes of the largest JSON that is read; that of a weight has about a hundred."""
 
 
-class Bitsandbytes4:
+class Bitsandbytes4(Scheme):
     """NF4 and FP4."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
@@ -37,7 +37,7 @@ class Bitsandbytes4:
                 yield _weight(checkpoint, name, state, kind)
 
 
-class Bitsandbytes8:
+class Bitsandbytes8(Scheme):
     """Whole numbers of 8 bits with a scale for each row (LLM.int8)."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:

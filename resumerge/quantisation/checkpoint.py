@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from resumerge.errors import InputError, refuse
 from resumerge.tensors import Stored, Tensor
@@ -100,9 +101,10 @@ class Checkpoint:
         )
 
 
-class Scheme(Protocol):
+class Scheme(ABC):
     """A way to store weights as numbers of fewer bits."""
 
+    @abstractmethod
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
         """Yield the weights of a model that are stored in this way.
 

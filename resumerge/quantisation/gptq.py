@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_scales
 from resumerge.quantisation.pack_quantized import WORD, of_bytes
 from resumerge.tensors import Dequantised, Stored, Unpacked
-from resumerge.tensors.codes import whole_numbers
+from resumerge.tensors.quantised.codes import whole_numbers
 
 EXACT_ZEROS = "gptq_v2"
 """The format whose zero points are as they are."""
 
 
-class Gptq:
+class Gptq(Scheme):
     """Weights that GPTQ's packers write."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:

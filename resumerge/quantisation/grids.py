@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from resumerge.quantisation.checkpoint import Checkpoint
 from resumerge.tensors import Dequantised, Stored, Tensor, Transposed
-from resumerge.tensors.codes import E8M0
+from resumerge.tensors.quantised.codes import E8M0
 
 Grid = tuple[int, int, tuple[int, int]]
 """The rows of one matrix, its columns, and the (rows, columns) of a block."""

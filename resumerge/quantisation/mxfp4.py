@@ -5,8 +5,8 @@
 Two numbers lie in a byte, the first in the lower 4 bits. Sources: OCP Microscaling Formats v1.0;
 transformers, integrations/mxfp4.py. gpt-oss stores the experts of a layer as ``NAME_blocks``
 (experts, outputs, groups, 16) and ``NAME_scales`` (experts, outputs, groups); its weight NAME is
-(experts, inputs, outputs). compressed-tensors (mxfp4-pack-quantized) stores plain matrices, and so do
-models whose I8 weights have scales in F8_E8M0.
+(experts, inputs, outputs). compressed-tensors (mxfp4-pack-quantized) stores plain
+matrices, and so do models whose I8 weights have scales in F8_E8M0.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
 from resumerge.tensors import Dequantised, Stacked, Stored, Unpacked
-from resumerge.tensors.codes import E2M1, Codebook
+from resumerge.tensors.quantised.codes import E2M1, Codebook
 
 NUMBERS = Codebook("e2m1 of a byte", tuple(E2M1.numbers[code & 15] for code in range(256)))
 """The numbers of codes that have a byte each."""
@@ -29,7 +29,7 @@ EXPONENTS = frozenset({"U8", "F8_E8M0"})
 """The dtypes of scales that are powers of two."""
 
 
-class Mxfp4:
+class Mxfp4(Scheme):
     """Matrices in MXFP4."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
@@ -44,9 +44,7 @@ class Mxfp4:
                     yield from _matrix(checkpoint, name, bytes_, scales)
 
 
-def _matrix(
-    checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored
-) -> Iterator[Weight]:
+def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -> Iterator[Weight]:
     """Yield the weight of packed numbers, if there is a scale for each group of 32."""
     if not packed.shape or not is_contiguous(packed):
         return
@@ -71,7 +69,7 @@ def _matrix(
     yield Weight(name, tensor, (packed.name, scales.name), kind, tuple(unused))
 
 
-class GptOss:
+class GptOss(Scheme):
     """Experts in MXFP4, as gpt-oss has them: a matrix of each is stored transposed."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_bytes, grid_of
 from resumerge.tensors import Dequantised, Stored
-from resumerge.tensors.codes import E2M1
+from resumerge.tensors.quantised.codes import E2M1
 
 GROUP = 16
 """Numbers with one scale."""
 
 
-class Nvfp4:
+class Nvfp4(Scheme):
     """FP4 with scales in float8 and one in float32."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
@@ -47,7 +47,9 @@ def _weight(
     shape = (*packed.shape[:-1], 2 * packed.shape[-1])
     if scales.shape != (*shape[:-1], -(-shape[-1] // GROUP)):
         raise checkpoint.unfit(
-            scales.name, f"a scale for each {GROUP} numbers of {list(shape)}", f"{list(scales.shape)}"
+            scales.name,
+            f"a scale for each {GROUP} numbers of {list(shape)}",
+            f"{list(scales.shape)}",
         )
     rows, columns, block = grid_of(checkpoint, packed.name, shape, scales)
     scaled = Dequantised(

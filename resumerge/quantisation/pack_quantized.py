@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.quantisation.checkpoint import Checkpoint, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
 from resumerge.tensors import Dequantised, Stored, Tensor, Unpacked
-from resumerge.tensors.codes import Codebook, whole_numbers
+from resumerge.tensors.quantised.codes import Codebook, whole_numbers
 
 WORD = 32
 """The bits of the integers that numbers are packed into."""
 
 
-class PackQuantized:
+class PackQuantized(Scheme):
     """Packed whole numbers with scales, as compressed-tensors writes them."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resumerge.quantisation.checkpoint import Checkpoint, Weight
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_scales, grid_of
 from resumerge.tensors import Dequantised, Stored
 
@@ -22,7 +22,7 @@ CODES = {"F8_E4M3": "float8 (E4M3)", "F8_E5M2": "float8 (E5M2)", "I8": "whole nu
 SUFFIXES = ("_scale_inv", "_scale")
 
 
-class Scaled:
+class Scaled(Scheme):
     """Numbers of 8 bits with scales."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:

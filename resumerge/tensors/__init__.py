@@ -2,24 +2,25 @@
 
 One small file for each kind of tensor: its shape and dtype, its memory, its JSON, and how a range
 of it is computed (`read`). Any tensor can be an operand of another. `adapters/` has the tensors
-that an adapter changes, `generated/` those that are filled or drawn, `stored/` those that lie in
-files, and `evaluation.py` what they are computed with. `target.py` has the size of a block, which
-is part of the format. Nothing here knows of models.
+that an adapter changes, `generated/` those that are filled or drawn, `quantised/` those that codes
+and scales stand for, `stored/` those that lie in files, and `evaluation.py` what they are computed
+with. `target.py` has the size of a block, which is part of the format. Nothing here knows of
+models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.computed import Computed, Step, steps_of
-from resumerge.tensors.dequantised import Dequantised
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
+from resumerge.tensors.quantised.dequantised import Dequantised
+from resumerge.tensors.quantised.transposed import Transposed
+from resumerge.tensors.quantised.unpacked import Unpacked
 from resumerge.tensors.rounded import Rounded, rounded_input, rounded_once
 from resumerge.tensors.sliced import Sliced
 from resumerge.tensors.spilled import ScratchFile, Spilled, spilled_in
 from resumerge.tensors.stacked import Stacked
 from resumerge.tensors.stored import Stored, stored_in, with_stored
 from resumerge.tensors.tensor import Tensor
-from resumerge.tensors.transposed import Transposed
-from resumerge.tensors.unpacked import Unpacked
 
 __all__ = [
     "Adapted",

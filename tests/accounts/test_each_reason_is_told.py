@@ -19,7 +19,7 @@ from accounted import (
     write_adapter,
     write_tokenizer,
 )
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from tiny_models import llama_shapes
 
 from resumerge.accounts import Accounts
@@ -27,6 +27,7 @@ from resumerge.tensor_uses import UnusedReason
 
 EMBEDDING, HEAD, NORM = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
 BOTH = "merge_method: linear\nparameters: {weight: 0.5}\nmodels: [{model: a}, {model: b}]\n"
+LAST = "model.layers.1.mlp.down_proj"
 LAYER = [name.split(".", 3)[3] for name in SHAPES if name.startswith("model.layers.0.")]
 
 
@@ -193,6 +194,19 @@ ROUTERS = {f"model.layers.{layer}.block_sparse_moe.gate.weight" for layer in ran
 OTHER = {name for name in mixture_of(3) if ".experts." in name and ".experts.1." not in name}
 TEXT = {f"language_model.{name}" for name in SHAPES}
 
+
+def quantised(models: Path) -> Accounts:
+    write(models / "a")
+    write(models / "b")
+    path = models / "b" / "model.safetensors"
+    tensors = load_file(path)
+    codes = tensors[f"{LAST}.weight"].round().astype(np.int8)
+    tensors |= {f"{LAST}.weight": codes, f"{LAST}.weight_scale": np.ones((1, 1), np.float32)}
+    tensors |= {f"{LAST}.input_scale": np.ones(1, np.float32)}
+    save_file(tensors, path)
+    return accounts(models, BOTH)
+
+
 CASES = [
     (UnusedReason.COMPUTED, computed, {"b": {"model.layers.0.self_attn.rotary_emb.inv_freq"}}),
     (UnusedReason.TIED, tied, {"b": {HEAD}}),
@@ -204,6 +218,7 @@ CASES = [
         {"l": {"base_model.model.lm_head.original_module.weight"}},
     ),
     (UnusedReason.TOKENIZER, tokenizer, {"c": set(SHAPES)}),
+    (UnusedReason.QUANTISATION, quantised, {"b": {f"{LAST}.input_scale"}}),
     (UnusedReason.NOT_MERGED, base_alone, {"c": set(SHAPES)}),
     (UnusedReason.NOT_CHOSEN, slices, {"a": layers(1), "c": layers(0)}),
     (UnusedReason.NOT_CHOSEN, extracted, {"a": OTHER}),

@@ -82,9 +82,7 @@ def _bitsandbytes_4(kind: str, nested: bool, rows: int, columns: int, seed: int)
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
     weight = _weight(rows, columns, seed)
-    codes, state = quantize_4bit(
-        weight, blocksize=64, quant_type=kind, compress_statistics=nested
-    )
+    codes, state = quantize_4bit(weight, blocksize=64, quant_type=kind, compress_statistics=nested)
     packed = state.as_dict(packed=True)
     stored = {"weight": codes, **{f"weight.{key}": value for key, value in packed.items()}}
     expected = dequantize_4bit(codes, state)
@@ -173,9 +171,7 @@ SCHEMES: dict[str, Callable[[int, int, int], Made]] = {
         _form("float-quantized", "float", 8, "block", block_structure=[128, 128])
     ),
     "mxfp8": _compressed_of(
-        _form(
-            "mxfp8-quantized", "float", 8, "group", group_size=32, scale_dtype="torch.uint8"
-        )
+        _form("mxfp8-quantized", "float", 8, "group", group_size=32, scale_dtype="torch.uint8")
     ),
     "int8 channel": _compressed_of(_form("int-quantized", "int", 8, "channel")),
     "int8 asymmetric": _compressed_of(_form("int-quantized", "int", 8, "channel", symmetric=False)),
@@ -188,9 +184,7 @@ SCHEMES: dict[str, Callable[[int, int, int], Made]] = {
         _form("nvfp4-pack-quantized", "float", 4, "tensor_group", group_size=16)
     ),
     "mxfp4": _compressed_of(
-        _form(
-            "mxfp4-pack-quantized", "float", 4, "group", group_size=32, scale_dtype="torch.uint8"
-        )
+        _form("mxfp4-pack-quantized", "float", 4, "group", group_size=32, scale_dtype="torch.uint8")
     ),
     "nf4": lambda *a: _bitsandbytes_4("nf4", False, *a),
     "nf4 nested": lambda *a: _bitsandbytes_4("nf4", True, *a),

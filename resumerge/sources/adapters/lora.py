@@ -91,6 +91,11 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
             *_replaced(ties.tensors, paired),
             *_tied(paired, tensors),
             *pairing.left_out,
+            *(
+                replace(each, tensor=_in_file(folders[0], each.tensor))
+                for each in base.left_out
+                if not is_stage
+            ),
         ),
     )
 
@@ -110,10 +115,11 @@ def _settings(adapter: Source, where: str) -> LoraConfig:
 
 def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a part of a source, with their files named as in the whole source."""
-    return {
-        name: with_stored(tensor, lambda stored: replace(stored, file=folder + stored.file))
-        for name, tensor in tensors.items()
-    }
+    return {name: _in_file(folder, tensor) for name, tensor in tensors.items()}
+
+
+def _in_file(folder: str, tensor: Tensor) -> Tensor:
+    return with_stored(tensor, lambda stored: replace(stored, file=folder + stored.file))
 
 
 def _replaced(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[LeftOut]:

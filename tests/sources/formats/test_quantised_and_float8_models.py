@@ -1,4 +1,4 @@
-"""Plain float8 and mixed dtypes are read as they are; quantised weights are refused by name."""
+"""Plain float8 and mixed dtypes are read as they are; quantisations that are not read are named."""
 
 import json
 from pathlib import Path
@@ -57,32 +57,13 @@ def test_float8_and_bfloat16_meet_in_a_type_that_holds_both(tmp_path: Path) -> N
     assert all(torch.equal(rounded[n], found[n].bfloat16()) for n in found)
 
 
-F8 = torch.zeros(4, 4).to(torch.float8_e4m3fn)
 U8, I8, I32 = (torch.zeros(4, 4, dtype=dtype) for dtype in (torch.uint8, torch.int8, torch.int32))
 QUANTISED: dict[str, tuple[str, dict[str, Tensor]]] = {
-    "fp8": (
-        "float8 with a scale for each block",
-        {"q.weight": F8, "q.weight_scale_inv": torch.ones(1, 1)},
-    ),
-    "compressed-tensors-fp8": (
-        "with scales",
-        {"q.weight": F8, "q.weight_scale": torch.ones(4, 1), "q.input_scale": torch.ones(1)},
-    ),
-    "compressed-tensors-int4": ("compressed-tensors", {"q.weight_packed": I32}),
-    "bitsandbytes_4bit": (
-        "bitsandbytes, 4 bits",
-        {
-            "q.weight": U8,
-            "q.weight.absmax": torch.ones(4),
-            "q.weight.quant_state.bitsandbytes__nf4": U8[0],
-        },
-    ),
-    "bitsandbytes_8bit": ("bitsandbytes, 8 bits", {"q.SCB": torch.ones(4), "q.weight": I8}),
-    "gptq": ("GPTQ or AWQ", {"q.qweight": I32, "q.qzeros": I32, "q.scales": torch.ones(1, 4)}),
-    "awq": ("GPTQ or AWQ", {"q.qweight": I32, "q.qzeros": I32, "q.scales": torch.ones(1, 4)}),
     "hqq": ("HQQ", {"q.W_q": U8, "q.meta": U8}),
-    "mxfp4": ("MXFP4", {"experts.gate_up_proj_blocks": U8, "experts.gate_up_proj_scales": U8}),
     "bitnet": ("packed into U8", {"q.weight": U8, "q.other": torch.ones(1)}),
+    "eetq": ("EETQ", {"q.weight": I8, "q.weight_scales": torch.ones(4)}),
+    "aqlm": ("AQLM", {"q.codes": I8, "q.codebooks": torch.ones(4)}),
+    "mxfp6": ("compressed-tensors", {"q.weight_packed": U8, "q.weight_scale": U8}),
 }
 
 

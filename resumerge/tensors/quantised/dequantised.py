@@ -11,9 +11,9 @@ import numpy as np
 from resumerge.errors import refuse
 from resumerge.kernels import round_to
 from resumerge.native import Vector
-from resumerge.tensors.codes import Codebook
 from resumerge.tensors.dtypes import BITS, FLOATS
 from resumerge.tensors.evaluation import Evaluation, as_vector
+from resumerge.tensors.quantised.codes import Codebook
 from resumerge.tensors.tensor import Tensor
 
 PIECE = 1 << 17
