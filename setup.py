@@ -1,4 +1,8 @@
-"""What pyproject.toml cannot say: what to do where the kernels cannot be compiled."""
+"""What pyproject.toml cannot say: how kernels are compiled, and what to do where they cannot be."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 from setuptools import setup
 from setuptools.command.build import build
@@ -21,9 +25,20 @@ class Build(build):
 
 
 class BuildExtension(build_ext):
-    """Says what to install where there is no compiler, or nothing for it to compile against."""
+    """Says what to install where there is no compiler, or nothing for it to compile against.
+
+    The kernels are compiled once for each kind of processor: all at the same time.
+    """
 
     def build_extensions(self):
+        compile_in_turn = self.compiler.compile
+
+        def compile_all(sources, **options):
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                done = pool.map(lambda source: compile_in_turn([source], **options), sources)
+                return list(chain.from_iterable(done))
+
+        self.compiler.compile = compile_all
         try:
             super().build_extensions()
         except (BaseError, CCompilerError) as error:
