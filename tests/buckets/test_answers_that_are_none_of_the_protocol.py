@@ -121,6 +121,8 @@ def test_it_is_told_and_is_for_now(server: _Server, scheme: str, request_: str, 
     said = str(caught.value)
     assert any(told in said for told in (f"HTTP {server.answer[0]}", "a web page", "fails: HTTP"))
     assert "secret" not in said
+    if (scheme, request_, name) == ("s3", "list", "a page"):
+        assert "a web page" in said
     if name == "elsewhere":
         assert "HTTP 302 to portal.example" in said and "login page" in said
 

@@ -49,6 +49,14 @@ def setting(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
             {"AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={AZURE};AccountName=acme"},
             "acme.blob.core.windows.net",
         ),
+        (  # a connection string is complete, and another account beside it is not used
+            "az://box/m",
+            {
+                "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={AZURE};AccountName=acme",
+                "AZURE_STORAGE_ACCOUNT": "other",
+            },
+            "acme.blob.core.windows.net",
+        ),
     ],
 )
 def test_the_cache_needs_no_credentials(

@@ -107,6 +107,30 @@ def test_only_experts_that_are_complete_and_alike_are_packed(
     )
 
 
+def test_experts_are_packed_in_the_order_of_their_numbers_whatever_the_files() -> None:
+    """Files have them in the order of their names, of which 10 is before 2."""
+    source = separate()
+    mixed = model(dict(reversed(source.tensors.items())))
+    packed_, written = with_packed_experts(mixed)
+    expected, expected_written = with_packed_experts(source)
+    assert packed_.tensors == expected.tensors and written == expected_written
+    [down] = [t for name, t in packed_.tensors.items() if name.endswith("down_proj")]
+    assert [part.name for part in down.children()] == [
+        f"{HEAD}.{expert}.down_proj.weight" for expert in range(EXPERTS)
+    ]
+
+
+def test_a_tensor_that_the_reference_lacks_keeps_its_name() -> None:
+    further = tensor("model.layers.0.mlp.router.scale", (EXPERTS,))
+    recipe = parse_recipe(
+        "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+    )
+    one, other = recipe.models
+    more = model({**separate().tensors, further.name: further})
+    views = MixtureViews.of(recipe, {one: separate(), other: more}, one)
+    assert views.sources[other].tensors[further.name] == further
+
+
 def test_a_packed_tensor_is_another_name_of_the_references_matrices() -> None:
     """A filter may name either, whatever the reference calls them."""
     names = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2", "mlp": "block_sparse_moe"}

@@ -81,6 +81,16 @@ def test_biases_without_a_place_are_refused(tmp_path: Path) -> None:
     assert "Mixtral: it has no place for model.layers" in problem.found
 
 
+def test_what_an_expert_has_outside_its_mlp_is_not_asked_for_a_place(tmp_path: Path) -> None:
+    """Only its MLP goes into the mixture; the rest is the base's."""
+    models = write_dense(tmp_path / "models", LlamaConfig(**SIZES))
+    file = models / "a" / "model.safetensors"
+    further = {"model.layers.0.self_attn.q_proj.bias": torch.zeros(SIZES["hidden_size"])}
+    save_file(load_file(file) | further, file, metadata={"format": "pt"})
+    out = merge(models, RANDOM + "architecture: mixtral\n", tmp_path / "out")
+    assert not further.keys() & tensors_of(out).keys()
+
+
 def test_biases_with_a_place_are_carried(tmp_path: Path) -> None:
     models = write_dense(tmp_path / "models", Qwen3Config(**SIZES, head_dim=8, attention_bias=True))
     out = merge(models, RANDOM, tmp_path / "out")

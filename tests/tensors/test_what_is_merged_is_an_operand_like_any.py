@@ -28,6 +28,7 @@ from resumerge.tensors import (
     Adapted,
     Gathered,
     Merged,
+    Sliced,
     Spilled,
     Stacked,
     Stored,
@@ -259,6 +260,16 @@ def test_inputs_are_hashed_as_they_are_read_and_only_those_that_are_asked_for(
     _, hashes = evaluator.compute(unit, range(unit.blocks), {})
     assert asked == {2 * SECOND if hashed else 0}
     assert len(hashes) == (16 * 4 * unit.blocks if hashed else 0)
+
+
+def test_whole_blocks_are_computed_into_what_is_read_and_nothing_beside(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading parts of blocks takes a buffer of the blocks around them."""
+    tensor = merged("linear", operands(stages), "BF16", FIRST)
+    expected = evaluated(tensor, stages.sources)[: 2 * FIRST]
+    monkeypatch.setattr(Merged, "_read_parts", None)
+    assert evaluated(Sliced.of("first", (FIRST,), tensor), stages.sources) == expected
 
 
 @pytest.mark.parametrize(("dtype", "blocks"), [("F32", 4), ("BF16", 8)])

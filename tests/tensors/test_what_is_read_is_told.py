@@ -137,6 +137,31 @@ def test_of_parts_and_stacks(first: int, data: st.DataObject) -> None:
     assert told(tensor.passed(start, stop)) == read_now
 
 
+def test_a_part_begins_where_its_whole_does_unless_told_otherwise() -> None:
+    leaf = stored(0)
+    part = Sliced.of("part", (WIDTH,), leaf)
+    assert told(part.reads(0, WIDTH)) == told(leaf.reads(0, WIDTH))
+
+
+def test_floats_are_returned_and_in_the_array_that_is_given() -> None:
+    leaf = stored(1)
+    with_ = evaluation(CountingFiles([leaf]))
+    out = np.full(leaf.numel, 7, np.float32)
+    found = leaf.floats(with_, 0, leaf.numel, out)
+    assert found is out and not out.any()
+    assert not leaf.floats(with_, 0, leaf.numel).any()
+
+
+def test_a_table_that_is_not_rounded_is_read_into_one_buffer() -> None:
+    leaf = stored(0)  # of float32
+    none = np.array([], np.int64)
+    rows = Rows.of(np.array([0]), np.array([3]), 1, (np.array([0]), none, none))
+    plain = Gathered.of("e", (1, WIDTH), (leaf,), rows)
+    assert plain.working_bytes(10) == 10 * BITS[leaf.dtype] // 8
+    rounded = Gathered.of("e", (1, WIDTH), (Rounded.of(leaf, "BF16", as_input=True),), rows)
+    assert rounded.working_bytes(10) > plain.working_bytes(10)
+
+
 class NoMethod:
     """A call that computes nothing."""
 

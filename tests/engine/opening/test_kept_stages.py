@@ -20,8 +20,8 @@ from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import Options
 from resumerge.output_path import is_shard_name
-from resumerge.planning.stage_results.kept import models_of, with_kept
-from resumerge.recipe import load_recipe
+from resumerge.planning.stage_results.kept import models_of, problems_of_kept, with_kept
+from resumerge.recipe import load_recipe, parse_recipe
 
 BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
 SMALL = {"shard_size": 20_000}
@@ -131,6 +131,13 @@ def test_what_cannot_be_kept(
     with pytest.raises(InputError, match=what):
         merge(models, RECIPES["linear of linear"], tmp_path / out, keep=keep)
     assert not (tmp_path / out).exists()
+
+
+def test_without_stages_to_keep_one_file_is_as_good_an_output_as_a_folder(models: Path) -> None:
+    with working_in(models):
+        plan = Session(Options()).plan(parse_recipe(RECIPES["linear of linear"]))
+    assert list(problems_of_kept(plan, [], is_file=True)) == []
+    assert len(list(problems_of_kept(plan, ["first"], is_file=True))) == 1
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", "-v"])
