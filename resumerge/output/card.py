@@ -114,7 +114,7 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
     if source.revision:
         return f"commit `{source.revision}`"
     content = contents.get(source.ref.text)
-    place = "a local file" if source.single else "a local folder"
+    place = "a local file" if source.single or source.led_to_by_file else "a local folder"
     if not content:
         return place
     return f"{place}, checksum of what this recipe reads of it: `{content}` (xxh3-128)"

@@ -23,10 +23,10 @@ from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.types import ModelRef
 
 _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII)
-_REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.(?:safetensors|bin|pt|pth|ckpt))", re.ASCII)
+_REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.(?:safetensors|gguf|bin|pt|pth|ckpt))", re.ASCII)
 """The form ``org/name/FILE`` of one weight file of a repo."""
 
-_WEIGHTS = re.compile(r"(.+)/([^/]+\.(?:safetensors|bin|pt|pth|ckpt))")
+_WEIGHTS = re.compile(r"(.+)/([^/]+\.(?:safetensors|gguf|bin|pt|pth|ckpt))")
 """The form of a weight file in a bucket: its folder, and its name."""
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -125,7 +125,7 @@ def _from_text(text: str) -> ModelRef:
             "'-', '_' and '.'",
             found=text,
             fix=f"Name the model that {name} was made from: such files are not read"
-            if name.endswith((".gguf", ".h5"))
+            if name.endswith(".h5")
             else _FIX,
         )
     return ModelRef(text, repo, revision or None, file=file)

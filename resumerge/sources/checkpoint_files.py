@@ -56,6 +56,27 @@ def is_shard(name: str) -> bool:
     return _SHARD.fullmatch(name) is not None
 
 
+def shards_with(name: str, names: Iterable[str]) -> list[str]:
+    """Return the files that have numbers like one of them, or this alone if it has no number."""
+    found = _SHARD.fullmatch(name)
+    if found is None:
+        return [name]
+    stem, number, count, rest = found.groups()
+    like = (_SHARD.fullmatch(other) for other in names)
+    return sorted(
+        {
+            name,
+            *(
+                other[0]
+                for other in like
+                if other
+                and (other[1], len(other[2]), other[3], other[4])
+                == (stem, len(number), count, rest)
+            ),
+        }
+    )
+
+
 def missing_shards(names: Iterable[str]) -> tuple[list[str], int]:
     """Return the files that are missing by the numbers in the names of those that are there.
 

@@ -53,7 +53,7 @@ class Contents:
 
         The order is that of transformers and PEFT.
         """
-        singles = [self.single(known) for known in FORMATS]
+        singles = [self.single(known) for known in FORMATS if not known.any_name]
         known = [name for single in singles for name in (single, single + INDEX_SUFFIX)]
         return [*known, *self.others]
 
@@ -80,18 +80,19 @@ class Contents:
             others: the files that are there instead.
         """
         fix, below = self.fix, f"/{self.config}"
+        named = [n for n in others if is_readable(n) and not format_of(n).any_name]
         if self is MODEL and ADAPTER.config in others:
             fix = "this is an adapter: write it after the model that it was trained on, like "
             fix += "model+adapter"
         elif inside := [n.removesuffix(below) for n in others if n.endswith(below)]:
             fix = f"name the folder of one instead (of a repo, download it first): {some(inside)}"
-        elif shards := [name for name in others if is_shard(name) and is_readable(name)]:
+        elif shards := [name for name in named if is_shard(name)]:
             return self._without_index(where, shards)
         elif self is ADAPTER and any(map(_OF_TORCHTUNE.fullmatch, others)):
             fix = OF_TORCHTUNE
-        elif len(alone := [name for name in others if is_readable(name)]) == 1:
-            name = PurePosixPath(self.single(format_of(alone[0]))).name
-            fix = f"rename {alone[0]} to {name}, the name that it is looked for under"
+        elif len(named) == 1:
+            name = PurePosixPath(self.single(format_of(named[0]))).name
+            fix = f"rename {named[0]} to {name}, the name that it is looked for under"
         return refuse(
             f"The weights of {self.kind} are missing",
             where=where,

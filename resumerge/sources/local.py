@@ -130,10 +130,12 @@ class _LocalFiles(ModelFiles):
             config=opened.config,
             tensors=opened.tensors,
             files=files,
-            single=bool(self.single),
+            single=self.is_one_file,
             notes=opened.notes,
             components=opened.components,
             modules=opened.modules,
+            described=opened.described,
+            led_to_by_file=opened.described is not None,
         )
 
 

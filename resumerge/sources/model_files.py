@@ -14,8 +14,10 @@ from resumerge.sources.checkpoint_files import (
     check_shards,
     checkpoint_files,
     checkpoint_tensors,
+    shards_with,
     weights_in,
 )
+from resumerge.sources.formats.gguf import SUFFIX
 from resumerge.sources.formats.weight_format import Header
 from resumerge.sources.index import (
     ADAPTER,
@@ -32,8 +34,11 @@ from resumerge.sources.index import (
 )
 from resumerge.sources.pipelines import PIPELINE, Pipeline, is_pipeline, read_pipeline
 from resumerge.sources.sentence_modules import MODULES, read_modules
-from resumerge.sources.types import SentenceModules, Source
+from resumerge.sources.types import Description, SentenceModules, Source
 from resumerge.tensors import Stored
+
+PROJECTOR = "mmproj"
+"""How the names of GGUF files begin that have what a model sees with, beside the model."""
 
 NAMED_WEIGHTS = "transformers_weights"
 """The key of config.json that names the weights which transformers loads instead of its usual."""
@@ -50,6 +55,7 @@ class Opened:
         notes: what a person should know of the model.
         components: of a pipeline, how the names of each component's weight files begin.
         modules: of a model of sentence-transformers, its modules.
+        described: what GGUF files say of the model; None for other files.
     """
 
     tensors: Mapping[str, Stored]
@@ -58,6 +64,7 @@ class Opened:
     notes: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
     modules: SentenceModules | None = None
+    described: Description | None = None
 
 
 class ModelFiles(ABC):
@@ -74,6 +81,11 @@ class ModelFiles(ABC):
     where: str
     folder: Path
     single: str
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether the recipe names one weight file, beside which nothing is the model's."""
+        return bool(self.single) and not self.single.endswith(SUFFIX)
 
     @property
     @abstractmethod
@@ -127,6 +139,8 @@ def open_files(files: ModelFiles, contents: Contents) -> Source:
         InputError: there are no weights, or a file is missing or damaged.
         Resumable: the network failed.
     """
+    if gguf := _gguf_files(files, contents):
+        return _open_gguf(files, gguf, contents)
     if files.single:
         headers = files.headers([files.single])
         found, _ = combined(headers, files.where, "")
@@ -153,6 +167,74 @@ def open_files(files: ModelFiles, contents: Contents) -> Source:
     return files.source(
         Opened({**tensors, **more}, {**weights.headers, **headers}, config, notes, modules=modules)
     )
+
+
+def _gguf_files(files: ModelFiles, contents: Contents) -> list[str]:
+    """Return the GGUF files of a model; empty if it is in another format.
+
+    Raises:
+        InputError: a folder has several models, or files of one are missing.
+    """
+    there = weights_in(files.names)
+    if files.single:
+        if not files.single.endswith(SUFFIX):
+            return []
+        found = shards_with(files.single, there)
+    else:
+        if contents is not MODEL or is_pipeline(contents, files.names):
+            return []
+        if not all(name.endswith(SUFFIX) for name in there):
+            return []
+        models = {tuple(shards_with(n, there)) for n in there if not n.startswith(PROJECTOR)}
+        if len(models) > 1:
+            raise refuse(
+                "The folder has several models in GGUF",
+                where=files.where,
+                expected="one, or the name of its file",
+                found=some(there),
+                fix=f"name the file: {files.model}/{there[0]}",
+            )
+        found = [*next(iter(models), ())]
+    check_shards(found, files.where)
+    return found
+
+
+def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Source:
+    """Open a model in GGUF. A config.json beside it is taken for its own.
+
+    Raises:
+        InputError: files are missing or damaged, or it should be an adapter.
+    """
+    if contents is not MODEL:
+        raise refuse(
+            "Adapters are not read from GGUF",
+            where=files.where,
+            expected=contents.expected,
+            found=some(names),
+            fix="name the adapter that it was converted from",
+        )
+    headers = files.headers(names)
+    tensors, _ = combined(headers, files.where, "")
+    described = [header.described for header in headers.values() if header.described]
+    coded = {name: each for part in described for name, each in part.coded.items()}
+    counts = {name: part.values.get("split.count", 1) for name, part in zip(headers, described)}
+    for name, count in counts.items():
+        if count != len(names):
+            raise refuse(
+                "Weight files are missing",
+                where=f"{files.where}/{name}",
+                expected=f"{count} files of one model, with numbers in their names",
+                found=some(names),
+                fix="copy or download the missing files, under the names that they were made with",
+            )
+    config = {}
+    if MODEL.config in files.names:
+        files.fetch([MODEL.config])
+        config = read_config(files.folder)
+    beside = sorted({*weights_in(files.names)} - {*names})
+    notes = [f"{files.model}: read from {some(names)}; not read: {some(beside)}"] * bool(beside)
+    description = Description(described[0].values, coded)
+    return files.source(Opened(tensors, headers, config, tuple(notes), described=description))
 
 
 def _in_header(contents: Contents, headers: Mapping[str, Header]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from resumerge.recipe.references import is_local
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.adapters.lora import with_adapter
+from resumerge.sources.gguf import from_gguf
 from resumerge.sources.index import ADAPTER, MODEL, Contents
 from resumerge.sources.local import open_local
 from resumerge.sources.quantised import dequantised
@@ -41,7 +42,7 @@ def open_source(
         Resumable: the network failed.
     """
     base, *adapters = ref.parts
-    opened = dequantised(_open_part(base, contents, pins or {}, offline, metadata))
+    opened = dequantised(from_gguf(_open_part(base, contents, pins or {}, offline, metadata)))
     for adapter in adapters:
         return with_adapter(
             ref, opened, _open_part(adapter, ADAPTER, pins or {}, offline, metadata)

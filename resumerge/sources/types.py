@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -66,6 +66,34 @@ class SourceFile:
     stamp: FileStamp | None = None
 
 
+class Coded(NamedTuple):
+    """The blocks of codes that a tensor is stored as, whose bytes are a `Stored` of U8.
+
+    Args:
+        scheme: the name of the quantisation.
+        elements: elements of a block.
+        nbytes: bytes of a block.
+        shape: the shape of the tensor that the blocks stand for.
+    """
+
+    scheme: str
+    elements: int
+    nbytes: int
+    shape: tuple[int, ...]
+
+
+class Description(NamedTuple):
+    """The description of a model that its weight files have, in their own words: of GGUF.
+
+    Args:
+        values: numbers and texts on the model, by name; None for long arrays.
+        coded: the tensors that are stored in blocks, by name.
+    """
+
+    values: Mapping[str, Any]
+    coded: Mapping[str, Coded]
+
+
 @dataclass(frozen=True)
 class SentenceModules:
     """The modules of a model of sentence-transformers.
@@ -113,6 +141,10 @@ class Source:
         stored: the tensors as the files have them, by name, where `tensors` are computed from them:
             of a quantised model. None if they are `tensors`.
         stated: what config.json said of the quantisation; `config` leaves it out.
+        described: what GGUF files say of the model, as long as its tensors have their names; None
+            for other files.
+        led_to_by_file: whether its first file alone leads to it, also in a folder with others: of
+            a model in GGUF.
     """
 
     ref: ModelRef
@@ -134,6 +166,8 @@ class Source:
     left_out: tuple[LeftOut, ...] = ()
     stored: Mapping[str, Tensor] | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)
+    described: Description | None = None
+    led_to_by_file: bool = False
 
     @property
     def is_remote(self) -> bool:
@@ -179,13 +213,13 @@ class Source:
     def identity(self) -> dict[str, Any]:
         """Return the facts that pin the content, as JSON: part of the run's fingerprint.
 
-        If `single` is true, `files` has one name.
+        If `single` is true, the first name of `files` leads to the model.
         """
         return {
             "model": self.ref.text,
             "kind": self.kind,
             "revision": self.revision,
-            **({"single": True} if self.single else {}),
+            **({"single": True} if self.single or self.led_to_by_file else {}),
             "config": config_digest(self.config),
             **({"quantised": config_digest(self.stated)} if self.stored is not None else {}),
             "files": {

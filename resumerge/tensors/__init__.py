@@ -9,8 +9,10 @@ models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted
+from resumerge.tensors.blocks import Blocks
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
+from resumerge.tensors.interleaved import Interleaved
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.quantised.dequantised import Dequantised
 from resumerge.tensors.quantised.transposed import Transposed
@@ -24,9 +26,11 @@ from resumerge.tensors.tensor import Tensor
 
 __all__ = [
     "Adapted",
+    "Blocks",
     "Computed",
     "Dequantised",
     "Gathered",
+    "Interleaved",
     "Merged",
     "Rounded",
     "ScratchFile",

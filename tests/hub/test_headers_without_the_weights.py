@@ -101,9 +101,21 @@ def test_index_that_names_an_absent_file_is_refused(hub: Hub) -> None:
         open_hub(ref("org/model"))
 
 
+def test_a_file_in_gguf_is_read_from_its_first_bytes(hub: Hub, tmp_path: Path) -> None:
+    made = FAMILIES["llama"]
+    write_gguf(tmp_path / "a.gguf", made, made.tensors(1), "Q8_0")
+    data = (tmp_path / "a.gguf").read_bytes()
+    hub.commit("org/gguf", {"q/a-Q8_0.gguf": data, "a-Q8_0.gguf": data, "tokenizer.json": b"{}"})
+    for name in ("org/gguf/a-Q8_0.gguf", "org/gguf"):
+        source = open_hub(read_reference(name))
+        assert [*source.files] == ["a-Q8_0.gguf"] and not source.files["a-Q8_0.gguf"].present
+        assert [*source.companions] == ["tokenizer.json"]
+        assert from_gguf(source).config["model_type"] == "llama"
+
+
 def test_repo_of_another_format_is_refused_with_a_way_out(hub: Hub) -> None:
-    hub.commit("org/old", {"config.json": CONFIG, "model.gguf": b"GGUF"})
+    hub.commit("org/old", {"config.json": CONFIG, "model.h5": b"HDF"})
     with pytest.raises(InputError, match="weights of a model are missing") as caught:
         open_hub(ref("org/old"))
-    assert "model.gguf" in str(caught.value)
+    assert "model.h5" in str(caught.value)
     assert "save_pretrained" in str(caught.value)

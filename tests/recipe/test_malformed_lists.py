@@ -67,6 +67,6 @@ def test_a_model_without_its_key_is_told_how_it_is_written(tmp_path: Path) -> No
 
 
 def test_a_file_that_no_format_reads_is_not_called_a_wrong_name(tmp_path: Path) -> None:
-    (tmp_path / "recipe.yaml").write_text("merge_method: linear\nmodels: [{model: org/a/b.gguf}]\n")
-    with pytest.raises(InputError, match=r"Name the model that org/a/b[.]gguf was made"):
+    (tmp_path / "recipe.yaml").write_text("merge_method: linear\nmodels: [{model: org/a/b.h5}]\n")
+    with pytest.raises(InputError, match=r"Name the model that org/a/b[.]h5 was made"):
         read_recipe(tmp_path / "recipe.yaml")

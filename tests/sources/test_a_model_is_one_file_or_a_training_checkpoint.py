@@ -124,6 +124,6 @@ def test_names_with_signs_of_revisions_and_adapters(
 
 
 def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    (tmp_path / "model.h5").write_bytes(b"HDF")
     with pytest.raises(InputError, match="not a model that can be read"):
-        open_source(read_reference(str(tmp_path / "model.gguf")))
+        open_source(read_reference(str(tmp_path / "model.h5")))

@@ -177,7 +177,7 @@ def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem
     if not named_like_weights or (out.is_file and single):
         return []
     stem = out.path.stem
-    if single:
+    if single or out.path.suffix == ".gguf":
         return [
             Problem(
                 "Weights are written as safetensors",
@@ -218,9 +218,9 @@ def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> lis
 def source_folders(plan: Plan) -> list[Path]:
     """Return the folders that are models, with all that is in them.
 
-    The folder of a single file is not one of them.
+    The folder of a single file, or of a model in GGUF, is not one of them.
     """
-    return [source.folder for source in plan.sources if not source.single]
+    return [s.folder for s in plan.sources if not (s.single or s.led_to_by_file)]
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from resumerge.sources.formats.gguf import Gguf
 from resumerge.sources.formats.safetensors import Safetensors
 from resumerge.sources.formats.torch_checkpoint import TorchCheckpoint
 from resumerge.sources.formats.weight_format import Header, WeightFormat
 
 _TORCH = TorchCheckpoint()
 
-FORMATS: list[WeightFormat] = [Safetensors(), _TORCH]
+FORMATS: list[WeightFormat] = [Safetensors(), _TORCH, Gguf()]
 """The formats in order of preference: of a model saved in two formats, the first is read."""
 
-UNREADABLE = (".gguf", ".h5")
+UNREADABLE = (".h5",)
 """The suffixes of weight files that no format here reads, for messages."""
 
 

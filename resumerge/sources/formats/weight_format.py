@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from resumerge.errors import InputError, refuse
+from resumerge.sources.types import Description
 from resumerge.tensors import Stored
 
 ReadRange = Callable[[int, int], bytes]
@@ -39,12 +40,14 @@ class Header(NamedTuple):
         digest: the xxh3-128 hex digest of the description; it pins a local file's content.
         left_out: what the file holds beside tensors, in words: ``epoch (int)``.
         metadata: texts that the file's writer put beside the tensors.
+        described: the file's own description of its model, in formats that have one.
     """
 
     tensors: dict[str, Stored]
     digest: str
     left_out: tuple[str, ...] = ()
     metadata: Mapping[str, str] = MappingProxyType({})
+    described: Description | None = None
 
 
 class WeightFormat(ABC):
@@ -56,14 +59,16 @@ class WeightFormat(ABC):
         model_file: the name of the file that holds a whole model. The index of a model in several
             files, a JSON object with ``weight_map``, has this name with ``.index.json`` after it.
         adapter_file: the name of the file that holds a whole adapter; its index is named alike.
+        any_name: whether its files have any name, and no index: then the two names are not used.
         header_first: whether the header is the first bytes of the file and nothing else is read for
             it. Then the header of a file on the Hub is requested ahead, and cached by its etag.
     """
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
-    model_file: ClassVar[str]
-    adapter_file: ClassVar[str]
+    model_file: ClassVar[str] = ""
+    adapter_file: ClassVar[str] = ""
+    any_name: ClassVar[bool] = False
     header_first: ClassVar[bool] = False
 
     @abstractmethod

@@ -150,13 +150,15 @@ def fetch(
 def list_companions(source: Source) -> list[str]:
     """Return the names of `companion_files` beside the weights; offline, the cached ones.
 
-    A single weight file has none.
+    A single weight file has none. Code beside a model in GGUF is somebody else's.
     """
     if source.single:
         return []
     if source.is_remote:
-        return sorted(source.companions)
-    return folder_companions(source.folder, source.components)
+        names = sorted(source.companions)
+    else:
+        names = folder_companions(source.folder, source.components)
+    return [n for n in names if not n.endswith(".py")] if source.led_to_by_file else names
 
 
 def partial_bytes(file: RemoteFile) -> int:

@@ -130,7 +130,7 @@ class _RemoteFiles(ModelFiles):
 
     def source(self, opened: Opened) -> Source:
         names, companions = list(opened.headers), list[str]()
-        if not self.single:
+        if not self.is_one_file:
             sizes = {name: max(0, file.size) for name, file in self._snapshot.files.items()}
             companions = companion_files(sizes, opened.components)
         snapshot = self._snapshot.described([*names, *companions])
@@ -144,10 +144,12 @@ class _RemoteFiles(ModelFiles):
             tensors=opened.tensors,
             files={name: found[name] for name in names},
             companions={name: found[name] for name in companions},
-            single=bool(self.single),
+            single=self.is_one_file,
             notes=opened.notes,
             components=opened.components,
             modules=opened.modules,
+            described=opened.described,
+            led_to_by_file=opened.described is not None,
         )
 
     def _source_file(self, file: RemoteFile) -> SourceFile:

@@ -1,0 +1,114 @@
+"""The quantisations of llama.cpp: blocks of 32 or 256 codes, with their scales between them.
+
+Those of 32 whole numbers are decoded here:
+
+    Q4_0, Q5_0, Q8_0: weight = scale * (number - half)        Q4_1, Q5_1: scale * number + least
+
+A block begins with its scale, and its least number if it has one, in float16. Q5 has the fifth bits
+of all numbers next. Then come the numbers: of two in a byte, the second has a place 16 further.
+Source: ggml, ggml-common.h. The others (K-quants, IQ4, MXFP4) are decoded by llama.cpp's package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
+
+from resumerge.tensors import Blocks, Tensor
+from resumerge.tensors.blocks import Decode
+
+EXTRA = "pip install 'resumerge[gguf]'"
+"""The command that installs the package which decodes the other schemes."""
+
+MILLISECONDS_OF_PACKAGE = 8.0
+"""Time of one core for 2^20 elements that the package decodes."""
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """Blocks of 32 whole numbers.
+
+    Args:
+        bits: the bits of a number: 4, 5 or 8.
+        has_least: whether a block has a number that is added, instead of numbers around 0.
+        milliseconds: time of one core for 2^20 elements.
+    """
+
+    bits: int
+    has_least: bool
+    milliseconds: float
+
+    def decode(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        """Write the numbers of blocks."""
+        begin = 4 if self.has_least else 2
+        heads = np.ascontiguousarray(blocks[:, :begin]).view(np.float16).astype(np.float32)
+        with np.errstate(all="ignore"):
+            np.multiply(self._numbers(blocks[:, begin:]), heads[:, :1], out=out)
+            if self.has_least:
+                out += heads[:, 1:]
+
+    def _numbers(self, codes: np.ndarray) -> np.ndarray:
+        """Return the whole numbers, int8."""
+        if self.bits == 8:
+            return codes.view(np.int8)
+        pairs = codes[:, -16:]
+        numbers = np.concatenate((pairs & 15, pairs >> 4), axis=1)
+        if self.bits == 5:
+            numbers |= np.unpackbits(codes[:, :4], axis=1, bitorder="little") << 4
+        signed = numbers.view(np.int8)
+        return signed if self.has_least else signed - np.int8(1 << (self.bits - 1))
+
+
+_WHOLE = {
+    "Q4_0": _Whole(4, False, 2.5),
+    "Q4_1": _Whole(4, True, 2.8),
+    "Q5_0": _Whole(5, False, 3.5),
+    "Q5_1": _Whole(5, True, 3.8),
+    "Q8_0": _Whole(8, False, 1.2),
+}
+
+
+def needs_package(scheme: str) -> bool:
+    """Return whether a scheme is decoded by a package, which is not installed."""
+    return scheme not in _WHOLE and find_spec("gguf") is None
+
+
+def decoded(
+    name: str, shape: tuple[int, ...], scheme: str, coded: Tensor, elements: int, nbytes: int
+) -> Blocks:
+    """Return the tensor that blocks stand for.
+
+    Args:
+        name: the tensor's name.
+        shape: its shape.
+        scheme: the name of the quantisation.
+        coded: the bytes of the blocks, U8.
+        elements: elements of a block.
+        nbytes: bytes of a block.
+    """
+    whole = _WHOLE.get(scheme)
+    decode: Decode = whole.decode if whole else partial(_by_package, scheme)
+    return Blocks(
+        name=name,
+        dtype="F32",
+        shape=shape,
+        scheme=scheme,
+        coded=coded,
+        elements=elements,
+        block_bytes=nbytes,
+        decode=decode,
+        milliseconds=whole.milliseconds if whole else MILLISECONDS_OF_PACKAGE,
+    )
+
+
+def _by_package(scheme: str, blocks: np.ndarray, out: np.ndarray) -> None:
+    """Write the numbers of blocks as the package decodes them."""
+    from gguf.constants import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    row = np.ascontiguousarray(blocks).reshape(1, -1)
+    with np.errstate(all="ignore"):
+        out[:] = dequantize(row, GGMLQuantizationType[scheme]).reshape(out.shape)

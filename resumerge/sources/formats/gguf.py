@@ -1,0 +1,346 @@
+"""The GGUF format. The header is validated before anything in the file is used.
+
+The format (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): a magic number and a
+version; the number of tensors, and of the values that describe the model; these values; for each
+tensor its name, dimensions (the innermost first), type and offset; then the data, aligned.
+Only the part of the header that is being read is in memory: vocabularies make it long.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import xxhash
+
+from resumerge.errors import refuse
+from resumerge.sources.formats.weight_format import (
+    Header,
+    ReadRange,
+    WeightFormat,
+    damaged,
+    damaged_from_start,
+)
+from resumerge.sources.types import Coded, Description
+from resumerge.tensors import Stored
+
+FORMAT = "GGUF file"
+SUFFIX = ".gguf"
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+
+LARGEST_HEADER = 256 << 20
+"""The largest header, in bytes; a vocabulary of 256,000 tokens with its merges takes 16 MiB."""
+
+MOST_VALUES = 1 << 16
+"""The most values that describe a model; models have about 40."""
+
+MOST_TENSORS = 1 << 18
+MOST_ELEMENTS = 1 << 48
+MOST_DIMENSIONS = 4
+LONGEST_NAME = 1 << 10
+LONGEST_TEXT = 4 << 20
+"""The longest text, in bytes: a chat template, or a licence."""
+
+KEPT = 4096
+"""The most elements of an array that is kept; longer ones, such as vocabularies, are passed."""
+
+MOST_IN_ARRAY = 4_000_000
+LARGEST_ALIGNMENT = 1 << 20
+USUAL_ALIGNMENT = 32
+PIECE = 1 << 18
+"""Bytes of the header that are read at once."""
+
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
+_BOOL, _TEXT, _ARRAY = 7, 8, 9
+
+PLAIN = {
+    0: "F32",
+    1: "F16",
+    24: "I8",
+    25: "I16",
+    26: "I32",
+    27: "I64",
+    28: "F64",
+    30: "BF16",
+}
+"""The types of single numbers, by their codes."""
+
+CODED = {
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    20: ("IQ4_NL", 32, 18),
+    23: ("IQ4_XS", 256, 136),
+    39: ("MXFP4", 32, 17),
+}
+"""The types of blocks: name, elements and bytes of a block, by their codes."""
+
+_NOT_READ = {
+    **{9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S"},
+    **{21: "IQ3_S", 22: "IQ2_S", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4"},
+}
+
+
+class Gguf(WeightFormat):
+    """The format of llama.cpp."""
+
+    name = FORMAT
+    suffixes = (SUFFIX,)
+    any_name = True
+    header_first = True
+
+    def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
+        return _Reader(read, size, file, where).header()
+
+
+@dataclass
+class _Reader:
+    """The reader of one header, from its beginning to its end."""
+
+    read: ReadRange
+    size: int
+    file: str
+    where: str
+
+    def __post_init__(self) -> None:
+        self._data, self._at, self._start = b"", 0, 0
+        self._digest = xxhash.xxh3_128()
+
+    def header(self) -> Header:
+        """Return the header.
+
+        Raises:
+            InputError: the file is damaged, or in a version or with types that are not read.
+        """
+        tensors, values = self._counts()
+        described = dict(self._values(values))
+        entries = [self._tensor_entry() for _ in range(tensors)]
+        alignment = self._alignment(described.get("general.alignment", USUAL_ALIGNMENT))
+        begin = -(-self._place // alignment) * alignment
+        self._forget()
+        found, coded = self._tensors(entries, begin, alignment)
+        return Header(found, self._digest.hexdigest(), described=Description(described, coded))
+
+    @property
+    def _place(self) -> int:
+        """The number of bytes that were read of the file."""
+        return self._start + self._at
+
+    def _bad(self, expected: str, found: str) -> NoReturn:
+        raise damaged(FORMAT, self.where, expected, found)
+
+    def _need(self, count: int) -> None:
+        """Have so many bytes more in memory."""
+        if len(self._data) - self._at >= count:
+            return
+        self._forget()
+        missing = count - len(self._data)
+        if self._start + count > min(self.size, LARGEST_HEADER):
+            self._bad(
+                f"a header of at most {min(self.size, LARGEST_HEADER)} bytes",
+                f"{count} bytes more after {self._start}",
+            )
+        begin = self._start + len(self._data)
+        ahead = min(begin + max(missing, PIECE), self.size)
+        self._data += self.read(begin, ahead)
+        if len(self._data) < count:
+            self._bad(f"{self.size} bytes", f"{begin + len(self._data)}: the file became shorter")
+
+    def _forget(self) -> None:
+        """Drop the bytes that were read."""
+        self._digest.update(self._data[: self._at])
+        self._start += self._at
+        self._data, self._at = self._data[self._at :], 0
+
+    def _take(self, form: str) -> Any:
+        """Return the next number of a form that `struct` knows."""
+        packed = struct.Struct("<" + form)
+        self._need(packed.size)
+        [number] = packed.unpack_from(self._data, self._at)
+        self._at += packed.size
+        return number
+
+    def _text(self, longest: int, what: str) -> str:
+        length = self._take("Q")
+        if length > longest:
+            self._bad(f"{what} of at most {longest} bytes", f"a length of {length}")
+        self._need(length)
+        raw = self._data[self._at : self._at + length]
+        self._at += length
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            self._bad(f"{what} in UTF-8", repr(raw[:40])[1:])
+
+    def _counts(self) -> tuple[int, int]:
+        """Return the number of tensors, and of values."""
+        first = self.read(0, 24)
+        if len(first) < 24:
+            self._bad("at least 24 bytes", f"a file of {len(first)} bytes")
+        if first[:4] != MAGIC:
+            raise damaged_from_start(
+                FORMAT, self.where, first, "a file that begins with GGUF", repr(first[:8])[1:]
+            )
+        self._at = 0
+        self._take("I")
+        version = self._take("I")
+        if version not in VERSIONS:
+            swapped = int.from_bytes(version.to_bytes(4, "big"), "little")
+            raise refuse(
+                "This version of GGUF is not read",
+                where=self.where,
+                expected=f"version {' or '.join(map(str, VERSIONS))}, little-endian",
+                found=f"version {swapped}, big-endian" if swapped < 100 else f"version {version}",
+                fix="convert the original model again, with a converter of today",
+            )
+        tensors, values = self._take("Q"), self._take("Q")
+        if tensors > MOST_TENSORS or values > MOST_VALUES:
+            self._bad(
+                f"at most {MOST_TENSORS:,} tensors and {MOST_VALUES:,} values",
+                f"{tensors:,} and {values:,}",
+            )
+        return tensors, values
+
+    def _values(self, count: int) -> Iterator[tuple[str, Any]]:
+        """Yield the values that describe the model; of long arrays, None."""
+        names = set[str]()
+        for _ in range(count):
+            name = self._text(LONGEST_NAME, "a name")
+            if name in names:
+                self._bad("each name once", f"{name!r} twice")
+            names.add(name)
+            kind = self._take("I")
+            yield name, self._array(name) if kind == _ARRAY else self._value(name, kind)
+
+    def _value(self, name: str, kind: int) -> Any:
+        if kind in _NUMBERS:
+            return self._take(_NUMBERS[kind])
+        if kind == _TEXT:
+            return self._text(LONGEST_TEXT, f"a text {name!r}")
+        if kind == _BOOL:
+            found = self._take("B")
+            if found > 1:
+                self._bad("0 or 1", f"{name!r}: {found}")
+            return bool(found)
+        self._bad("a type of values from 0 to 12", f"{name!r} of type {kind}")
+
+    def _array(self, name: str) -> tuple[Any, ...] | None:
+        kind, count = self._take("I"), self._take("Q")
+        if kind not in _NUMBERS and kind not in (_BOOL, _TEXT):
+            self._bad("an array of numbers or texts", f"{name!r}, of type {kind}")
+        if count > MOST_IN_ARRAY:
+            self._bad(f"at most {MOST_IN_ARRAY:,} elements", f"{name!r} of {count:,}")
+        if count <= KEPT:
+            return tuple(self._value(name, kind) for _ in range(count))
+        if kind == _TEXT:
+            self._pass_texts(count, name)
+            return None
+        left = count * struct.calcsize("<" + _NUMBERS.get(kind, "B"))
+        while left:
+            step = min(left, PIECE)
+            self._need(step)
+            self._at += step
+            left -= step
+        return None
+
+    def _pass_texts(self, count: int, name: str) -> None:
+        """Pass texts, many at once where they are in memory."""
+        length_of = struct.Struct("<Q").unpack_from
+        while count:
+            data, at, end = self._data, self._at, len(self._data)
+            while count and at + 8 <= end:
+                [length] = length_of(data, at)
+                if length > end - at - 8:
+                    break
+                at += 8 + length
+                count -= 1
+            self._at = at
+            if count:
+                self._text_passed(name)
+                count -= 1
+
+    def _text_passed(self, name: str) -> None:
+        length = self._take("Q")
+        if length > LONGEST_TEXT:
+            self._bad(f"texts {name!r} of at most {LONGEST_TEXT} bytes", f"a length of {length}")
+        self._need(length)
+        self._at += length
+
+    def _alignment(self, found: Any) -> int:
+        fits = type(found) is int and 8 <= found <= LARGEST_ALIGNMENT
+        if not fits or found & (found - 1):
+            self._bad("an alignment that is a power of two from 8 on", repr(found)[:40])
+        alignment: int = found
+        return alignment
+
+    def _tensor_entry(self) -> tuple[str, tuple[int, ...], int, int]:
+        """Return the name, shape, type and offset of a tensor."""
+        name = self._text(LONGEST_NAME, "the name of a tensor")
+        count = self._take("I")
+        if count > MOST_DIMENSIONS:
+            self._bad(f"at most {MOST_DIMENSIONS} dimensions", f"tensor {name!r} with {count}")
+        shape = tuple(self._take("Q") for _ in range(count))[::-1]
+        if math.prod(shape) > MOST_ELEMENTS or max(shape, default=0) > MOST_ELEMENTS:
+            self._bad(f"at most {MOST_ELEMENTS:,} elements", f"tensor {name!r}: {list(shape)}")
+        return name, shape, self._take("I"), self._take("Q")
+
+    def _tensors(
+        self, entries: list[tuple[str, tuple[int, ...], int, int]], begin: int, alignment: int
+    ) -> tuple[dict[str, Stored], dict[str, Coded]]:
+        """Return the place of each tensor, and what those of blocks are; all are checked."""
+        tensors, coded = dict[str, Stored](), dict[str, Coded]()
+        for name, shape, kind, offset in entries:
+            if name in tensors:
+                self._bad("each name once", f"tensor {name!r} twice")
+            if kind in PLAIN:
+                stored = Stored(name, PLAIN[kind], shape, self.file, begin + offset)
+            else:
+                scheme, elements, nbytes = self._coding(name, kind)
+                if not shape or shape[-1] % elements:
+                    self._bad(
+                        f"rows of whole blocks, each of {elements} elements",
+                        f"tensor {name!r} in {scheme}, of shape {list(shape)}",
+                    )
+                rows = (*shape[:-1], shape[-1] // elements * nbytes)
+                stored = Stored(name, "U8", rows, self.file, begin + offset)
+                coded[name] = Coded(scheme, elements, nbytes, shape)
+            tensors[name] = stored
+        end = begin
+        for stored in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):
+            if stored.offset != end:
+                self._bad(
+                    f"tensor {stored.name!r} at byte {end}",
+                    f"byte {stored.offset}: tensors overlap or leave a hole",
+                )
+            if stored.offset + stored.nbytes > self.size:
+                self._bad(
+                    f"data within {self.size} bytes",
+                    f"tensor {stored.name!r} at {stored.offset}..{stored.offset + stored.nbytes}: "
+                    "the file is truncated, or its header is wrong",
+                )
+            end += -(-stored.nbytes // alignment) * alignment
+        if self.size > max(end, begin):
+            self._bad(f"{end} bytes in the file", f"{self.size} bytes")
+        return tensors, coded
+
+    def _coding(self, name: str, kind: int) -> tuple[str, int, int]:
+        if kind in CODED:
+            return CODED[kind]
+        raise refuse(
+            "A tensor has a type that is not read",
+            where=f"{self.where}: {name}",
+            expected=", ".join([*PLAIN.values(), *(scheme for scheme, _, _ in CODED.values())]),
+            found=_NOT_READ.get(kind, f"type {kind}"),
+            fix="name the original model, or one that is quantised in another way",
+        )

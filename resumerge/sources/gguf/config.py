@@ -1,0 +1,77 @@
+"""The config.json of a model in GGUF, made of its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resumerge.sources.gguf.families import Family
+from resumerge.sources.gguf.metadata import Metadata
+from resumerge.sources.gguf.rope import Read, scaled_positions
+from resumerge.tensors import Tensor
+
+USUAL_THETA = 10000.0
+
+_LARGE_GEMMAS = {("gemma2", 46), ("gemma3_text", 62)}
+"""The 27 B models, by their layers: llama.cpp scales their queries by the width of a head too."""
+
+
+def config_of(
+    metadata: Metadata, family: Family, raw: Mapping[str, Tensor], dtype: str, read: Read
+) -> dict[str, Any]:
+    """Return the config.json that transformers needs.
+
+    Args:
+        metadata: the model's metadata.
+        family: its architecture.
+        raw: the tensors, by their names in the file.
+        dtype: torch's name of the weights' type.
+        read: returns the bytes of a small tensor.
+
+    Raises:
+        InputError: a value is missing, or cannot be right.
+    """
+    hidden, heads = metadata.needed("embedding_length"), metadata.needed("attention.head_count")
+    layers = metadata.needed("block_count")
+    width = metadata.size("attention.key_length") or hidden // heads
+    turned = metadata.size("rope.dimension_count") or width
+    theta = metadata.number("rope.freq_base") or USUAL_THETA
+    config: dict[str, Any] = {
+        "architectures": [family.architecture],
+        "model_type": family.model_type,
+        "vocab_size": raw["token_embd.weight"].shape[0],
+        "hidden_size": hidden,
+        "intermediate_size": metadata.size("feed_forward_length"),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": metadata.size("attention.head_count_kv") or heads,
+        "head_dim": width,
+        "max_position_embeddings": metadata.needed("context_length"),
+        "rms_norm_eps": metadata.number("attention.layer_norm_rms_epsilon"),
+        "rope_theta": theta,
+        "tie_word_embeddings": "output.weight" not in raw,
+        "dtype": dtype,
+        **family.fixed,
+        **scaled_positions(metadata, raw, read, turned, theta),
+    }
+    for key, name in family.numbers.items():
+        if metadata.of_model(name) == 0:
+            continue  # of a window: there is none
+        is_size = type(metadata.of_model(name)) is int
+        config[key] = metadata.size(name) if is_size else metadata.number(name)
+    for key, token in (
+        ("bos_token_id", "bos_token_id"),
+        ("eos_token_id", "eos_token_id"),
+        ("pad_token_id", "padding_token_id"),
+    ):
+        config[key] = metadata.token(token)
+    if family.model_type in ("gemma2", "gemma3_text"):
+        large = (family.model_type, layers) in _LARGE_GEMMAS
+        config["query_pre_attn_scalar"] = hidden // heads if large else width
+    if family.model_type == "phi3" and turned != width:
+        config["partial_rotary_factor"] = turned / width
+    if family.model_type in ("llama", "mixtral", "qwen3", "qwen3_moe"):
+        config["attention_bias"] = "blk.0.attn_q.bias" in raw
+    if family.model_type == "llama":
+        config["mlp_bias"] = "blk.0.ffn_up.bias" in raw
+    return {key: value for key, value in config.items() if value is not None}

@@ -1,0 +1,274 @@
+"""A model in GGUF as transformers has it: names, shapes, numbers and config."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from resumerge.errors import InputError, refuse
+from resumerge.quantisation.gguf_blocks import EXTRA, decoded, needs_package
+from resumerge.sizes import some
+from resumerge.sources.gguf.config import config_of
+from resumerge.sources.gguf.families import FAMILIES, MIXTRAL, SHARED_GATE, Family
+from resumerge.sources.gguf.metadata import Metadata
+from resumerge.sources.gguf.rope import TENSORS
+from resumerge.sources.left_out import LeftOut
+from resumerge.sources.reader import SourceReader
+from resumerge.sources.types import Coded, Description, Source
+from resumerge.tensor_uses import UnusedReason
+from resumerge.tensors import Dequantised, Interleaved, Rounded, Stored, Tensor
+from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME, FLOATS
+from resumerge.tensors.parts import part_of
+
+USUAL = "BF16"
+"""The type that quantised weights are copied in, where no config.json states one."""
+
+_NAME = re.compile(r"(?:blk\.(0|[1-9]\d{0,5})\.)?(\w+)\.(weight|bias)")
+
+
+def from_gguf(source: Source) -> Source:
+    """Return a model in GGUF with transformers' names, shapes, numbers and config.
+
+    What llama.cpp's converter does is undone: rows of queries and keys are put back in order, 1 is
+    subtracted from gemma's norms, packed experts are taken apart. Blocks of codes are computed in
+    float32, and merged as that. A config.json beside the file is kept. A model in another format is
+    returned as it is.
+
+    Raises:
+        InputError: the architecture, or a tensor of it, is not known; a package is missing.
+        Resumable: the network failed.
+    """
+    if source.described is None:
+        return source
+    reader = SourceReader({source.number: replace(source, streams=True)})
+
+    def read(stored: Stored) -> bytes:
+        data = bytearray(stored.nbytes)
+        reader.fill(stored, stored.offset, memoryview(data))
+        return bytes(data)
+
+    try:
+        return _Model(source, source.described).opened(read)
+    finally:
+        reader.close()
+
+
+class _Model:
+    """A model in GGUF while it is opened."""
+
+    def __init__(self, source: Source, described: Description) -> None:
+        self.source, self.coded = source, described.coded
+        self.raw: dict[str, Stored] = {
+            name: tensor for name, tensor in source.tensors.items() if isinstance(tensor, Stored)
+        }
+        self.metadata = Metadata(source.ref.text, described.values)
+        self.family = self._family(described)
+
+    def opened(self, read: Any) -> Source:
+        """Return the model as transformers has it."""
+        self._check_package()
+        embedding = self._shape("token_embd.weight")
+        hidden = self.metadata.needed("embedding_length")
+        if "token_embd.weight" not in self.raw or embedding[1:] != (hidden,):
+            raise self._unfit("token_embd.weight", f"a matrix of {hidden} columns", embedding)
+        dtype = self._dtype()
+        config = dict(self.source.config)
+        if not config:
+            config = config_of(self.metadata, self.family, self._shaped(), FLOATS[dtype], read)
+        tensors = dict[str, Tensor]()
+        for name, stored in self.raw.items():
+            if name not in TENSORS:
+                for tensor in self._tensors(name, stored):
+                    tensors[tensor.name] = Rounded.of(tensor, dtype, takes_operand=True)
+        self._check_complete(tensors)
+        left_out = (
+            LeftOut(self.raw[name], UnusedReason.COMPUTED) for name in TENSORS if name in self.raw
+        )
+        return replace(
+            self.source,
+            config=config,
+            tensors=dict(sorted(tensors.items())),  # as files are written
+            stored=self.source.tensors,
+            described=None,
+            left_out=(*self.source.left_out, *left_out),
+            notes=(*self.source.notes, *self._notes()),
+        )
+
+    def _shaped(self) -> dict[str, Tensor]:
+        """Return the tensors of the file, those of blocks with the shape that they stand for."""
+        shapes = {name: each.shape for name, each in self.coded.items()}
+        return {n: replace(t, shape=shapes.get(n, t.shape)) for n, t in self.raw.items()}
+
+    def _family(self, described: Description) -> Family:
+        architecture = self.metadata.architecture
+        if architecture == "llama" and self.metadata.size("expert_count"):
+            return MIXTRAL
+        kind = self.metadata.text("general.type")
+        found = FAMILIES.get(architecture)
+        if found is None or kind not in ("", "model"):
+            raise refuse(
+                "The architecture of a model in GGUF is not read",
+                where=self.source.ref.text,
+                expected=f"a model of {', '.join(FAMILIES)}",
+                found=f"general.architecture {architecture[:60]!r}"
+                + (f", general.type {kind[:40]!r}" if kind else ""),
+                fix="name the model that it was made from",
+            )
+        return found
+
+    def _check_package(self) -> None:
+        for name, each in self.coded.items():
+            if needs_package(each.scheme):
+                raise refuse(
+                    f"{each.scheme} is decoded by a package that is not installed",
+                    where=f"{self.source.ref.text}: {name}",
+                    expected="the package gguf",
+                    found="no such package",
+                    fix=EXTRA,
+                )
+
+    def _dtype(self) -> str:
+        """Return the type of the weights where they are copied.
+
+        Without blocks, this is the type that most elements are in.
+        """
+        if not self.coded:
+            counts = Counter[str]()
+            for tensor in self.raw.values():
+                if tensor.dtype in FLOATS:
+                    counts[tensor.dtype] += tensor.numel
+            return counts.most_common(1)[0][0] if counts else USUAL
+        for key in ("dtype", "torch_dtype"):
+            found = BY_TORCH_NAME.get(str(self.source.config.get(key)))
+            if found is not None and BITS[found] >= 16:
+                return found
+        return USUAL
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if name in self.coded:
+            return self.coded[name].shape
+        return self.raw[name].shape if name in self.raw else ()
+
+    def _unfit(self, name: str, expected: str, found: object) -> InputError:
+        return refuse(
+            "A tensor of a model in GGUF does not fit its architecture",
+            where=f"{self.source.ref.text}: {name}",
+            expected=expected,
+            found=str(list(found) if isinstance(found, tuple) else found),
+            fix="name the model that the file was made from, or download the file again",
+        )
+
+    def _tensors(self, name: str, stored: Stored) -> Iterator[Tensor]:
+        """Yield the tensors of transformers that a tensor of the file is."""
+        match = _NAME.fullmatch(name)
+        layer, module, kind = match.groups() if match else (None, name, "")
+        table = self.family.top if layer is None else self.family.layer
+        count = self.metadata.needed("block_count")
+        if module not in table or (layer is not None and int(layer) >= count):
+            raise refuse(
+                "The architecture of a model in GGUF has no such tensor",
+                where=f"{self.source.ref.text}: {name}",
+                expected=f"a tensor of {self.family.model_type} with {count} layers",
+                found=f"{name[:100]} {list(self._shape(name))}",
+                fix="name the model that the file was made from",
+            )
+        known = table[module] if layer is None else f"model.layers.{layer}.{table[module]}"
+        if stored.dtype not in FLOATS and name not in self.coded:
+            raise self._unfit(name, "floats", stored.dtype)
+        if stored.numel == 0:
+            raise self._unfit(name, "elements", self._shape(name))
+        if "{}" in known:
+            yield from self._experts(name, stored, f"{known}.{kind}")
+            return
+        shape = self._shape(name)
+        tensor = self._decoded(f"{known}.{kind}", stored, self.coded.get(name), shape)
+        if module == SHARED_GATE and len(shape) == 1:
+            tensor = _in_shape(tensor, (1, *shape))
+        if self.family.pairs and module in ("attn_q", "attn_k"):
+            tensor = self._in_halves(name, module, tensor)
+        if self.family.added and module.endswith("norm"):
+            tensor = _shifted(tensor, -self.family.added)
+        yield tensor
+
+    def _decoded(
+        self, name: str, stored: Stored, coded: Coded | None, shape: tuple[int, ...]
+    ) -> Tensor:
+        if coded is None:
+            return replace(stored, name=name, shape=shape)
+        return decoded(name, shape, coded.scheme, stored, coded.elements, coded.nbytes)
+
+    def _experts(self, name: str, stored: Stored, known: str) -> Iterator[Tensor]:
+        """Yield the matrices of experts that are packed in one tensor."""
+        experts, shape = self.metadata.needed("expert_count"), self._shape(name)
+        if len(shape) != 3 or shape[0] != experts:
+            raise self._unfit(name, f"matrices of {experts} experts", shape)
+        for number in range(experts):
+            part = part_of(stored, stored.name, stored.shape[1:], number)
+            assert isinstance(part, Stored)
+            yield self._decoded(known.format(number), part, self.coded.get(name), shape[1:])
+
+    def _in_halves(self, name: str, module: str, tensor: Tensor) -> Tensor:
+        """Return the rows of queries or keys in transformers' order."""
+        key = "attention.head_count" if module == "attn_q" else "attention.head_count_kv"
+        heads = self.metadata.size(key) or self.metadata.needed("attention.head_count")
+        rows = tensor.shape[0] if tensor.shape else 0
+        if rows % (2 * heads):
+            raise self._unfit(name, f"rows for {heads} heads, an even number each", tensor.shape)
+        return Interleaved.of(tensor, rows // heads)
+
+    def _check_complete(self, tensors: dict[str, Tensor]) -> None:
+        """Check that each layer has the tensors that another one has."""
+        count = self.metadata.needed("block_count")
+        layers = [set[str]() for _ in range(min(count, len(self.raw) + 1))]
+        for name in self.raw:
+            number, _, rest = name.removeprefix("blk.").partition(".")
+            if name.startswith("blk.") and int(number) < len(layers):
+                layers[int(number)].add(rest)
+        every = set[str]().union(*layers)
+        needed = {"output_norm.weight", "token_embd.weight"} - self.raw.keys()
+        absent = [f"blk.{n}.{rest}" for n, has in enumerate(layers) for rest in every - has]
+        if len(layers) < count or not every:
+            absent.append(f"the tensors of layer {len(layers) - 1}")
+        if absent := sorted([*needed, *absent]):
+            raise refuse(
+                "Tensors of a model in GGUF are missing",
+                where=self.source.ref.text,
+                expected=f"{count} layers with the same tensors",
+                found=f"no {some(absent)}",
+                fix="download the file again; one of several files is named by the first",
+            )
+
+    def _notes(self) -> Iterator[str]:
+        kinds = Counter(each.scheme for each in self.coded.values())
+        what = ", ".join(f"{count} in {scheme}" for scheme, count in kinds.most_common())
+        if what:
+            yield (
+                f"{self.source.ref.text}: {sum(kinds.values())} weights are quantised, and "
+                f"computed from that ({what}); what quantisation took from them is lost"
+            )
+        if not self.source.config:
+            yield f"{self.source.ref.text}: config.json is made of the metadata of the GGUF file"
+
+
+def _in_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return replace(tensor, shape=shape)
+
+
+def _shifted(tensor: Tensor, added: float) -> Tensor:
+    """Return a tensor with a number added to each element, in float32."""
+    return Dequantised(
+        name=tensor.name,
+        dtype="F32",
+        shape=tensor.shape,
+        scheme="shifted",
+        codes=tensor,
+        codebook=None,
+        rows=1,
+        columns=tensor.numel,
+        block=(1, tensor.numel),
+        scales=None,
+        added=added,
+    )

@@ -1,0 +1,113 @@
+"""How positions are scaled, as config.json says it; GGUF has a part of it as tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from resumerge.errors import refuse
+from resumerge.sources.gguf.metadata import Metadata
+from resumerge.tensors import Stored, Tensor
+
+OF_LLAMA = "rope_freqs.weight"
+LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
+TENSORS = (OF_LLAMA, LONG, SHORT)
+"""The tensors that are factors of frequencies, and no weights."""
+
+MOST = 1 << 14
+"""The most factors; a head of 512 numbers has 256."""
+
+_ORIGINAL = 8192
+"""The positions that Llama 3 was trained with, before its frequencies were scaled."""
+
+Read = Callable[[Stored], bytes]
+
+
+def scaled_positions(
+    metadata: Metadata, tensors: Mapping[str, Tensor], read: Read, head: int, theta: float
+) -> dict[str, Any]:
+    """Return the keys of config.json on scaled positions; none if they are not scaled.
+
+    Args:
+        metadata: the model's metadata.
+        tensors: the tensors of the file, by their names there.
+        read: returns the bytes of a small tensor.
+        head: the numbers of a head that are turned.
+        theta: the base of the frequencies.
+
+    Raises:
+        InputError: the positions are scaled in a way that config.json cannot say.
+    """
+    kind, factor = metadata.of_model("rope.scaling.type"), metadata.number("rope.scaling.factor")
+    original = metadata.size("rope.scaling.original_context_length")
+    if OF_LLAMA in tensors:
+        factors = _factors(metadata, tensors[OF_LLAMA], read)
+        return {"rope_scaling": _of_llama(metadata, factors, head, theta)}
+    if LONG in tensors and SHORT in tensors:
+        long, short = (_factors(metadata, tensors[name], read) for name in (LONG, SHORT))
+        return {
+            "original_max_position_embeddings": original
+            or metadata.needed("rope.scaling.original_context_length"),
+            "rope_scaling": {
+                "rope_type": "longrope",
+                "long_factor": [float(f"{each:.7g}") for each in long.tolist()],
+                "short_factor": [float(f"{each:.7g}") for each in short.tolist()],
+            },
+        }
+    if kind in (None, "none") or (kind == "linear" and factor in (None, 1.0)):
+        return {}
+    if kind == "linear":
+        return {"rope_scaling": {"rope_type": "linear", "factor": factor}}
+    if kind == "yarn" and factor is not None and original is not None:
+        return {
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": factor,
+                "original_max_position_embeddings": original,
+            }
+        }
+    raise _unknown(metadata, f"rope.scaling.type {str(kind)[:40]!r}")
+
+
+def _of_llama(metadata: Metadata, factors: np.ndarray, head: int, theta: float) -> dict[str, Any]:
+    """Return the rope_scaling of Llama 3 that has these factors.
+
+    Frequencies with waves longer than the original context are divided by a factor, those with
+    waves shorter than a quarter of it are not, and those between in part. Source: transformers,
+    modeling_rope_utils.py.
+    """
+    factor, low, high = float(factors.max(initial=1.0)), 1.0, 4.0
+    waves = 2 * math.pi * theta ** (np.arange(0, head, 2, dtype=np.float64) / head)
+    part = np.clip((_ORIGINAL / waves - low) / (high - low), 0.0, 1.0)
+    expected = 1 / ((1 - part) / factor + part)
+    if len(factors) != len(expected) or not np.allclose(factors, expected, rtol=1e-3):
+        raise _unknown(metadata, f"{OF_LLAMA}, which are not those of Llama 3")
+    return {
+        "rope_type": "llama3",
+        "factor": float(f"{factor:.6g}"),
+        "low_freq_factor": low,
+        "high_freq_factor": high,
+        "original_max_position_embeddings": _ORIGINAL,
+    }
+
+
+def _factors(metadata: Metadata, tensor: Tensor, read: Read) -> np.ndarray:
+    if not isinstance(tensor, Stored) or tensor.dtype != "F32" or not 0 < tensor.numel <= MOST:
+        raise metadata.bad(tensor.name, f"1 to {MOST} numbers in F32", list(tensor.shape))
+    found = np.frombuffer(read(tensor), np.float32)
+    if not np.isfinite(found).all() or found.min() <= 0:
+        raise metadata.bad(tensor.name, "numbers above 0", float(found.min()))
+    return found
+
+
+def _unknown(metadata: Metadata, found: str) -> Exception:
+    return refuse(
+        "The positions of a model in GGUF are scaled in a way that is not read",
+        where=metadata.model,
+        expected="linear, yarn, the factors of Llama 3 or of Phi 3",
+        found=found,
+        fix="copy the config.json of the original model into the folder of the file",
+    )

@@ -1,0 +1,85 @@
+"""A tensor that lies in blocks of codes with their scales, as llama.cpp quantises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.tensor import Tensor
+
+PIECE = 1 << 16
+"""Elements decoded at once, so that what is computed on the way fits the processor's cache."""
+
+WORKING = 32
+"""Bytes of memory for each element while a piece is decoded."""
+
+Decode = Callable[[np.ndarray, np.ndarray], None]
+"""A function that decodes blocks (count, bytes) to float32 (count, elements)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Blocks(Tensor):
+    """Blocks of codes and scales, decoded to float32. A range that cuts a block costs that block.
+
+    Args:
+        scheme: the name of the quantisation; it decides everything that `decode` does.
+        coded: the bytes of the blocks, U8.
+        elements: elements of a block.
+        block_bytes: bytes of a block.
+        decode: the function that decodes blocks.
+        milliseconds: the time of one core for 2^20 elements.
+    """
+
+    scheme: str
+    coded: Tensor
+    elements: int
+    block_bytes: int
+    decode: Decode
+    milliseconds: float
+
+    @property
+    def own_milliseconds(self) -> float:
+        return self.numel * self.milliseconds
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.coded,)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        [coded] = children
+        return replace(self, coded=coded)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        size, nbytes = self.elements, self.block_bytes
+        yield from self.coded.passed(start // size * nbytes, stop // size * nbytes)
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        if start < stop:
+            size, nbytes = self.elements, self.block_bytes
+            yield from self.coded.reads(start // size * nbytes, -(-stop // size) * nbytes)
+
+    def working_bytes(self, elements: int) -> float:
+        return (PIECE + 2 * self.elements) * WORKING + self.coded.working_bytes(PIECE)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        values, inner, size = out.view(np.float32), evaluation.inner(), self.elements
+        step, last = PIECE // size, -(-stop // size)
+        for first in range(start // size, last, step) if start < stop else ():
+            until = min(first + step, last)
+            raw = evaluation.take("coded", (until - first) * self.block_bytes)
+            self.coded.read(inner, first * self.block_bytes, until * self.block_bytes, raw)
+            blocks = raw.reshape(-1, self.block_bytes)
+            begin, end = max(start, first * size), min(stop, until * size)
+            part = values[begin - start : end - start]
+            if len(part) == (until - first) * size:
+                self.decode(blocks, part.reshape(-1, size))
+            else:
+                whole = evaluation.take("blocks", (until - first) * size * 4).view(np.float32)
+                self.decode(blocks, whole.reshape(-1, size))
+                part[:] = whole[begin - first * size : end - first * size]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"blocks": self.scheme, "of": self.coded.as_json(), "shape": list(self.shape)}

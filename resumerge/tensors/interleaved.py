@@ -1,0 +1,90 @@
+"""A matrix whose rows lie in another order: in each group the first half between the second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Interleaved(Tensor):
+    """Rows in groups: the even ones of a group of the operand come first, then its odd ones.
+
+    Rotary embeddings turn pairs of numbers. llama.cpp has the two rows of a pair side by side,
+    transformers half a head apart.
+
+    Args:
+        operand: the tensor as it is stored, of whole bytes.
+        group: rows of a group, an even number.
+    """
+
+    operand: Tensor
+    group: int
+
+    @classmethod
+    def of(cls, operand: Tensor, group: int) -> Interleaved:
+        """Return the rows of a tensor, the two halves of each group apart."""
+        assert group % 2 == 0 and operand.shape[0] % group == 0
+        return cls(operand.name, operand.dtype, operand.shape, operand, group)
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.operand,)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        [operand] = children
+        return replace(self, operand=operand)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        group = max(1, self.group * self._columns)
+        yield from self.operand.passed(start // group * group, stop // group * group)
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        for _, _, first, last in self._pieces(start, stop):
+            yield from self.operand.reads(first, last)
+
+    def working_bytes(self, elements: int) -> float:
+        most = min(2 * elements + 2 * self._columns, self.group * self._columns)
+        return most * (BITS[self.dtype] // 8) + self.operand.working_bytes(most)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        inner, columns, width = evaluation.inner(), self._columns, BITS[self.dtype] // 8
+        target = out.view(f"u{width}")
+        for begin, end, first, last in self._pieces(start, stop):
+            raw = evaluation.take("interleaved", (last - first) * width)
+            self.operand.read(inner, first, last, raw)
+            rows = raw.view(f"u{width}").reshape(-1, columns)[::2]
+            top = begin // columns * columns
+            if rows.size == end - begin:
+                target[begin - start : end - start].reshape(rows.shape)[:] = rows
+            else:
+                target[begin - start : end - start] = rows.reshape(-1)[begin - top : end - top]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"interleaved": self.operand.as_json(), "group": self.group}
+
+    @property
+    def _columns(self) -> int:
+        return self.numel // max(1, self.shape[0])
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the pieces of elements ``start:stop`` that lie in one half of a group.
+
+        Yields:
+            (first element, one past the last; of the operand the first, one past the last).
+        """
+        columns, half = self._columns, self.group // 2
+        while start < stop:
+            number, row = divmod(start // columns, half)
+            end = min(stop, (number + 1) * half * columns)
+            group, odd = divmod(number, 2)
+            rows = -(-end // columns) - start // columns
+            first = group * self.group + 2 * row + odd
+            yield start, end, first * columns, (first + 2 * rows - 1) * columns
+            start = end
