@@ -9,11 +9,11 @@ models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted
-from resumerge.tensors.blocks import Blocks
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.interleaved import Interleaved
 from resumerge.tensors.merged import Merged
+from resumerge.tensors.quantised.blocks import Blocks
 from resumerge.tensors.quantised.dequantised import Dequantised
 from resumerge.tensors.quantised.transposed import Transposed
 from resumerge.tensors.quantised.unpacked import Unpacked

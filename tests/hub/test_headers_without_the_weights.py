@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from gguf_models import FAMILIES, write_gguf
 from hub_models import CONFIG, ref, safetensors, sharded
 from loopback_hub import Blob, Hub
 
 from resumerge.errors import InputError, Resumable
+from resumerge.recipe.references import read_reference
 from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.gguf import from_gguf
 from resumerge.sources.remote.hub import open_hub
 from resumerge.sources.remote.prefetch import Prefetcher
 

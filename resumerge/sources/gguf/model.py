@@ -90,7 +90,7 @@ class _Model:
         return replace(
             self.source,
             config=config,
-            tensors=dict(sorted(tensors.items())),  # as files are written
+            tensors=tensors,
             stored=self.source.tensors,
             described=None,
             left_out=(*self.source.left_out, *left_out),
