@@ -220,7 +220,8 @@ def source_folders(plan: Plan) -> list[Path]:
 
     The folder of a single file, or of a model in GGUF, is not one of them.
     """
-    return [s.folder for s in plan.sources if not (s.single or s.led_to_by_file)]
+    models = [(source, source.base or source) for source in plan.sources]
+    return [s.folder for s, own in models if not (s.single or own.led_to_by_file)]
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from resumerge.errors import InputError, refuse
 
 LARGEST = 1 << 32
@@ -66,13 +68,13 @@ class Metadata:
         return found
 
     def number(self, key: str) -> float | None:
-        """Return a number above 0, with the digits of a float32; None if there is none."""
+        """Return a number above 0; None if there is none."""
         found = self.of_model(key)
         if found is None:
             return None
         if type(found) not in (int, float) or not 0 < found < math.inf:
             raise self.bad(f"{self.architecture}.{key}", "a number above 0", found)
-        return float(f"{found:.7g}")
+        return shortest(found)
 
     def token(self, key: str) -> int | None:
         """Return the number of a token; None if there is none."""
@@ -82,3 +84,10 @@ class Metadata:
         if type(found) is not int or not 0 <= found < LARGEST:
             raise self.bad(f"tokenizer.ggml.{key}", "the number of a token", found)
         return found
+
+
+def shortest(number: float) -> float:
+    """Return the number with the fewest digits that is the same float32, if it is one."""
+    with np.errstate(over="ignore"):
+        narrow = np.float32(number)
+    return float(str(narrow)) if float(narrow) == number else float(number)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from resumerge.errors import refuse
-from resumerge.sources.gguf.metadata import Metadata
+from resumerge.sources.gguf.metadata import Metadata, shortest
 from resumerge.tensors import Stored, Tensor
 
 OF_LLAMA = "rope_freqs.weight"
@@ -53,8 +53,8 @@ def scaled_positions(
             or metadata.needed("rope.scaling.original_context_length"),
             "rope_scaling": {
                 "rope_type": "longrope",
-                "long_factor": [float(f"{each:.7g}") for each in long.tolist()],
-                "short_factor": [float(f"{each:.7g}") for each in short.tolist()],
+                "long_factor": [shortest(each) for each in long.tolist()],
+                "short_factor": [shortest(each) for each in short.tolist()],
             },
         }
     if kind in (None, "none") or (kind == "linear" and factor in (None, 1.0)):
