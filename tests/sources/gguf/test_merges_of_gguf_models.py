@@ -69,6 +69,7 @@ class _Killed(Storage):
         super().rename(source, target)
 
 
+@pytest.mark.parametrize("models", ["llama"], indirect=True)
 def test_killed_and_resumed_it_is_the_same(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
