@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resumerge.kernels.blocks import Run
 from resumerge.native import Vector, _kernels
 from resumerge.native._kernels import ACCOUNT_MODEL_SUMS, ACCOUNT_SUMS
 
@@ -33,17 +32,17 @@ def measured_bytes(length: int, block: int) -> int:
     return 4 * (whole * measured + min(rest, measured))
 
 
-def keeping_exact(out: Vector, run: Run, buffer: np.ndarray) -> Vector:
+def keeping_exact(out: Vector, block: int, buffer: np.ndarray) -> Vector:
     """Return a vector of results that also keeps those that are measured before it rounds them.
 
     Args:
         out: the vector of the results of the run.
-        run: the blocks.
+        block: the elements of a block of it.
         buffer: room for `measured_bytes`, uint8.
     """
     exact = buffer.view(np.float32)
     exact.fill(np.nan)  # what is not written is noticed
-    return Vector(out.data, out.dtype, None, exact, run.size, measured_elements(run.size))
+    return Vector(out.data, out.dtype, None, exact, block, measured_elements(block))
 
 
 def block_of_results(out: Vector, part: slice) -> Vector:
@@ -59,6 +58,26 @@ def block_of_results(out: Vector, part: slice) -> Vector:
     first = part.start // out.block * out.measured
     exact = out.exact[first : first + min(len(data), out.measured)]
     return Vector(data, out.dtype, None, exact, out.block, out.measured)
+
+
+def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
+    """Keep those of consecutive results that are measured, as float32.
+
+    Args:
+        out: the vector of the results of a run.
+        start: the place of the first result in it.
+        results: the results before they are rounded, of any float type.
+    """
+    assert out.exact is not None
+    stop = start + len(results)
+    for number in range(start // out.block, -(-stop // out.block)):
+        begin = number * out.block
+        first, last = max(start, begin), min(stop, begin + out.measured)
+        if first < last:
+            place = number * out.measured - begin
+            kept = results[first - start : last - start]
+            with np.errstate(over="ignore"):  # infinite in float32, as in the output or not
+                out.exact[place + first : place + last] = kept
 
 
 def account(reference: Vector, others: Sequence[Vector], out: Vector) -> np.ndarray:

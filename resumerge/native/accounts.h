@@ -216,13 +216,20 @@ static void count_not_finite(const Vector *y, const Vector *reference, const Vec
     }
 }
 
-/* Whether numbers, rounded, are the elements of a vector from `start` on. */
-static inline int rounds_to(const float *x, int n, const Vector *y, int64_t start) {
+/* The results of a part before they were rounded to r, which are elements of y from `start` on. One
+ * that does not round to its r counts as r: a method wrote it itself, or rounded from double. */
+static inline const float *before_rounding(const float *x, const float *r, int n, const Vector *y,
+                                           int64_t start, float *to) {
     uint64_t held[PART];
-    const Output rounded = {.data = held, .dtype = y->dtype};
-    put(&rounded, 0, n, (float *)x); /* which it only reads */
+    float held_r[PART];
+    const Output output = {.data = held, .dtype = y->dtype};
+    if (y->dtype == F32) return r;
+    put(&output, 0, n, (float *)x); /* which it only reads */
     size_t width = (size_t)width_of(y->dtype);
-    return !memcmp(held, (const char *)y->data + (size_t)start * width, width * (size_t)n);
+    if (!memcmp(held, (const char *)y->data + (size_t)start * width, width * (size_t)n)) return x;
+    const float *rounded = load_part(held, y->dtype, 0, n, held_r);
+    for (int i = 0; i < PART; i++) to[i] = bits_of(rounded[i]) == bits_of(r[i]) ? x[i] : r[i];
+    return to;
 }
 
 /* The account of a block: out[ACCOUNT_SUMS], then ACCOUNT_MODEL_SUMS for each vector. `reference` is
@@ -245,8 +252,7 @@ static void account_unchecked(const Vector *reference, const Vector *vectors, in
         const float *b = load_part(reference->data, reference->dtype, start, n, held_b);
         const float *x = load_part(exact, F32, start, n, held_x);
         const float *r = load_part(y->data, y->dtype, start, n, held_y);
-        /* A method that wrote its results itself was not seen before it rounded them. */
-        if (y->dtype == F32 || !rounds_to(x, n, y, start)) x = r;
+        x = before_rounding(x, r, n, y, start, held_x);
         const float *c = load_unchanged(b, rounds, y->dtype, held_c);
         add_change(x, b, r, c, change, &changes, out);
         for (int m = 0; m < vectors_count; m++) {

@@ -104,6 +104,7 @@ class Evaluation:
         statistics: the results of reductions over whole tensors, by `Merged`.
         hashes: where the hashes of the root's operands go.
         accounts: where the accounts of the root's blocks go, an array for each run; None for none.
+        block_elements: elements of one of these blocks; a `Merged` has its own.
         device: the device of steps that use torch.
     """
 
@@ -116,12 +117,13 @@ class Evaluation:
         statistics: Mapping[Any, Any],
         hashes: InputHashes = NO_HASHES,
         accounts: list[np.ndarray] | None = None,
+        block_elements: int = 0,
         depth: int = 0,
         device: str = "cpu",
     ) -> None:
         self.files, self.held = files, held
         self.call, self.statistics, self.hashes = call, statistics, hashes
-        self.accounts = accounts
+        self.accounts, self.block_elements = accounts, block_elements
         self._buffers, self._depth = buffers, depth
         self.device = device
 

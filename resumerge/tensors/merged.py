@@ -71,8 +71,7 @@ class Merged(Tensor):
         return self.base or 0
 
     @property
-    def named_operands(self) -> tuple[str, ...]:
-        """The models of the operands as text, the one that changes are counted from first."""
+    def compared_models(self) -> tuple[str, ...]:
         names = [*self.models] or [f"operand {n + 1}" for n in range(len(self.operands))]
         return names.pop(self.reference), *names
 
@@ -188,7 +187,7 @@ class Merged(Tensor):
         inputs, accounts = self.inputs(evaluation, run), evaluation.accounts
         if accounts is not None:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
-            out = keeping_exact(out, run, buffer)
+            out = keeping_exact(out, run.size, buffer)
         evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
         if accounts is not None:
             reference = inputs.pop(self.reference)

@@ -74,6 +74,14 @@ class Tensor(ABC):
         """
         return self
 
+    @property
+    def compared_models(self) -> tuple[str, ...]:
+        """The models of a tensor whose changes are measured, as text; none if none are.
+
+        The first one is the model that changes are counted from.
+        """
+        return ()
+
     def children(self) -> tuple[Tensor, ...]:
         """Return the tensors that this one is computed from."""
         return ()

@@ -24,7 +24,7 @@ LENGTHS = st.integers(1, 70) | st.sampled_from([511, 512, 513, 5000, 40_000])
 
 def results(dtype: int, run: Run) -> Vector:
     buffer = np.zeros(measured_bytes(run.length, run.size), np.uint8)
-    return keeping_exact(Vector(np.zeros(run.length, KINDS[dtype]), dtype), run, buffer)
+    return keeping_exact(Vector(np.zeros(run.length, KINDS[dtype]), dtype), run.size, buffer)
 
 
 @varied

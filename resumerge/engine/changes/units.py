@@ -40,8 +40,9 @@ class UnitChanges:
 
     @property
     def is_meant_to_change(self) -> bool:
-        """Whether a model differs from the reference."""
-        return any(sums["equal"] < self.blocks for _, sums in self.account.of_models())
+        """Whether a model differs from the reference, or what was computed does."""
+        models = self.account.of_models()
+        return self.account["moved"] > 0 or any(sums["equal"] < self.blocks for _, sums in models)
 
     @property
     def inherited_infinities(self) -> int:

@@ -140,7 +140,7 @@ class Evaluator:
             unit: the unit.
             indices: the blocks' numbers.
             statistics: what `statistics` returned.
-            accounts: where the blocks' accounts go, if something is merged in them.
+            accounts: where the blocks' accounts go, if their changes are measured.
 
         Returns:
             the bytes, valid until this thread's next call; and the hashes of what they were
@@ -150,7 +150,8 @@ class Evaluator:
             Resumable: a method fails, or returns something else than a block.
         """
         hashes = {operand: bytearray() for operand in self._hashed(unit.index)}
-        data = self._read(unit, indices, self._evaluation(statistics, hashes, accounts))
+        evaluation = self._evaluation(statistics, hashes, accounts, unit.block_elements)
+        data = self._read(unit, indices, evaluation)
         return data, _by_block([*hashes.values()])
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
@@ -187,6 +188,7 @@ class Evaluator:
         statistics: Statistics,
         hashes: InputHashes = NO_HASHES,
         accounts: list[np.ndarray] | None = None,
+        block_elements: int = 0,
     ) -> Evaluation:
         return Evaluation(
             self._reader,
@@ -196,6 +198,7 @@ class Evaluator:
             statistics,
             hashes,
             accounts,
+            block_elements,
             device=self.device,
         )
 

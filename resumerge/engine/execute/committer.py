@@ -18,7 +18,6 @@ from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.shards.checksums import unit_checksum
 from resumerge.ledger import Progress, Sample, UnitAccount, UnitCommit, take_snapshot
 from resumerge.planning.plan import Unit
-from resumerge.tensors import Merged
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class WrittenBlocks:
         inputs: hashes of what the blocks were computed from (`input_hashes`).
         seconds: seconds spent computing and writing them.
         accounts: an array for each run with a row for each block (`kernels.accounts`); empty where
-            nothing is merged, None where nothing is measured.
+            a unit is not measured, None where none is.
     """
 
     unit: Unit
@@ -62,9 +61,9 @@ class WrittenBlocks:
 
 
 def _no_account(unit: Unit) -> UnitAccount | None:
-    """Return the account of no block of a unit; None if nothing is merged in it."""
-    merged = unit.expression
-    return UnitAccount.begun(merged.named_operands) if isinstance(merged, Merged) else None
+    """Return the account of no block of a unit; None if its changes are not measured."""
+    models = unit.expression.compared_models
+    return UnitAccount.begun(models) if models else None
 
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:

@@ -312,4 +312,6 @@ def _run_bytes(unit: Unit, elements: int) -> int:
         within = tensor.computing_bytes(elements)  # a merge computes whole blocks
     else:
         within = tensor.working_bytes(elements)
+    if isinstance(tensor, Adapted):
+        within += tensor.measuring_bytes(elements, unit.block_elements)
     return int(elements * (BITS[unit.dtype] // 8) + within)

@@ -16,16 +16,20 @@ class ModuleChanges:
     """The changes of an adapter's modules, one by one; what does not fit is refused.
 
     Args:
-        base: the model, as the user wrote it.
+        models: the model, and the model with the adapter, as the user wrote them.
         settings: the adapter's config.
         orientations: the way round in which square weights are stored.
         refusals: what is wrong is added to them.
     """
 
     def __init__(
-        self, base: str, settings: LoraConfig, orientations: Orientations, refusals: Refusals
+        self,
+        models: tuple[str, str],
+        settings: LoraConfig,
+        orientations: Orientations,
+        refusals: Refusals,
     ) -> None:
-        self._base, self._settings = base, settings
+        self._models, self._settings = models, settings
         self._orientations, self._refusals = orientations, refusals
 
     def changed(
@@ -56,7 +60,7 @@ class ModuleChanges:
         if not fits or rank == 0:
             self._refusals.mismatch(
                 module,
-                f"A and B whose product has shape {list(weight.shape)}, as in {self._base}",
+                f"A and B whose product has shape {list(weight.shape)}, as in {self._models[0]}",
                 f"A {list(a.shape)} and B {list(b.shape)}",
             )
             return None
@@ -71,7 +75,8 @@ class ModuleChanges:
             self._refusals.mismatch(module, "one alpha", alpha)
             return None
         scale = self._settings.scale(module, rank, alpha=1.0 if alpha else None)
-        return Adapted.of(name, weight, a, b, scale, transposed, magnitude, alpha)
+        factors = a, b, scale, transposed, magnitude, alpha
+        return Adapted.of(name, weight, *factors, models=self._models)
 
     def has_rank(self, module: str, rank: int) -> bool:
         """Check that a LoRA has the rank that its config says: its scale is told by that."""
@@ -96,7 +101,7 @@ class ModuleChanges:
             self._refusals.mismatch(
                 module,
                 "trainable_token_indices in the adapter's config: a row for each, of "
-                f"{list(weight.shape)}, as in {self._base}",
+                f"{list(weight.shape)}, as in {self._models[0]}",
                 f"{len(tokens)} tokens and {delta.dtype} {list(delta.shape)}",
             )
         return changed

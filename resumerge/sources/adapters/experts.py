@@ -74,7 +74,7 @@ class ExpertParameter:
         return (a.shape[0], columns), (rows, a.shape[0])
 
     def changed(
-        self, a: Tensor, b: Tensor, scale: float, transposed: bool
+        self, a: Tensor, b: Tensor, scale: float, transposed: bool, models: tuple[str, str]
     ) -> Iterator[tuple[str, Tensor]]:
         """Yield the model's tensors as matrices change them, by name."""
         assert isinstance(a, Stored) and isinstance(b, Stored)
@@ -85,8 +85,8 @@ class ExpertParameter:
             for matrix in matrices:
                 last = first + matrix.shape[0]
                 left, right = _factors(a, b, number, count, transposed, first, last)
-                new = Adapted.of(matrix.name, matrix, right, left, scale, False, None)
-                parts.append(new)
+                factors = right, left, scale, False
+                parts.append(Adapted.of(matrix.name, matrix, *factors, models=models))
                 first = last
         if self.packed is None:
             yield from ((part.name, part) for part in parts)

@@ -74,7 +74,8 @@ class Pairing:
         self._known = KnownNames(of_base)
         self._flat = FlatNames(of_base)
         orientations = Orientations(of_base, settings.fan_in_fan_out)
-        self._modules = ModuleChanges(base.ref.text, settings, orientations, self._refusals)
+        self._models = base.ref.text, f"{base.ref.text}+{adapter.ref.text}"
+        self._modules = ModuleChanges(self._models, settings, orientations, self._refusals)
         self._experts = Experts(self._known, of_base)
         self._used: dict[tuple[str, str], str] = {}
         self._in_packed: dict[tuple[str, int], dict[int, Tensor]] = defaultdict(dict)
@@ -205,7 +206,7 @@ class Pairing:
             if not self._modules.has_rank(parameter.name, rank):
                 return
             scale = self._settings.scale(parameter.name, rank)
-            for name, tensor in parameter.changed(a, b, scale, transposed):
+            for name, tensor in parameter.changed(a, b, scale, transposed, self._models):
                 self._use_all(name, module)
                 found[name] = tensor
 

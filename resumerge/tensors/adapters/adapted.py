@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from resumerge.kernels.accounts import account, keep_exact, keeping_exact, measured_bytes
+from resumerge.native import Vector
 from resumerge.tensors.adapters.low_rank import Change, folded_sum
 from resumerge.tensors.dtypes import BITS, FLOATS
-from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.evaluation import Evaluation, as_vector
 from resumerge.tensors.stored import stored_in
 from resumerge.tensors.stored.strided import boxes
 from resumerge.tensors.tensor import Tensor
@@ -41,6 +43,7 @@ class Adapted(Tensor):
         transposed: whether the weight is stored as (in, out), like GPT-2's Conv1D and embeddings.
         magnitude: DoRA's magnitude vector, one number for each output; None without DoRA.
         alpha: one number that `scale` is multiplied by; None for 1.
+        models: the model of the weight, and that model with the adapter, as text.
     """
 
     weight: Tensor
@@ -50,6 +53,7 @@ class Adapted(Tensor):
     transposed: bool
     magnitude: Tensor | None
     alpha: Tensor | None = None
+    models: tuple[str, str] = ("the model", "the model with an adapter")
 
     @classmethod
     def of(
@@ -62,12 +66,11 @@ class Adapted(Tensor):
         transposed: bool,
         magnitude: Tensor | None = None,
         alpha: Tensor | None = None,
+        **more: Any,
     ) -> Adapted:
         """Return a weight with the change of an adapter, in the dtype and shape of the weight."""
-        exact = weight.exact
-        return cls(
-            name, weight.dtype, weight.shape, exact, a, b, scale, transposed, magnitude, alpha
-        )
+        factors = a, b, scale, transposed, magnitude, alpha
+        return cls(name, weight.dtype, weight.shape, weight.exact, *factors, **more)
 
     @property
     def exact(self) -> Tensor:
@@ -102,6 +105,10 @@ class Adapted(Tensor):
         """True: the product of the matrices is computed on torch, by the processor alone."""
         return True
 
+    @property
+    def compared_models(self) -> tuple[str, ...]:
+        return self.models
+
     def children(self) -> tuple[Tensor, ...]:
         return (self.weight, *self._of_adapter())
 
@@ -123,15 +130,24 @@ class Adapted(Tensor):
             yield from tensor.reads(0, tensor.numel)
 
     def working_bytes(self, elements: int) -> float:
-        own = 0 if self._in_place else elements * BITS[self.weight.dtype] // 8
+        own = 0 if self._in_place else self._weight_bytes(elements)
         return ADAPTER_SCRATCH + own + self.weight.working_bytes(elements)
+
+    def measuring_bytes(self, elements: int, block_elements: int) -> int:
+        """Return the bytes of buffers beside `working_bytes` where the changes are measured."""
+        own = self._weight_bytes(elements) if self._in_place else 0
+        return own + measured_bytes(elements, block_elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
             return
-        inner = evaluation.inner()
-        width = BITS[self.weight.dtype] // 8
-        raw = out if self._in_place else evaluation.take("weight", (stop - start) * width)
+        import torch
+
+        inner, accounts = evaluation.inner(), evaluation.accounts
+        measured = None if accounts is None else self._keeping_exact(evaluation, out)
+        raw = out
+        if measured or not self._in_place:
+            raw = evaluation.take("weight", self._weight_bytes(stop - start))
         self.weight.read(inner, start, stop, raw)
         weight, values = _as_torch(raw, self.weight.dtype), _as_torch(out, self.dtype)
         change = evaluation.held.get(self, self.held_bytes, lambda: self._change(inner))
@@ -140,9 +156,22 @@ class Adapted(Tensor):
             shape = (rows.stop - rows.start, columns.stop - columns.start)
             size = shape[0] * shape[1]
             part = weight[done : done + size].view(shape)
-            changed = change.added(part.double(), rows, columns)
+            changed = change.added(part.to(torch.float64, copy=True), rows, columns)
             values[done : done + size].view(shape).copy_(changed)
+            if measured:
+                keep_exact(measured, done, changed.view(-1).numpy())
             done += size
+        if measured and accounts is not None:
+            # Its model has it rounded: a change that rounding took away is none of the model's.
+            reference, model = as_vector(raw, self.weight.dtype), as_vector(out, self.dtype)
+            accounts.append(account(reference, [model], measured))
+
+    def _keeping_exact(self, evaluation: Evaluation, out: np.ndarray) -> Vector:
+        """Return the results as a vector that keeps those that are measured."""
+        results, block = as_vector(out, self.dtype), evaluation.block_elements
+        return keeping_exact(
+            results, block, evaluation.take("exact", measured_bytes(len(results), block))
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -159,6 +188,9 @@ class Adapted(Tensor):
     def _in_place(self) -> bool:
         """Whether the result has the weight's dtype, so that it takes the place of its elements."""
         return self.dtype == self.weight.dtype
+
+    def _weight_bytes(self, elements: int) -> int:
+        return elements * BITS[self.weight.dtype] // 8
 
     def _change(self, evaluation: Evaluation) -> Change:
         a = _whole(evaluation, self.a).view(self.rank, -1)

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from accounts_of_numbers import accounts, check
 from merging import merge, tensors_of
+from safetensors.torch import load_file
 from stage_recipes import write_adapter
 from test_bits_do_not_depend_on import LARGEST, every_method, recipe
-from tiny_models import LLAMA, write_family
+from tiny_models import LLAMA, write_family, write_model
 
 from resumerge.engine.execute.committer import Committer
 
@@ -81,6 +83,33 @@ def test_a_stage_and_an_adapter_are_operands_like_any_other(models: Path, tmp_pa
     for unit, account in found.items():
         assert account.models == ("base", "first", "base+adapter")
         check(account, base[unit], [alone[unit], with_adapter[unit]], out[unit], out[unit])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_what_an_adapter_alone_changes_is_counted_from_its_model(
+    dtype: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 128)
+    monkeypatch.setattr("resumerge.kernels.accounts.LEAST_MEASURED", 64)
+    (folder := tmp_path / "models").mkdir()
+    base = {n: t.to(getattr(torch, dtype)) for n, t in tensors_of(models / "base").items()}
+    write_model(folder / "base", base, {**LLAMA, "vocab_size": 3001, "dtype": dtype})
+    adapter = load_file(write_adapter(folder / "adapter") / "adapter_model.safetensors")
+    recipe = "merge_method: passthrough\nmodels: [{model: base+adapter}]\n"
+    out = tensors_of(merge(folder, recipe, tmp_path / "out", threads=2))
+    plain = tensors_of(merge(folder, recipe, tmp_path / "plain", no_accounts=True))
+    assert all(out[name].equal(plain[name]) for name in out)
+    found = accounts(tmp_path / "out.state")
+    modules = ("model.layers.1.mlp.up_proj", "model.layers.3.self_attn.q_proj")
+    assert found.keys() == {f"{module}.weight" for module in modules}
+    for module in modules:
+        name = f"{module}.weight"
+        a, b = (adapter[f"base_model.model.{module}.lora_{k}.weight"].double() for k in "AB")
+        assert found[name].models == ("base", "base+adapter")
+        assert found[name].blocks > 1
+        assert found[name]["measured"] == 64 * found[name].blocks
+        exact = base[name].double() + 2.0 * b @ a
+        check(found[name], base[name], [out[name]], exact.float(), out[name])
 
 
 @pytest.mark.parametrize("method", ["ties", "linear", "nuslerp", "iso_c", "dare_ties"])
