@@ -210,7 +210,7 @@ def _attempt(
         ledger.path,
         merging_seconds=seconds,
         mirror=url,
-        notes=(*plan.reminders, *warnings_of(changes)),
+        notes=(*plan.reminders, *(() if context.options.strict else warnings_of(changes))),
         output_bytes=plan.output_bytes,
         peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),
         seconds=(ended - started).total_seconds(),

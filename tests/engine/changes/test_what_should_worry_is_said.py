@@ -12,7 +12,8 @@ import pytest
 import torch
 from merging import Told, tensors_of, working_in
 from safetensors.torch import load_file, save_file
-from tiny_models import LLAMA, write_family
+from stage_recipes import write_adapter
+from tiny_models import LLAMA, write_family, write_model
 
 from resumerge.documents.status import status_json
 from resumerge.engine.lifecycle.session import Session
@@ -75,6 +76,28 @@ def test_a_change_that_was_lost_to_rounding_is_told_with_the_remedy(
     assert "smaller than BF16 can hold" in lost and "out_dtype: float32" in lost
     assert "equal base, although a model differs there" in equal
     assert told(models, TINY + "out_dtype: float32\n", tmp_path / "kept") == []
+
+
+@pytest.mark.parametrize(("factor", "said"), [(0.0, "nothing"), (2e-3, "lost"), (1.0, "")])
+def test_an_adapter_that_its_model_cannot_hold_is_told(
+    factor: float, said: str, models: Path, tmp_path: Path
+) -> None:
+    (folder := tmp_path / "models").mkdir()
+    base = {name: tensor.bfloat16() for name, tensor in tensors_of(models / "base").items()}
+    write_model(folder / "base", base, {**LLAMA, "dtype": "bfloat16"})
+    path = write_adapter(folder / "adapter") / "adapter_model.safetensors"
+    save_file({n: t * factor if "lora_B" in n else t for n, t in load_file(path).items()}, path)
+    recipe = "merge_method: passthrough\nmodels: [{model: base+adapter}]\n"
+    found = told(folder, recipe, tmp_path / "out")
+    assert len(found) == bool(said)
+    if said == "nothing":
+        assert found[0].startswith("base+adapter contributed nothing: ")
+    elif said:
+        assert "of the elements that were to change did not" in found[0]
+        assert "smaller than BF16 can hold" in found[0]
+    numbers = accounts(tmp_path / "out.state")["numbers"]
+    assert [model["model"] for model in numbers["models"]] == ["base+adapter"]
+    assert numbers["tensors"] == 2
 
 
 def test_tensors_that_equal_the_base_are_named(models: Path, tmp_path: Path) -> None:
@@ -141,9 +164,13 @@ def test_nothing_is_said_where_nothing_is_measured(models: Path, tmp_path: Path)
 
 def test_strict_exits_with_75_after_such_a_merge_and_again(models: Path, tmp_path: Path) -> None:
     """The model is there; a script that resumes what ended with 75 does not take it."""
+    config, reporter = tmp_path / "out.yaml", Told()
+    config.write_text(TINY)
     for _ in range(2):
-        with pytest.raises(DoubtfulNumbers) as raised:
-            told(models, TINY, tmp_path / "out", strict=True)
+        session = Session(Options(state_dir=tmp_path / "out.state", strict=True), reporter)
+        with pytest.raises(DoubtfulNumbers) as raised, working_in(models):
+            session.run(config, tmp_path / "out")
+        assert not any("BF16" in note for note in reporter.notes)  # it is said once, by the error
         assert raised.value.exit_code == 75
         assert "smaller than BF16 can hold" in str(raised.value)
         assert len(raised.value.as_json()["warnings"]) == 2
