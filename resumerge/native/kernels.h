@@ -8,6 +8,7 @@
 #include "energies.h"
 #include "hashes.h"
 #include "order.h"
+#include "quantised.h"
 #include "random.h"
 #include "ranks.h"
 #include "reductions.h"
@@ -44,4 +45,6 @@
         .mask_above = mask_above_unchecked,                 \
         .add_task_vectors = add_task_vectors_unchecked,     \
         .add_voted_sum = add_voted_sum_unchecked,           \
+        .decode = decode_unchecked,                         \
+        .apply_grid = apply_grid_unchecked,                 \
     }

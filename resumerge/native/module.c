@@ -939,6 +939,64 @@ static PyObject *instruction_sets(PyObject *self, PyObject *unused) {
     return found;
 }
 
+PyDoc_STRVAR(decode_doc,
+             "decode(codes, table, out): out = the numbers of each byte, of which table has one or two");
+
+static PyObject *decode(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given_codes, *given_table, *given_out, *result = NULL;
+    Array codes = {0}, table = {0}, out = {0};
+    if (!PyArg_ParseTuple(args, "OOO:decode", &given_codes, &given_table, &given_out)) return NULL;
+    if (!take_array(given_codes, "codes", "B", 1, 0, ANY_LENGTH, &codes) ||
+        !take_array(given_table, "table", "f", 4, 0, ANY_LENGTH, &table))
+        goto done;
+    int64_t entries = table.view.len / 4;
+    if (entries != 256 && entries != 512) {
+        PyErr_SetString(PyExc_ValueError, "table: expected 256 or 512 numbers");
+        goto done;
+    }
+    int numbers = (int)(entries / 256);
+    if (!take_array(given_out, "out", "f", 4, 1, codes.view.len * numbers, &out)) goto done;
+    RUN(kernels->decode(codes.view.buf, codes.view.len, table.view.buf, numbers, out.view.buf));
+    result = Py_NewRef(Py_None);
+done:
+    drop_array(&codes);
+    drop_array(&table);
+    drop_array(&out);
+    return result;
+}
+
+PyDoc_STRVAR(apply_grid_doc,
+             "apply_grid(matrix, columns, grid, block, subtracts): rows of so many columns are cut "
+             "into blocks; a number of the grid is subtracted from each, or multiplies it");
+
+static PyObject *apply_grid(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given_matrix, *given_columns, *given_grid, *given_block, *result = NULL;
+    int subtracts;
+    int64_t columns, block;
+    Array matrix = {0}, grid = {0};
+    if (!PyArg_ParseTuple(args, "OOOOp:apply_grid", &given_matrix, &given_columns, &given_grid,
+                          &given_block, &subtracts))
+        return NULL;
+    if (!take_integer(given_columns, "columns", 1, INT64_MAX / 8, &columns) ||
+        !take_block(given_block, &block) ||
+        !take_array(given_matrix, "matrix", "f", 4, 1, ANY_LENGTH, &matrix))
+        goto done;
+    int64_t length = matrix.view.len / 4, rows = length / columns;
+    if (rows * columns != length) {
+        PyErr_SetString(PyExc_ValueError, "matrix: expected whole rows");
+        goto done;
+    }
+    if (!take_array(given_grid, "grid", "f", 4, 0, rows * blocks_of(columns, block), &grid)) goto done;
+    RUN(kernels->apply_grid(matrix.view.buf, rows, columns, grid.view.buf, block, subtracts));
+    result = Py_NewRef(Py_None);
+done:
+    drop_array(&matrix);
+    drop_array(&grid);
+    return result;
+}
+
 PyDoc_STRVAR(use_doc, "use(name): compute with an instruction set that this processor can run");
 
 static PyObject *use(PyObject *self, PyObject *given) {
@@ -962,9 +1020,11 @@ static PyMethodDef functions[] = {
     FUNCTION(add_mean_change),
     FUNCTION(add_task_vectors),
     FUNCTION(add_voted_sum),
+    FUNCTION(apply_grid),
     FUNCTION(clamp_to_distance),
     FUNCTION(column_gram),
     FUNCTION(count_changes),
+    FUNCTION(decode),
     FUNCTION(equal_counts),
     FUNCTION(gram),
     FUNCTION(hash_blocks),

@@ -75,6 +75,8 @@ typedef struct {
                             float, int64_t, const Output *);
     void (*add_voted_sum)(const Vector *, const Vector *, const float *, const float *, int, int,
                           float, int64_t, float *, const Output *);
+    void (*decode)(const uint8_t *, int64_t, const float *, int, float *);
+    void (*apply_grid)(float *, int64_t, int64_t, const float *, int64_t, int);
 } Kernels;
 
 extern const Kernels resumerge_baseline;

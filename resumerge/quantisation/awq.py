@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.gptq import transposed
 from resumerge.quantisation.pack_quantized import WORD
-from resumerge.tensors import Stored, Unpacked
+from resumerge.tensors import Repacked, Stored
 
 BITS = 4
 
@@ -31,8 +31,8 @@ class Awq(Scheme):
             scales = checkpoint.find(f"{stem}.scales")
             if zeros is None or scales is None or not _is_awq(checkpoint, packed, zeros, scales):
                 continue
-            numbers = _unpacked(packed, scales.shape[1])
-            points = _unpacked(zeros, scales.shape[1])
+            numbers = _numbers(packed, scales.shape[1])
+            points = _numbers(zeros, scales.shape[1])
             name = f"{stem}.weight"
             tensor = transposed(checkpoint, name, "AWQ", numbers, points, scales)
             yield Weight(name, tensor, (packed.name, zeros.name, scales.name), "AWQ of 4 bits")
@@ -55,14 +55,7 @@ def _is_awq(checkpoint: Checkpoint, packed: Stored, zeros: Stored, scales: Store
     return fits
 
 
-def _unpacked(packed: Stored, outputs: int) -> Unpacked:
-    return Unpacked(
-        name=packed.name,
-        dtype="U8",
-        shape=(outputs, packed.shape[0]),
-        packed=packed,
-        bits=BITS,
-        along=1,
-        order=PLACES,
-        transposed=True,
+def _numbers(packed: Stored, outputs: int) -> Repacked:
+    return Repacked.of(
+        packed, outputs, packed.shape[0], bits=BITS, along=1, order=PLACES, transposed=True
     )

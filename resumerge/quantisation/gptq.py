@@ -13,9 +13,8 @@ from collections.abc import Iterator
 
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_scales
-from resumerge.quantisation.pack_quantized import WORD, of_bytes
-from resumerge.tensors import Dequantised, Stored, Unpacked
-from resumerge.tensors.quantised.codes import whole_numbers
+from resumerge.quantisation.pack_quantized import WORD, as_numbers
+from resumerge.tensors import Dequantised, Repacked, Stored
 
 EXACT_ZEROS = "gptq_v2"
 """The format whose zero points are as they are."""
@@ -53,28 +52,9 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
             ", ".join(f"{t.dtype} {list(t.shape)}" for t in (packed, zeros, scales)),
         )
     stated = checkpoint.stated.get("checkpoint_format", "gptq")
-    places = tuple(range(per_word))
-    numbers = Unpacked(
-        name=packed.name,
-        dtype="U8",
-        shape=(outputs, inputs),
-        packed=packed,
-        bits=bits,
-        along=0,
-        order=places,
-        transposed=True,
-    )
-    points = Unpacked(
-        name=zeros.name,
-        dtype="U8",
-        shape=(outputs, groups),
-        packed=zeros,
-        bits=bits,
-        along=1,
-        order=places,
-        transposed=True,
-        added=0 if stated == EXACT_ZEROS else 1,
-    )
+    numbers = Repacked.of(packed, outputs, inputs, bits=bits, along=0, transposed=True)
+    less = 0 if stated == EXACT_ZEROS else 1
+    points = Repacked.of(zeros, outputs, groups, bits=bits, along=1, transposed=True, added=less)
     tensor = transposed(checkpoint, f"{stem}.weight", "GPTQ", numbers, points, scales, order)
     parts = (packed, zeros, scales, *((order,) if order else ()))
     kind = f"GPTQ of {bits} bits"
@@ -85,8 +65,8 @@ def transposed(
     checkpoint: Checkpoint,
     name: str,
     scheme: str,
-    numbers: Unpacked,
-    zeros: Unpacked,
+    numbers: Repacked,
+    zeros: Repacked,
     scales: Stored,
     order: Stored | None = None,
 ) -> Dequantised:
@@ -101,7 +81,7 @@ def transposed(
         scales: (groups, outputs), contiguous.
         order: the group of each input; None for groups of one size, in order.
     """
-    outputs, inputs = numbers.shape
+    outputs, inputs = numbers.shape[0], numbers.columns
     groups = scales.shape[0]
     size = -(-inputs // groups)
     return Dequantised(
@@ -110,11 +90,11 @@ def transposed(
         shape=(outputs, inputs),
         scheme=scheme,
         codes=numbers,
-        codebook=whole_numbers(8, 0),
+        codebook=numbers.codebook(),
         rows=outputs,
         columns=inputs,
         block=(1, size),
         scales=as_scales(checkpoint, scales, transposed=True),
-        zeros=of_bytes(zeros),
+        zeros=as_numbers(zeros),
         block_of_column=order,
     )

@@ -87,18 +87,7 @@ def as_scales(checkpoint: Checkpoint, scales: Stored, *, transposed: bool = Fals
         codes: Tensor = replace(scales, dtype="U8")
         if transposed:
             codes = Transposed.of(codes)
-        return Dequantised(
-            name=scales.name,
-            dtype="F32",
-            shape=codes.shape,
-            scheme="powers of two",
-            codes=codes,
-            codebook=E8M0,
-            rows=1,
-            columns=max(1, scales.numel),
-            block=(1, max(1, scales.numel)),
-            scales=None,
-        )
+        return Dequantised.elementwise(codes, codes.shape, "powers of two", E8M0)
     if scales.dtype not in SCALES:
         raise checkpoint.unfit(scales.name, "scales that are floats", f"{scales.dtype} numbers")
     return Transposed.of(scales) if transposed else scales

@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
-from resumerge.tensors import Dequantised, Stacked, Stored, Unpacked
+from resumerge.tensors import Dequantised, Repacked, Stacked, Stored
 from resumerge.tensors.quantised.codes import E2M1, Codebook
 
-NUMBERS = Codebook("e2m1 of a byte", tuple(E2M1.numbers[code & 15] for code in range(256)))
+OF_BYTES = Codebook("e2m1 of a byte", tuple(E2M1.numbers[code & 15] for code in range(256)))
 """The numbers of codes that have a byte each."""
 
 GROUP = 32
@@ -110,16 +110,7 @@ def _expert(
         shape=(outputs, groups * width),
         offset=blocks.offset + number * outputs * groups * width,
     )
-    codes = Unpacked(
-        name=name,
-        dtype="U8",
-        shape=(inputs, outputs),
-        packed=packed,
-        bits=4,
-        along=1,
-        order=(0, 1),
-        transposed=True,
-    )
+    codes = Repacked.of(packed, inputs, outputs, bits=4, along=1, transposed=True)
     of_groups = replace(
         scales,
         shape=(outputs, groups),
@@ -131,7 +122,7 @@ def _expert(
         shape=(inputs, outputs),
         scheme="MXFP4",
         codes=codes,
-        codebook=NUMBERS,
+        codebook=E2M1 if outputs % 2 == 0 else OF_BYTES,
         rows=inputs,
         columns=outputs,
         block=(GROUP, 1),

@@ -52,18 +52,8 @@ def _weight(
             f"{list(scales.shape)}",
         )
     rows, columns, block = grid_of(checkpoint, packed.name, shape, scales)
-    scaled = Dequantised(
-        name=scales.name,
-        dtype="F32",
-        shape=scales.shape,
-        scheme="scales of NVFP4",
-        codes=scales,
-        codebook=None,
-        rows=1,
-        columns=scales.numel,
-        block=(1, scales.numel),
-        scales=whole,
-        divides=divides,
+    scaled = Dequantised.elementwise(
+        scales, scales.shape, "scales of NVFP4", scale=whole, divides=divides
     )
     tensor = Dequantised(
         name=f"{stem}.weight",

@@ -17,7 +17,7 @@ import numpy as np
 
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
-from resumerge.tensors import Dequantised, Stored, Tensor, Unpacked
+from resumerge.tensors import Dequantised, Repacked, Stored, Tensor
 from resumerge.tensors.quantised.codes import Codebook, whole_numbers
 
 WORD = 32
@@ -78,17 +78,8 @@ def _codes(packed: Stored, shape: tuple[int, ...], bits: int) -> tuple[Tensor, C
     per_word, half = WORD // bits, 1 << (bits - 1)
     if shape[1] % per_word == 0:
         return as_bytes(packed, (shape[0], 4 * packed.shape[1])), whole_numbers(bits, half)
-    numbers = Unpacked(
-        name=packed.name,
-        dtype="U8",
-        shape=shape,
-        packed=packed,
-        bits=bits,
-        along=1,
-        order=tuple(range(per_word)),
-        transposed=False,
-    )
-    return numbers, whole_numbers(8, half)
+    numbers = Repacked.of(packed, shape[0], shape[1], bits=bits, along=1)
+    return numbers, numbers.codebook(half)
 
 
 def _shape(checkpoint: Checkpoint, stem: str) -> tuple[int, ...]:
@@ -135,35 +126,16 @@ def _zeros(checkpoint: Checkpoint, zeros: Stored, scales: Stored, bits: int) -> 
             f"int32 of shape {[-(-shape[0] // per_word), shape[1]]}",
             f"{zeros.dtype} of shape {list(zeros.shape)}",
         )
-    numbers = Unpacked(
-        name=zeros.name,
-        dtype="U8",
-        shape=shape,
-        packed=zeros,
-        bits=bits,
-        along=0,
-        order=tuple(range(per_word)),
-        transposed=False,
-    )
-    return of_bytes(numbers, 1 << (bits - 1))
+    numbers = Repacked.of(zeros, shape[0], shape[1], bits=bits, along=0)
+    return as_numbers(numbers, 1 << (bits - 1))
 
 
-def of_bytes(numbers: Unpacked, subtracted: int = 0) -> Dequantised:
-    """Return whole numbers of a byte each as float32.
+def as_numbers(numbers: Repacked, subtracted: int = 0) -> Dequantised:
+    """Return whole numbers as float32.
 
     Args:
         numbers: the numbers.
         subtracted: what is subtracted from each.
     """
-    return Dequantised(
-        name=numbers.name,
-        dtype="F32",
-        shape=numbers.shape,
-        scheme="zero points",
-        codes=numbers,
-        codebook=whole_numbers(8, subtracted),
-        rows=numbers.shape[0],
-        columns=numbers.shape[1],
-        block=(numbers.shape[0], numbers.shape[1]),
-        scales=None,
-    )
+    shape = numbers.shape[0], numbers.columns
+    return Dequantised.elementwise(numbers, shape, "zero points", numbers.codebook(subtracted))

@@ -76,18 +76,7 @@ def as_floats(checkpoint: Checkpoint, zeros: Stored) -> Dequantised:
     """
     if zeros.dtype not in CODES:
         raise checkpoint.unfit(zeros.name, f"zero points in {', '.join(CODES)}", zeros.dtype)
-    return Dequantised(
-        name=zeros.name,
-        dtype="F32",
-        shape=zeros.shape,
-        scheme="zero points",
-        codes=zeros,
-        codebook=None,
-        rows=1,
-        columns=max(1, zeros.numel),
-        block=(1, max(1, zeros.numel)),
-        scales=None,
-    )
+    return Dequantised.elementwise(zeros, zeros.shape, "zero points")
 
 
 def _scales(count: int, columns: int, block: tuple[int, int]) -> str:

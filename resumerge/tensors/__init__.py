@@ -15,8 +15,8 @@ from resumerge.tensors.interleaved import Interleaved
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.quantised.blocks import Blocks
 from resumerge.tensors.quantised.dequantised import Dequantised
+from resumerge.tensors.quantised.repacked import Repacked
 from resumerge.tensors.quantised.transposed import Transposed
-from resumerge.tensors.quantised.unpacked import Unpacked
 from resumerge.tensors.rounded import Rounded, rounded_input, rounded_once
 from resumerge.tensors.sliced import Sliced
 from resumerge.tensors.spilled import ScratchFile, Spilled, spilled_in
@@ -32,6 +32,7 @@ __all__ = [
     "Gathered",
     "Interleaved",
     "Merged",
+    "Repacked",
     "Rounded",
     "ScratchFile",
     "Sliced",
@@ -41,7 +42,6 @@ __all__ = [
     "Stored",
     "Tensor",
     "Transposed",
-    "Unpacked",
     "rounded_input",
     "rounded_once",
     "spilled_in",

@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from resumerge.kernels.quantised import decode
+
 
 @dataclass(frozen=True)
 class Codebook:
@@ -44,7 +46,7 @@ class Codebook:
             codes: uint8.
             out: float32, `per_byte` for each byte.
         """
-        np.take(self.table, codes, axis=0, out=out.reshape(-1, self.per_byte), mode="clip")
+        decode(codes, self.table, out)
 
 
 def whole_numbers(bits: int, subtracted: int) -> Codebook:

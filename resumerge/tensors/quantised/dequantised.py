@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from resumerge.errors import refuse
 from resumerge.kernels import round_to
+from resumerge.kernels.quantised import apply_grid
 from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS, FLOATS
 from resumerge.tensors.evaluation import Evaluation, as_vector
@@ -57,6 +59,34 @@ class Dequantised(Tensor):
     block_of_column: Tensor | None = None
     factor: float = 1.0
     added: float = 0.0
+
+    @classmethod
+    def elementwise(
+        cls,
+        codes: Tensor,
+        shape: tuple[int, ...],
+        scheme: str,
+        codebook: Codebook | None = None,
+        scale: Tensor | None = None,
+        *,
+        divides: bool = False,
+    ) -> Dequantised:
+        """Return the numbers of codes, all of them with one scale, or none."""
+        columns = max(1, shape[-1]) if shape else 1
+        rows = max(1, math.prod(shape) // columns)
+        return cls(
+            name=codes.name,
+            dtype="F32",
+            shape=shape,
+            scheme=scheme,
+            codes=codes,
+            codebook=codebook,
+            rows=rows,
+            columns=columns,
+            block=(rows, columns),
+            scales=scale,
+            divides=divides,
+        )
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -206,23 +236,28 @@ class Dequantised(Tensor):
             rows = np.arange(top, top + count)
             rows = rows // self.rows * height + rows % self.rows // self.block[0]
             grid = grid[rows - first // width]
-        if self.block_of_column is not None:
-            operation(matrix, grid[:, self._columns(evaluation)], out=matrix)
-        elif width == 1:
-            operation(matrix, grid, out=matrix)
-        elif width * self.block[1] == self.columns:
-            blocks = matrix.reshape(count, width, self.block[1])
-            operation(blocks, grid[:, :, None], out=blocks)
-        else:
+        columns = self._columns(evaluation)
+        if columns is not None:
+            operation(matrix, grid[:, columns], out=matrix)
+        elif operation is np.divide:
             wide = np.repeat(grid, self.block[1], axis=1)[:, : self.columns]
             operation(matrix, wide, out=matrix)
+        else:
+            grid = np.ascontiguousarray(grid)
+            subtracts = operation is np.subtract
+            apply_grid(matrix, self.columns, grid, self.block[1], subtracts=subtracts)
 
-    def _columns(self, evaluation: Evaluation) -> np.ndarray:
-        """Return the number of the block of each column, as an index."""
+    def _columns(self, evaluation: Evaluation) -> np.ndarray | None:
+        """Return the number of the block of each column, as an index; None if they are in order.
+
+        Raises:
+            InputError: there is no such block.
+        """
         tensor = self.block_of_column
-        assert tensor is not None
+        if tensor is None:
+            return None
 
-        def read() -> np.ndarray:
+        def read() -> np.ndarray | None:
             raw = np.empty(tensor.nbytes, np.uint8)
             tensor.read(evaluation.inner(), 0, tensor.numel, raw)
             blocks = raw.view(np.int32).astype(np.int64)
@@ -234,6 +269,7 @@ class Dequantised(Tensor):
                     found=f"{blocks.min()} to {blocks.max()}",
                     fix="download the model again",
                 )
-            return blocks
+            in_order = np.array_equal(blocks, np.arange(self.columns) // self.block[1])
+            return None if in_order else blocks
 
         return evaluation.held.get((self, "columns"), self.held_bytes, read)

@@ -1,0 +1,164 @@
+"""Whole numbers of a few bits, packed in the order of a weight's elements."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.quantised.codes import Codebook, whole_numbers
+from resumerge.tensors.stored import stored_in
+from resumerge.tensors.tensor import Tensor
+
+ROWS = 256
+"""Rows of packed numbers that are taken apart at once."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Repacked(Tensor):
+    """Whole numbers that are packed in another order in their file, as bytes.
+
+    A byte has two numbers of 4 bits of a row, the first in the lower ones; or one number, if it has
+    8 bits or rows are of odd length. All are held in memory while elements are read: where a weight
+    is stored transposed, each row has a part of every packed row.
+
+    Args:
+        packed: a matrix of I32 or U8.
+        bits: the bits of a number: 4 or 8.
+        along: the dimension of the packed matrix (0 or 1) whose neighbours lie in one element.
+        order: the place of each number among those of its packed element, the lowest bits first.
+        transposed: whether a row is a column of the packed matrix.
+        added: what is added to each number, of which as many bits are kept.
+        columns: the numbers of a row.
+    """
+
+    packed: Tensor
+    bits: int
+    along: int
+    order: tuple[int, ...]
+    transposed: bool
+    columns: int
+    added: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        packed: Tensor,
+        rows: int,
+        columns: int,
+        *,
+        bits: int,
+        along: int,
+        order: tuple[int, ...] = (),
+        transposed: bool = False,
+        added: int = 0,
+    ) -> Repacked:
+        """Return the numbers of a packed matrix: so many rows and columns of them.
+
+        Without `order` the first number has the lowest bits, and so on.
+        """
+        places = order or tuple(range((32 if packed.dtype == "I32" else 8) // bits))
+        width = columns // 2 if _in_pairs(bits, columns) else columns
+        return cls(
+            name=packed.name,
+            dtype="U8",
+            shape=(rows, width),
+            packed=packed,
+            bits=bits,
+            along=along,
+            order=places,
+            transposed=transposed,
+            columns=columns,
+            added=added,
+        )
+
+    def codebook(self, subtracted: int = 0) -> Codebook:
+        """Return the numbers that the bytes have, less something."""
+        return whole_numbers(4 if _in_pairs(self.bits, self.columns) else 8, subtracted)
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the numbers, and of the packed ones while they are taken apart."""
+        return self.nbytes + self.packed.nbytes
+
+    @property
+    def held_in_turn(self) -> Hashable:
+        return "repacked", next(stored_in(self.packed)).source
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.packed,)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        [packed] = children
+        return replace(self, packed=packed)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        if stop == self.numel:
+            yield from self.packed.passed(0, self.packed.numel)
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        yield from ()
+
+    def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
+        """Yield the reads of the whole packed matrix."""
+        yield from self.packed.reads(0, self.packed.numel)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        held = evaluation.held.get(self, self.held_bytes, lambda: self._whole(evaluation))
+        out[:] = held.reshape(-1)[start:stop]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "repacked": self.packed.as_json(),
+            "bits": self.bits,
+            "along": self.along,
+            "order": list(self.order),
+            "transposed": self.transposed,
+            "added": self.added,
+        }
+
+    def _whole(self, evaluation: Evaluation) -> np.ndarray:
+        """Return all bytes, as a matrix of the tensor's shape."""
+        raw = np.empty(self.packed.nbytes, np.uint8)
+        self.packed.read(evaluation.inner(), 0, self.packed.numel, raw)
+        kind = np.uint32 if self.packed.dtype == "I32" else np.uint8
+        packed, along = raw.view(kind).reshape(self.packed.shape), self.along
+        if self.transposed:
+            packed, along = packed.T, 1 - along
+        found = np.empty(self.shape, np.uint8)
+        count, rows = len(self.order), self.shape[0]
+        for top in range(0, len(packed), ROWS):
+            words = np.ascontiguousarray(packed[top : top + ROWS])
+            numbers = [self._numbers(words, place) for place in self.order]
+            if along:
+                found[top : top + ROWS] = self._bytes(np.stack(numbers, axis=2))
+                continue
+            for number, part in enumerate(numbers):
+                first = top * count + number
+                into = found[first : min(first + len(words) * count, rows) : count]
+                into[:] = self._bytes(part[: len(into)])
+        return found
+
+    def _numbers(self, words: np.ndarray, place: int) -> np.ndarray:
+        """Return the numbers at one place of packed elements."""
+        kind = words.dtype.type
+        numbers = words >> kind(place * self.bits)
+        if self.added:
+            numbers += kind(self.added)
+        numbers &= kind((1 << self.bits) - 1)
+        narrow: np.ndarray = numbers.astype(np.uint8, copy=False)
+        return narrow
+
+    def _bytes(self, numbers: np.ndarray) -> np.ndarray:
+        """Return rows of numbers as they are held."""
+        rows: np.ndarray = numbers.reshape(len(numbers), -1)[:, : self.columns]
+        if _in_pairs(self.bits, self.columns):
+            rows = rows[:, ::2] | rows[:, 1::2] << np.uint8(4)
+        return rows
+
+
+def _in_pairs(bits: int, columns: int) -> bool:
+    return bits == 4 and columns % 2 == 0
