@@ -126,6 +126,18 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "a probability that is none": lambda out: _kernels.rank_mask(
         vector(16), KEY, 0, 4, 4, 1, float("nan"), 0.0, out.view(np.uint8)
     ),
+    "a table of 255 numbers": lambda out: _kernels.decode(
+        out.view(np.uint8)[:4], np.zeros(255, np.float32), out
+    ),
+    "numbers into too little": lambda out: _kernels.decode(
+        out.view(np.uint8), np.zeros(512, np.float32), out
+    ),
+    "a grid that is too small": lambda out: _kernels.apply_grid(
+        out, len(out), np.zeros(1, np.float32), 1, False
+    ),
+    "rows that are cut": lambda out: _kernels.apply_grid(
+        out, len(out) - 1, np.zeros(2, np.float32), len(out), False
+    ),
     "an element type of 99": lambda out: Vector(out, 99),
     "an instruction set of elsewhere": lambda out: use("sse9"),
     "room for exact results of another number": lambda out: Vector(

@@ -12,6 +12,7 @@ from merging import merge
 from quantised_models import SCHEMES
 from safetensors.torch import load_file, save_file
 from small_batches import use_small_batches
+from streamed_models import serve_local_models
 from tiny_models import LLAMA, llama_shapes, random_tensors
 
 import resumerge
@@ -175,3 +176,18 @@ def test_what_does_not_fit_is_refused_by_the_tensors_name(name: str, tmp_path: P
         open_source(ModelRef(str(tmp_path), str(tmp_path)))
     [problem] = caught.value.problems
     assert problem.found and problem.expected and problem.fix
+
+
+def test_streamed_by_ranges_it_is_the_same(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes are read by ranges with their scales."""
+    use_small_batches(monkeypatch, 3000)
+    text = recipe("ties", *(name.replace(" ", "-") for name in EXACT))
+    local = merge(models, text, tmp_path / "local")
+    sent = serve_local_models(monkeypatch)
+    streamed = merge(models, text, tmp_path / "streamed", stream=True, offline=False)
+    assert weights(streamed) == weights(local)
+    for path, nbytes in sent.items():
+        assert nbytes < 3.5 * Path(path).stat().st_size, path
+    assert len(sent) == len(EXACT)

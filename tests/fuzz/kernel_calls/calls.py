@@ -243,3 +243,18 @@ def _add_voted_sum(a: Arguments) -> list[Any]:
     vectors = a.family(base)
     numbers = a.floats(vectors), a.floats(vectors)
     return [base, a.sequence(vectors), *numbers, a.draw.randrange(4), a.float(), a.out()]
+
+
+@_call(_kernels.decode)
+def _decode(a: Arguments) -> list[Any]:
+    numbers = a.draw.choice((1, 2))
+    table = a.array(np.float32, 256 * numbers)
+    return [a.array(np.uint8), table, a.result(np.float32, a.length * numbers)]
+
+
+@_call(_kernels.apply_grid)
+def _apply_grid(a: Arguments) -> list[Any]:
+    block, rows = a.draw.choice((1, 2, 16, 128, 2**40)), a.draw.choice((0, 1, 3))
+    grid = a.array(np.float32, rows * -(-a.row // block))
+    matrix = a.result(np.float32, rows * a.row)
+    return [matrix, a.row, grid, block, a.draw.random() < 0.5]

@@ -15,6 +15,7 @@ from fuzz.kinds.models import (
     TokenizerConfigs,
     Tokenizers,
 )
+from fuzz.kinds.quantised import Quantised
 from fuzz.kinds.recipes import Recipes
 from fuzz.kinds.torch_files import TorchFiles
 
@@ -28,6 +29,7 @@ KINDS: dict[str, type[Kind]] = {
     "tokenizer_configs": TokenizerConfigs,
     "generation_configs": GenerationConfigs,
     "adapters": Adapters,
+    "quantised": Quantised,
     "torch_files": TorchFiles,
     "recipes": Recipes,
     "ledgers": Ledgers,
