@@ -542,6 +542,9 @@ def _recipe_file(config: Config) -> AbstractContextManager[RecipeFile]:
     """Return the recipe as a file; one of mappings is there for the call only."""
     if isinstance(config, Mapping):
         return recipe_in_python(config)
+    if isinstance(config, str) and "\n" in config:
+        expected = "a path, or a mapping as yaml.safe_load makes it of a recipe's text"
+        raise refuse("This is the text of a recipe", expected=expected, found=repr(config)[:60])
     if isinstance(config, str) or not isinstance(config, Sequence):
         return nullcontext(RecipeFile(local_path(config, RECIPE)))
     documents = [document for document in config if isinstance(document, Mapping)]

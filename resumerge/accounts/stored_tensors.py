@@ -16,10 +16,11 @@ class StoredTensors:
 
     Args:
         model: the model.
+        name: its name in the account.
     """
 
-    def __init__(self, model: Source) -> None:
-        self.name = model.ref.text
+    def __init__(self, model: Source, name: str) -> None:
+        self.name = name
         self.tensors = model.tensors if model.stored is None else model.stored
 
     def names(self, leaf: Stored, file: str) -> Sequence[str]:
@@ -62,15 +63,23 @@ class LeafIndex:
         self._sources = list(sources)
         self._of_files: dict[tuple[int, str], tuple[StoredTensors, str]] = {}
         self.models: dict[str, StoredTensors] = {}
-        for source in self._sources:
-            for part in source.parts.values():
-                self.models.setdefault(part.ref.text, StoredTensors(part))
+        parts = [(source, part) for source in self._sources for part in source.parts.values()]
+        self._bases = {part.ref.text for source, part in parts if part is not source.adapter}
+        for source, part in parts:
+            name = self._name(source, part)
+            self.models.setdefault(name, StoredTensors(part, name))
 
     def find(self, leaf: Stored) -> tuple[StoredTensors, Sequence[str]]:
         """Return the model that a leaf is of, and its names there."""
         key = leaf.source, leaf.file
         if key not in self._of_files:
             part, file = self._sources[leaf.source].part_of(leaf.file)
-            self._of_files[key] = self.models[part.ref.text], file
+            name = self._name(self._sources[leaf.source], part)
+            self._of_files[key] = self.models[name], file
         model, file = self._of_files[key]
         return model, model.names(leaf, file)
+
+    def _name(self, source: Source, part: Source) -> str:
+        """Return the name of a part in the account: one folder may have a model and an adapter."""
+        text = part.ref.text
+        return f"{text} (adapter)" if part is source.adapter and text in self._bases else text

@@ -77,7 +77,11 @@ def _written(text: str, said: Callable[[Problem], Problem]) -> Iterator[RecipeFi
         path = folder / "recipe.yaml"
         path.write_text(text, encoding="utf-8")
 
+        # Advice to start over names the file, which will be gone.
+        command = re.compile(f"`[^`]*{re.escape(str(path))}[^`]*`")
+
         def of_the_file(problem: Problem) -> Problem:
+            problem = replace(problem, fix=command.sub("the same with --restart", problem.fix))
             return said(problem) if problem.where == str(path) else problem
 
         try:

@@ -183,6 +183,11 @@ def _run_column(folder: Path, column: str) -> str:
     return ""
 
 
+def state_of(folder: Path) -> str:
+    """Return the state of a run, by the folder of its ledger; empty if that is damaged."""
+    return _run_column(folder, "state")
+
+
 def _created(folder: Path) -> str:
     return _run_column(folder, "created")
 

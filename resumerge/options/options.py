@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -281,7 +282,9 @@ class Options:
         problems = []
         for name, value in given.items():
             if name not in declarations:
-                raise TypeError(f"{command}() got an unexpected keyword argument {name!r}")
+                near = difflib.get_close_matches(name, declarations, n=1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
             option = declarations[name]
             try:
                 read[name] = option.type.read(value)

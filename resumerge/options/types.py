@@ -40,6 +40,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of a size: ``5GB`` and ``5G`` are 5e9, ``5GiB`` is 5 * 2**30.
 
     ``5B`` is 5e9 as well: nobody means five bytes, and mergekit's tutorials write 5 billion so.
+    ``5`` is refused for the same reason: a number of fewer than four digits needs a unit.
 
     Raises:
         ValueError: the text is not a size, or the size is zero.
@@ -53,6 +54,11 @@ def parse_size(text: str) -> int:
     size = int(float(match[1]) * factor)
     if size <= 0:
         raise ValueError(f"{text!r} is not a size above zero")
+    if size < 1000 and not match[2]:
+        raise ValueError(
+            f"{text!r} is not a size: without a unit it is in bytes; write {match[1]}GB or "
+            f"{match[1]}MB"
+        )
     return size
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 import yaml
@@ -14,6 +15,9 @@ from resumerge.errors import refuse
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+_Dumper.add_multi_representer(PurePath, lambda dumper, path: dumper.represent_str(str(path)))
 
 
 def extraction(model: str, number: int) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def as_yaml(recipe: Mapping[str, Any]) -> str:
     except (yaml.YAMLError, RecursionError) as error:
         raise refuse(
             "The recipe cannot be written as YAML",
-            expected="text, numbers, booleans, lists and mappings",
+            expected="text, paths, numbers, booleans, lists and mappings",
             found=str(error).partition("\n")[0] or type(error).__name__,
-            fix="convert such values, like float(x)",
+            fix="convert such values, like float(x) or str(x)",
         ) from None

@@ -168,10 +168,13 @@ def _in_bucket(text: str) -> ModelRef:
 
 
 def _with_adapter(text: str) -> ModelRef:
-    """Return the reference ``model+adapter``, divided at the first ``+`` after a folder if any."""
+    """Return the reference ``model+adapter``, divided at the first ``+`` after a folder if any.
+
+    Spaces around the ``+`` do not count.
+    """
     parts = text.split("+")
-    cuts = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]))] or [1]
-    base, lora = "+".join(parts[: cuts[0]]), "+".join(parts[cuts[0] :])
+    cuts = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]).strip())] or [1]
+    base, lora = "+".join(parts[: cuts[0]]).strip(), "+".join(parts[cuts[0] :]).strip()
     if not base or not lora or ("+" in lora and not _exists(lora)):
         raise InvalidValue(
             "A model can have only one LoRA adapter",

@@ -10,8 +10,13 @@ SHORTEST = 3
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like `name`, or None where none is close."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+    """Return the known name that is most like `name`, or None where none is close.
+
+    Case does not count.
+    """
+    names = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(name.lower(), list(names), n=1)
+    return names[near[0]] if near else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -193,3 +194,17 @@ def test_every_method_reads_all_models(method: str, models: Path) -> None:
     plan = planned(models, recipe)
     assert {m.model for m in plan.accounts.models} == {*names, *(["base"] if base else [])}
     assert not any(model.unused for model in plan.accounts.models)
+
+
+def test_one_folder_may_have_a_model_and_an_adapter(models: Path, tmp_path: Path) -> None:
+    for folder in ("base", "adapter"):
+        shutil.copytree(models / folder, tmp_path / "both", dirs_exist_ok=True)
+    write(tmp_path / "other")
+    text = "merge_method: linear\nparameters: {weight: 1}\n"
+    text += "models: [{model: other+both}, {model: both}]\n"
+    found = planned(tmp_path, text).accounts.models
+    assert {model.model: sum(model.used.values()) for model in found} == {
+        "other": 20,
+        "both (adapter)": 9,
+        "both": 21,
+    }

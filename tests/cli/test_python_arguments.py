@@ -179,14 +179,14 @@ def test_a_run_may_be_named_by_a_path(folder: Path) -> None:
 
 
 def test_a_recipe_may_be_a_mapping(folder: Path) -> None:
-    models = [{"model": folder / "math"}, {"model": "code"}]
+    models = [{"model": object()}, {"model": "code"}]
     recipe = {"merge_method": "linear", "parameters": {"weight": 1}}
     with pytest.raises(InputError, match="cannot be written as YAML"):
         resumerge.run({**recipe, "models": models}, "out")
     with pytest.raises(InputError, match="ties needs a base model"):
         resumerge.run({**recipe, "merge_method": "ties", "models": [{"model": "math"}]}, "out")
     assert not (folder / "out").exists() and not (folder / "state").exists()
-    whole = {**recipe, "models": [{"model": "math"}, {"model": "code"}]}
+    whole = {**recipe, "models": [{"model": Path("math")}, {"model": "code"}]}
     assert resumerge.plan(whole)["problems"] == []
     resumerge.run(whole, "out")
     resumerge.run("recipe.yaml", "other")
@@ -210,3 +210,14 @@ def test_an_interrupted_recipe_from_python_is_resumed_by_its_name(folder: Path) 
 class _Full(Reporter):
     def progressed(self, progressed: ProgressUpdate) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_misspelt_argument_is_told_with_the_nearest(folder: Path) -> None:
+    wrong: Any = {"memry": "2GB"}
+    with pytest.raises(TypeError, match=r"'memry'\. Did you mean 'memory'"):
+        resumerge.run("recipe.yaml", "out", **wrong)
+
+
+def test_the_text_of_a_recipe_is_no_path(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"the text of a recipe[^$]*yaml\.safe_load"):
+        resumerge.run(LINEAR, "out")

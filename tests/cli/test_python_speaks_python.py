@@ -147,3 +147,14 @@ def test_what_is_waited_for_names_arguments() -> None:
 def test_all_that_a_reporter_is_told_is_passed_on() -> None:
     methods = {name for name, value in vars(Reporter).items() if callable(value)}
     assert methods <= vars(PythonReporter).keys()
+
+
+def test_advice_names_no_file_that_will_be_gone(folder: Path) -> None:
+    models = [{"model": "math"}, {"model": "code"}]
+    recipe = {"merge_method": "linear", "models": models, "parameters": {"weight": 1.0}}
+    run = resumerge.run(recipe, "out")
+    problem = problem_of({**recipe, "dtype": "float16"})
+    assert problem.fix.endswith("or start over: the same with restart=True")
+    problem = problem_of(recipe, seed=5)
+    own = run.ledger.parent / "recipe.yaml" if run.ledger else None
+    assert f"start over: `resumerge run {own} " in problem.fix and own and own.exists()

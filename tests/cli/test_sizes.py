@@ -20,7 +20,7 @@ from resumerge.sizes import counted, show_age, show_seconds, show_size, show_tic
         ("1.5TB", 1_500_000_000_000),
         (".5 kB", 500),
         ("512KiB", 2**19),
-        ("123", 123),
+        ("1234", 1234),
         ("1B", 10**9),  # as in tutorials of mergekit: a billion
     ],
 )
@@ -31,6 +31,12 @@ def test_sizes(text: str, nbytes: int) -> None:
 @pytest.mark.parametrize("text", ["", "GB", "5XB", "5 GB more", "-5GB", "0", "0.1", "5iB", "1e9"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["5", "999"])
+def test_few_bytes_lack_a_unit(text: str) -> None:
+    with pytest.raises(ValueError, match=f"is not a size: .* write {text}GB"):
         parse_size(text)
 
 

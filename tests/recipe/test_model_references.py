@@ -59,6 +59,8 @@ def test_a_revision_is_not_empty(text: str) -> None:
         ("org/name+org/adapter", "org/name", "org/adapter"),
         ("org/name@main+org/adapter@v2", "org/name@main", "org/adapter@v2"),
         ("here+./adapter", "here", "./adapter"),
+        ("here + ./adapter", "here", "./adapter"),
+        ("org/name + org/adapter", "org/name", "org/adapter"),
         ("./here+./a/b", "./here", "./a/b"),
         ("a+b+org/adapter", "a+b", "org/adapter"),  # a+b is a folder
         ("org/name+a+b", "org/name", "a+b"),

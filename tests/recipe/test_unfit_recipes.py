@@ -37,6 +37,7 @@ FACTS: dict[str, list[tuple[int | None, str, str]]] = {
         (4, "models[0].parameters", "'weight' of linear is missing for math … lm_head")
     ],
     "unknown_method": [(2, "merge_method", "'tie' … Did you mean 'ties'?")],
+    "method_in_capitals": [(1, "merge_method", "'TIES' … Did you mean 'ties'?")],
     "method_of_ones_own": [(1, "merge_method", "'trust_region' … RESUMERGE_METHODS … entry point")],
     "dtype_and_what_is_below": [
         (3, "dtype", "Unknown dtype … 'bf17'"),

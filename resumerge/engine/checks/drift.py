@@ -242,6 +242,8 @@ def _refuse_drift(
         out = output_as_named(record["output"], record["mirror"])
         rest = [out, "--state-dir", str(context.runs.folder)]
         rest += context.options.words_to_start_over(json.loads(record["options"]))
+        if not Path(config).exists():  # it was given in Python, or is gone
+            config = _own_recipe(context, record)
         restart = ["resumerge", "run", config, *rest, "--restart"]
         raise refuse(
             headline(kinds),

@@ -14,6 +14,7 @@ from resumerge.engine.mirror_session.abandon import abandon_mirror, find_written
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.errors import InputError, refuse
+from resumerge.ledger.run_store import state_of
 from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.stores.registry import is_mirror_url, normalise, open_store
 from resumerge.output_path import OutputPath
@@ -118,11 +119,21 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
         name: a run's id, output or mirror; None for the newest run.
 
     Raises:
-        InputError: there is no such run.
+        InputError: there is no such run; or a finished one is to start over and was not named.
         Resumable: the mirror cannot be reached.
     """
     if name is None or not is_mirror_url(name):
-        return ExistingRun(context.runs.find(name))
+        folder = context.runs.find(name)
+        if name is None and context.options.restart and state_of(folder) == "done":
+            raise refuse(
+                "The newest run is done: there is nothing to start over",
+                where=folder.name,
+                expected="an unfinished run, or the name of a run",
+                found="no name",
+                fix=f"to make this model again, name the run: `resumerge resume {folder.name} "
+                "--restart`",
+            )
+        return ExistingRun(folder)
     ours = context.runs.of_address(normalise(name))
     if ours and not context.options.bring_back:
         return ExistingRun(ours[-1])

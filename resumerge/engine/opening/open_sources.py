@@ -17,6 +17,7 @@ from resumerge.errors import InputError, Problem, Resumable
 from resumerge.planning.reference_files import reference_without_config
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
+from resumerge.recipe.spelling import closest
 from resumerge.sources import MetadataCache, Source, open_source
 from resumerge.sources.index import ADAPTER, MODEL
 
@@ -58,7 +59,7 @@ def open_sources(
     local, remote = _local_then_remote(recipe, pins)
     for refs in (local, remote):
         for ref in refs:
-            hint = "" if _may_only_be_remote(ref) else _hint(recipe, ref)
+            hint = _hint(recipe, ref) if ref in remote and _on_the_hub(ref) else ""
             if is_doubtful := ref in remote and not pins and _is_doubtful(recipe, ref):
                 note(
                     f"{ref} is no model of the recipe, and no folder: the Hub is asked for a "
@@ -81,7 +82,11 @@ def open_sources(
             except Resumable as error:
                 raise Resumable(error.reason, f"{error}\n{hint}".strip()) from error
             except InputError as error:
-                problems += [_where_named(recipe, ref, problem) for problem in error.problems]
+                found = error.problems
+                if offline and hint:  # nobody is asked whether the repo exists
+                    other = _as_folder(ref)
+                    found = [replace(each, fix=f"{each.fix}. {other}") for each in found]
+                problems += [_where_named(recipe, ref, problem) for problem in found]
             except OSError as error:
                 if pins or error.errno not in UNFIT_ERRORS:
                     raise
@@ -118,8 +123,10 @@ def _told_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
         timer.cancel()
 
 
-def _may_only_be_remote(ref: ModelRef) -> bool:
-    return all(is_bucket(part.name) for part in ref.parts)
+def _on_the_hub(ref: ModelRef) -> str | None:
+    """Return the name of the model, or else of its adapter, that is a repo's; None without one."""
+    names = (part.name for part in ref.parts)
+    return next((name for name in names if not is_bucket(name) and not is_local(name)), None)
 
 
 def _hint(recipe: Recipe, ref: ModelRef) -> str:
@@ -129,8 +136,19 @@ def _hint(recipe: Recipe, ref: ModelRef) -> str:
     line = document.line(path)
     at = f"{path}, line {line}" if line is not None else path
     other = " A tokenizer may also be 'union' or 'base'." if path.startswith("tokenizer") else ""
-    hint = f"If {ref} is meant to be a folder: it does not exist in {Path.cwd()}."
-    return f"The recipe names it at {at}. {hint}{other}"
+    return f"The recipe names it at {at}. {_as_folder(ref)}{other}"
+
+
+def _as_folder(ref: ModelRef) -> str:
+    """Return what to know if the name of a model on the Hub is meant to be a folder's."""
+    path = Path(name := _on_the_hub(ref) or ref.name)
+    try:
+        beside = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
+    except OSError:
+        beside = []
+    near = closest(path.name, beside)
+    there = f"; there is {path.parent / near}" if near else ""
+    return f"If {name} is meant to be a folder: it does not exist in {Path.cwd()}{there}."
 
 
 def _is_doubtful(recipe: Recipe, ref: ModelRef) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 from resumerge.errors import InputError, refuse
 from resumerge.planning import Estimate
@@ -86,4 +88,6 @@ def _has_torch() -> bool:
 
 
 def _no_torch(what: str, expected: str, found: str = "") -> InputError:
-    return refuse(what, expected=expected, found=found, fix="pip install torch")
+    by_uv = (Path(sys.prefix) / "uv-receipt.toml").exists()  # such an environment has no pip
+    fix = "install resumerge again with `uv tool install`, without --excludes"
+    return refuse(what, expected=expected, found=found, fix=fix if by_uv else "pip install torch")

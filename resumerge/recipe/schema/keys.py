@@ -77,7 +77,7 @@ def _read_number(value: object) -> int:
         "extract_expert is not the number of an expert",
         expected="a whole number from 0 on: the output is the dense model that this expert is",
         found=describe(value),
-        fix="Write 'extract_expert: 0', or delete the line to keep all experts",
+        fix="Write a number such as 0; a recipe without 'extract_expert' keeps all experts",
     )
 
 

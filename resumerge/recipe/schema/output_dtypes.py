@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.spelling import closest
 
@@ -37,7 +39,9 @@ def read_dtype(value: object) -> str | None:
     name = value.removeprefix("torch.") if isinstance(value, str) else ""
     if name in DTYPES:
         return name
-    meant = _OTHER_NAMES.get(name.lower()) or closest(name.lower(), DTYPES)
+    bits = re.findall("[0-9]+", name)  # float8 is no misspelling of float64
+    near = [dtype for dtype in DTYPES if not bits or re.findall("[0-9]+", dtype) == bits]
+    meant = _OTHER_NAMES.get(name.lower()) or closest(name, near)
     raise InvalidValue(
         "Unknown dtype",
         expected=", ".join(DTYPES),

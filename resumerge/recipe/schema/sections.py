@@ -13,7 +13,10 @@ from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
 from resumerge.recipe.spelling import closest, misspelled
 
 LAYER_RANGE = "layer_range"
-"""A key that is an error where it is not known: whoever writes it wants layers, no comment."""
+_ADAPTER_KEYS = frozenset({"adapter", "adapter_path", "lora", "lora_path", "peft"})
+_NO_COMMENTS = _ADAPTER_KEYS | {LAYER_RANGE}
+"""The keys that are errors where they are not known: whoever writes one wants layers or an adapter,
+and mergekit would leave them out without a word."""
 
 Reader = Callable[[Any, Location, Findings], Any]
 """A function that reads the value at a location and appends what is wrong with it to the errors.
@@ -57,7 +60,8 @@ def read_section(
 ) -> AnySection | None:
     """Read a mapping that has the keys of a section.
 
-    A misspelled key is an error, and one error if it is required; any other key is ignored.
+    A misspelled key is an error, and one error if it is required; so is one of `_NO_COMMENTS`; any
+    other key is ignored.
 
     Returns:
         None where there is an error in the section.
@@ -81,7 +85,7 @@ def read_section(
         elif name in absent and name not in meant.values():
             errors.append(_missing_key(field, at))
     for name, word in meant.items():
-        if word is not None or name == LAYER_RANGE:
+        if word is not None or name in _NO_COMMENTS:
             errors.append(_unknown_key(name, word, section.where, known, at))
         else:
             errors.ignored.append((*at, name))
@@ -171,6 +175,13 @@ def _unknown_key(
 ) -> InvalidValue:
     if meant:
         fix = f"Did you mean '{meant}'? Rename the key, or delete the line, which mergekit ignores"
+    elif name in _ADAPTER_KEYS:
+        fix = (
+            "Write the adapter after its model, with a plus: 'model: org/name+org/adapter'; "
+            "mergekit ignores this line"
+        )
+    elif "sources" in known:
+        fix = "Write it in an entry of this slice's 'sources:', beside 'model:'"
     else:
         fix = (
             "Models in 'models:' are merged whole, and mergekit ignores this line: delete it, "

@@ -24,6 +24,14 @@ _TORCHTUNE = re.compile(r"\.(lora_[ab]\.weight|magnitude)$")
 def without_config(adapter: Source) -> InputError:
     """Return the error for an adapter that no config describes, and of which no names are known."""
     others = [name for name in adapter.tensors if not _KNOWN.search(name)]
+    if adapter.kind == "local" and (adapter.folder / "adapter_config.json").is_file():
+        return refuse(
+            "The adapter's options are in a file beside its weights",
+            where=adapter.ref.text,
+            expected="the folder that has adapter_config.json",
+            found="its weight file alone",
+            fix=f"name the folder: {adapter.folder}",
+        )
     if any(map(_LYCORIS.search, others)):
         fix = "it is one of LyCORIS (LoHa, LoKr, DoRA…): merge it with the tools that it is from"
     elif any(map(_TORCHTUNE.search, others)):

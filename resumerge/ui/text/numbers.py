@@ -29,7 +29,7 @@ def model_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_all(numbers: Mapping[str, Any]) -> Iterator[str]:
     estimate = numbers["estimate"]
-    if estimate["moved"] is not None:
+    if estimate["moved"] or (numbers["models"] and estimate["moved"] is not None):
         yield f"about {estimate['moved']:.0%} of the elements were to change"
     if estimate["lost"]:
         yield f"{_share(estimate['lost'])} of these did not, because of rounding"

@@ -90,6 +90,15 @@ def test_a_merge_is_refused_with_the_command(
     assert planned["what"] == problem.what
 
 
+def test_an_environment_of_uv_is_made_anew(
+    config: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uv-receipt.toml").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    problem = refusal(resumerge.run, config(NEEDS["iso_c"]), tmp_path / "out", state_dir=tmp_path)
+    assert "uv tool install" in problem.fix
+
+
 @pytest.mark.parametrize("device", ["auto", "cuda"])
 def test_a_device_that_torch_would_use_changes_no_merge_by_kernels(
     device: str, config: Callable[[str], Path], tmp_path: Path

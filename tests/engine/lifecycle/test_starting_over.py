@@ -169,3 +169,12 @@ def test_an_edited_recipe_of_a_run_that_committed_nothing_is_taken(
         work.resume()
     card = (work.out / "mergekit_config.yml").read_text() if work.out.is_dir() else ""
     assert "weight: 2" in card
+
+
+def test_a_finished_run_is_only_started_over_by_its_name(work: Work) -> None:
+    before = work.record(), (work.out / "model.safetensors.index.json").stat().st_ino
+    with pytest.raises(InputError, match="The newest run is done") as refused:
+        work.session(restart=True).resume(None)
+    [problem] = refused.value.problems
+    assert f"`resumerge resume {problem.where} --restart`" in problem.fix
+    assert before == (work.record(), (work.out / "model.safetensors.index.json").stat().st_ino)

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from merging import working_in
 from waiting import HANGS_SECONDS
 
 from resumerge.engine.opening import open_sources as module
 from resumerge.engine.opening.open_sources import SourcesUnavailable, open_sources
-from resumerge.errors import Problem, Reason, Resumable
+from resumerge.errors import InputError, Problem, Reason, Resumable, refuse
 from resumerge.recipe import ModelRef, parse_recipe
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
@@ -94,6 +95,24 @@ def test_without_a_network_the_place_of_the_name_is_told(
     assert "names it at models[0].model, line 2" in told[0]
     assert "names it at tokenizer_source, line 3" in told[1]
     assert "'union' or 'base'" in told[1] and "'union'" not in told[0]
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_misspelt_folder_is_told_with_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: bool
+) -> None:
+    def answer(*words: Any, **more: Any) -> None:
+        if offline:
+            raise refuse("not in the cache", where="models/mth", fix="go online")
+        raise Resumable(Reason.NETWORK, "gone")
+
+    monkeypatch.setattr(module, "open_source", answer)
+    (tmp_path / "models" / "math").mkdir(parents=True)
+    recipe = parse_recipe("merge_method: linear\nmodels: [{model: models/math+models/mth}]\n")
+    with working_in(tmp_path), pytest.raises((Resumable, InputError)) as stopped:
+        open_sources(recipe, {}, [], MetadataCache(tmp_path), offline=offline)
+    assert "If models/mth is meant to be a folder" in str(stopped.value)
+    assert "; there is models/math." in str(stopped.value)
 
 
 @pytest.mark.parametrize(

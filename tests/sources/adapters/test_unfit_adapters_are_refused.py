@@ -332,3 +332,11 @@ def test_any_tensors_are_laid_over_or_refused(
     with suppress(InputError):
         for name, tensor in adapted(folder, tensors).tensors.items():
             assert tensor.name == name and list(stored_in(tensor))
+
+
+def test_a_weight_file_whose_options_lie_beside_it_is_named_by_its_folder(folder: Path) -> None:
+    adapted(folder)
+    with working_in(folder), pytest.raises(InputError) as caught:
+        open_source(read_reference("base+adapter/adapter_model.safetensors"))
+    [problem] = caught.value.problems
+    assert problem.fix == f"name the folder: {folder / 'adapter'}"
