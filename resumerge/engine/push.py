@@ -88,6 +88,7 @@ def push(
     folder, files = output.folder, [out.name] if output.is_file else _files(out)
     if output.is_file:
         _check_file(out)
+    repo = repo.removeprefix("https://huggingface.co/")
     store = _store(repo if has_scheme(repo) else f"hf://{repo}", commits)
     _check(out, runs)
     _check_repo(store, files)

@@ -249,3 +249,13 @@ def test_a_model_of_one_file_is_pushed_as_one_file(hub: Hub, place: Place) -> No
     assert hub.contents(REPO) == {"theirs.safetensors": b"theirs", **pushed}
     merged.rename(merged.with_name("merged.safetensors.partial"))
     assert "The model is not finished" in place.call(*words, expect=2).stderr
+
+
+def test_the_address_of_a_page_names_a_repo_and_a_word_lacks_its_account(
+    hub: Hub, place: Place, merged: Path
+) -> None:
+    words = ("push", merged / "out", "https://huggingface.co/org/page")
+    place.call(*words, "--state-dir", merged / "state")
+    assert "org/page" in hub.repos
+    with pytest.raises(InputError, match="hf://ACCOUNT/page"):
+        resumerge.push(merged / "out", "page", state_dir=merged / "state")

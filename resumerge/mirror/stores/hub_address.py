@@ -30,6 +30,8 @@ def repo_of(url: str) -> str:
         fix = "a storage bucket is s3://NAME/prefix, with AWS_ENDPOINT_URL=https://s3.hf.co/ORG"
     elif repo.split("/")[0] in ("models", "datasets", "spaces"):
         fix = "name a model repo, not a dataset or a space: hf://org/name"
+    elif "/" not in repo:
+        fix = f"name its account, too: {SCHEME}://ACCOUNT/{repo}"
     raise refuse(
         "This is not the name of a model repo on the Hub",
         where=url,
