@@ -54,7 +54,9 @@ def adapted() -> Tensor:
     return Adapted.of("w", stored("w", HEIGHT, WIDTH), a, b, 1.0, False)
 
 
-@pytest.mark.parametrize("make", [gathered, adapted])
+@pytest.mark.parametrize(
+    "make", [gathered, pytest.param(adapted, marks=pytest.mark.needs("torch"))]
+)
 def test_what_is_asked_for_has_the_declared_bytes(make: Callable[[], Tensor]) -> None:
     tensor, held = make(), Recorded()
     computing = evaluation(Zeros())

@@ -70,9 +70,9 @@ class Supervision(SupervisorOutput):
         if not (self._clock.is_due(SILENCE_SECONDS) if is_log else silent):
             return
         self._clock.reset()
-        text = (
-            f"The worker (pid {pid}) is alive, but has made no progress for {show_seconds(quiet)}"
-        )
+        text = f"The worker (pid {pid}) is alive"
+        if quiet >= 1:
+            text += f", but has made no progress for {show_seconds(quiet)}"
         if self._as_json:
             self._event("alive", doing="waiting for the worker", text=text)
         elif self._err.is_terminal:
