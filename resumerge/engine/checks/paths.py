@@ -13,7 +13,7 @@ from resumerge.ledger.file_names import is_output_name
 from resumerge.local_path import OUTPUT
 from resumerge.output_path import SUFFIX, OutputPath
 from resumerge.planning import Plan
-from resumerge.sources.formats.registry import looks_like_weights
+from resumerge.sources.formats.registry import is_readable
 
 STATE, STAGES = "state folder", "folder of the stages"
 
@@ -173,7 +173,7 @@ def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem
         reference: the name of the reference model.
         single: whether the reference model is one weight file.
     """
-    named_like_weights = looks_like_weights(out.path.name) and not out.path.is_dir()
+    named_like_weights = is_readable(out.path.name) and not out.path.is_dir()
     if not named_like_weights or (out.is_file and single):
         return []
     stem = out.path.stem

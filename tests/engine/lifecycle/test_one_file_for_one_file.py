@@ -149,14 +149,8 @@ def test_it_may_come_from_an_adapted_file_or_a_stage(
             "models: [{model: math}, {model: code}]\n",
             "The output is a folder, and this is the name of a weight file",
         ),
-        (
-            "x.gguf",
-            "merge_method: linear\nparameters: {weight: 1}\n"
-            "models: [{model: math}, {model: code}]\n",
-            "The output is a folder, and this is the name of a weight file",
-        ),
     ],
-    ids=["another format", "models in folders", "a format that is not written"],
+    ids=["another format", "models in folders"],
 )
 def test_what_cannot_be_one_file_is_refused(
     models: Path, tmp_path: Path, name: str, recipe: str, what: str
