@@ -170,6 +170,10 @@ class Size(OptionType):
     def is_valid(self, value: object) -> bool:
         return _is_above_zero(value)
 
+    def as_text(self, value: Any) -> str:
+        # Few bytes, as Python may give them, need a unit to be read again.
+        return f"{value / 1000:.3f}kB" if isinstance(value, int) and value < 1000 else str(value)
+
 
 class Seconds(OptionType):
     """A number of seconds, zero or more."""
