@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from quantised_files import exact, numbers, written
 from quantised_models import SCHEMES, gpt_oss_experts
-from reading import evaluation, read
-from safetensors.torch import save_file
-
-from resumerge.recipe import ModelRef
-from resumerge.sources import open_source
-from resumerge.sources.reader import SourceReader
-from resumerge.sources.types import Source
-from resumerge.tensors import Rounded, Tensor
 
 SHAPES = {"fp8 block": (200, 300), "float8 block": (256, 384), "int4 group": (40, 96)}
 USUAL = (56, 192)
-
-
-def written(folder: Path, stored: dict[str, torch.Tensor], config: dict[str, Any]) -> Source:
-    folder.mkdir(exist_ok=True)
-    save_file(stored, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
-    return open_source(ModelRef(str(folder), str(folder)))
-
-
-def exact(source: Source, name: str) -> Tensor:
-    tensor = source.tensors[name]
-    assert isinstance(tensor, Rounded)
-    assert tensor.dtype == "BF16"
-    assert tensor.exact.dtype == "F32"
-    return tensor.exact
-
-
-def numbers(source: Source, tensor: Tensor, start: int = 0, stop: int | None = None) -> np.ndarray:
-    found = read(evaluation(SourceReader([source]), 1 << 30), tensor, start, stop)
-    return np.frombuffer(found, np.float32)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
