@@ -96,7 +96,8 @@ def _first_reference(plan: Plan) -> int:
 def _described(source: Source, contents: Mapping[str, str]) -> str:
     """Return the link and the revision of a source, and of its adapter."""
     if source.base is None or source.adapter is None:
-        return f"{_link(source)} ({_revision(source, contents)})"
+        quantised = f", quantised: {source.quantised}" if source.quantised else ""
+        return f"{_link(source)} ({_revision(source, contents)}){quantised}"
     base, adapter = (_described(part, contents) for part in (source.base, source.adapter))
     return f"{base} with the LoRA adapter {adapter}"
 

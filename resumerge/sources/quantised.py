@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import refuse
-from resumerge.quantisation import Checkpoint, Weight, dequantised_weights
+from resumerge.quantisation import Checkpoint, dequantised_weights
 from resumerge.quantisation.checkpoint import STATED
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.types import Source
+from resumerge.sources.types import Source, in_words
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Rounded, Stored, Tensor
 from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
@@ -80,24 +79,16 @@ def dequantised(source: Source) -> Source:
         for weight in weights
         for name in weight.unused
     )
-    return replace(
+    opened = replace(
         source,
         config=unquantised_config(source.config),
         tensors=tensors,
         stored=source.tensors,
         stated=checkpoint.stated,
         left_out=(*source.left_out, *left_out),
-        notes=(*source.notes, _note(source, weights)),
+        quantised=in_words(weight.kind for weight in weights),
     )
-
-
-def _note(source: Source, weights: Sequence[Weight]) -> str:
-    kinds = Counter(weight.kind for weight in weights)
-    what = "; ".join(f"{count} in {kind}" for kind, count in kinds.most_common())
-    return (
-        f"{source.ref.text}: {len(weights)} weights are quantised, and computed from that "
-        f"({what}); what quantisation took from them is lost"
-    )
+    return replace(opened, notes=(*source.notes, opened.note_on_quantisation))
 
 
 def _dtype(config: Mapping[str, Any]) -> str:

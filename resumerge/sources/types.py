@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,6 +142,7 @@ class Source:
         stored: the tensors as the files have them, by name, where `tensors` are computed from them:
             of a quantised model. None if they are `tensors`.
         stated: what config.json said of the quantisation; `config` leaves it out.
+        quantised: how many weights are quantised and in which way, in words; empty for none.
         described: what GGUF files say of the model, as long as its tensors have their names; None
             for other files.
         led_to_by_file: whether its first file alone leads to it, also in a folder with others: of
@@ -166,8 +168,17 @@ class Source:
     left_out: tuple[LeftOut, ...] = ()
     stored: Mapping[str, Tensor] | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)
+    quantised: str = ""
     described: Description | None = None
     led_to_by_file: bool = False
+
+    @property
+    def note_on_quantisation(self) -> str:
+        """A sentence on a quantised model."""
+        return (
+            f"{self.ref.text}: its weights are computed from quantised ones ({self.quantised}); "
+            "what quantisation took from them is lost"
+        )
 
     @property
     def is_remote(self) -> bool:
@@ -227,6 +238,15 @@ class Source:
             },
             **({"adapter_config": dict(self.adapter.config)} if self.adapter else {}),
         }
+
+
+def in_words(kinds: Iterable[str]) -> str:
+    """Return how many weights are quantised in each way, in words: ``14 in NVFP4, 2 in MXFP4``.
+
+    Args:
+        kinds: the quantisation of each weight.
+    """
+    return ", ".join(f"{count} in {kind}" for kind, count in Counter(kinds).most_common())
 
 
 def config_digest(config: Mapping[str, Any]) -> str:

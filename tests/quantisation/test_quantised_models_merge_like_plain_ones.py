@@ -108,6 +108,9 @@ def test_merged_like_their_copies(
     assert [name for name in found if found[name] != expected[name]] == []
     config = json.loads((ours / "config.json").read_text())
     assert "quantization_config" not in config
+    card = (ours / "README.md").read_text()
+    assert "), quantised: 14 in NF4 in blocks of 64\n" in card
+    assert "quantised" not in (theirs / "README.md").read_text()
 
 
 def test_an_adapter_changes_what_the_numbers_stand_for(models: Path, tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_the_plan_says_what_is_read_and_every_tensor_is_used(models: Path, tmp_p
     )
     plan = resumerge.plan(tmp_path / "r.yaml")
     [note] = [note for note in plan["notes"] if "14 in bitsandbytes of 8 bits" in note]
-    assert "14 weights are quantised" in note
+    assert "computed from quantised ones" in note
     [account] = [each for each in plan["accounts"]["sources"] if each["model"].endswith("llm.int8")]
     [unused] = account["reasons"]
     assert (unused["reason"], unused["tensors"]) == ("quantisation", 14)

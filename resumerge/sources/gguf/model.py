@@ -17,7 +17,7 @@ from resumerge.sources.gguf.metadata import Metadata
 from resumerge.sources.gguf.rope import TENSORS
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.types import Coded, Description, Source
+from resumerge.sources.types import Coded, Description, Source, in_words
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Dequantised, Interleaved, Rounded, Stored, Tensor
 from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME, FLOATS
@@ -87,15 +87,17 @@ class _Model:
         left_out = (
             LeftOut(self.raw[name], UnusedReason.COMPUTED) for name in TENSORS if name in self.raw
         )
-        return replace(
+        opened = replace(
             self.source,
             config=config,
             tensors=tensors,
             stored=self.source.tensors,
             described=None,
             left_out=(*self.source.left_out, *left_out),
-            notes=(*self.source.notes, *self._notes()),
+            quantised=in_words(each.scheme for each in self.coded.values()),
         )
+        notes = [opened.note_on_quantisation] if opened.quantised else []
+        return replace(opened, notes=(*self.source.notes, *notes, *self._notes()))
 
     def _shaped(self) -> dict[str, Tensor]:
         """Return the tensors of the file, those of blocks with the shape that they stand for."""
@@ -242,13 +244,6 @@ class _Model:
             )
 
     def _notes(self) -> Iterator[str]:
-        kinds = Counter(each.scheme for each in self.coded.values())
-        what = ", ".join(f"{count} in {scheme}" for scheme, count in kinds.most_common())
-        if what:
-            yield (
-                f"{self.source.ref.text}: {sum(kinds.values())} weights are quantised, and "
-                f"computed from that ({what}); what quantisation took from them is lost"
-            )
         if not self.source.config:
             yield f"{self.source.ref.text}: config.json is made of the metadata of the GGUF file"
 
