@@ -14,7 +14,7 @@ from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import Source, in_words
 from resumerge.tensor_uses import UnusedReason
-from resumerge.tensors import Rounded, Stored, Tensor
+from resumerge.tensors import Rounded, Tensor
 from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
 
 _SIGNS: dict[str, re.Pattern[str]] = {
@@ -49,14 +49,8 @@ def dequantised(source: Source) -> Source:
         Resumable: the network failed.
     """
     reader = SourceReader({source.number: replace(source, streams=True)})
-
-    def read(stored: Stored) -> bytes:
-        data = bytearray(stored.nbytes)
-        reader.fill(stored, stored.offset, memoryview(data))
-        return bytes(data)
-
     try:
-        checkpoint = Checkpoint(source.ref.text, source.tensors, source.config, read)
+        checkpoint = Checkpoint(source.ref.text, source.tensors, source.config, reader.whole)
         weights = list(dequantised_weights(checkpoint))
     finally:
         reader.close()

@@ -68,6 +68,16 @@ class SourceReader:
                 raise self._unreadable(tensor, "the file became shorter")
             done += count
 
+    def whole(self, tensor: Stored) -> bytes:
+        """Return all bytes of a small tensor that lies in one piece.
+
+        Raises:
+            Resumable: the file is missing, shorter than its header says, or not readable.
+        """
+        data = bytearray(tensor.nbytes)
+        self.fill(tensor, tensor.offset, memoryview(data))
+        return bytes(data)
+
     def expect(
         self, steps: Iterable[Iterable[tuple[Stored, int, int]]], *, keep: bool = False
     ) -> ExpectedRanges[RemoteFile]:

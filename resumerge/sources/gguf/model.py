@@ -44,14 +44,8 @@ def from_gguf(source: Source) -> Source:
     if source.described is None:
         return source
     reader = SourceReader({source.number: replace(source, streams=True)})
-
-    def read(stored: Stored) -> bytes:
-        data = bytearray(stored.nbytes)
-        reader.fill(stored, stored.offset, memoryview(data))
-        return bytes(data)
-
     try:
-        return _Model(source, source.described).opened(read)
+        return _Model(source, source.described).opened(reader.whole)
     finally:
         reader.close()
 
