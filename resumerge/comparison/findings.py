@@ -34,7 +34,7 @@ def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _word(pair: Mapping[str, Any], groups: Mapping[str, Sequence[Compared]]) -> str:
-    """Return the relation of the models in a word; ``different`` where none holds for all."""
+    """Return the relation of the models in a word or two; ``different`` where none holds."""
     apart = pair["only_first"] or pair["only_second"] or pair["not_comparable"]
     found = groups.keys() - {"equal"}
     if not pair["tensors"]:

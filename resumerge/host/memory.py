@@ -76,7 +76,7 @@ class Cgroup:
     Args:
         folder: its folder in the mounted hierarchy.
         files: the names of its files.
-        own: whether this process itself is in it, not only in one below.
+        own: whether the process itself is in it, not only in one below.
     """
 
     folder: Path

@@ -93,7 +93,8 @@ class Lease:
         """Acquire the lease, from a dead machine if necessary.
 
         The clocks of two machines are not compared: the lease of another machine is watched for the
-        time that it names, and is dead if it does not change.
+        time that it names, or for what this machine's environment says, and is dead if it does not
+        change.
 
         Args:
             store: the mirror.

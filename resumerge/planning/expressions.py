@@ -35,7 +35,7 @@ class Operand:
 
 @dataclass
 class Expressions:
-    """The lookup of every tensor's operands, which collects problems instead of raising them.
+    """The making of every output tensor's expression, which collects problems, not raising them.
 
     Attributes:
         left_out: tensors of inputs that are matched and not taken.

@@ -19,9 +19,9 @@ from resumerge.quantisation.nvfp4 import Nvfp4
 from resumerge.quantisation.pack_quantized import PackQuantized
 from resumerge.quantisation.scaled import Scaled
 
-__all__ = ["SCHEMES", "Checkpoint", "Weight", "dequantised_weights"]
+__all__ = ["QUANTISATIONS", "Checkpoint", "Weight", "dequantised_weights"]
 
-SCHEMES: tuple[Scheme, ...] = (
+QUANTISATIONS: tuple[Scheme, ...] = (
     Bitsandbytes4(),
     Bitsandbytes8(),
     Nvfp4(),
@@ -41,7 +41,7 @@ def dequantised_weights(checkpoint: Checkpoint) -> Iterator[Weight]:
     Raises:
         InputError: tensors that belong together do not fit.
     """
-    for scheme in SCHEMES:
+    for scheme in QUANTISATIONS:
         weights = list(scheme.weights(checkpoint))
         yield from weights
         taken = {name for weight in weights for name in (*weight.parts, *weight.unused)}

@@ -31,6 +31,7 @@ class WorkerExit:
     """The end of a worker that was killed or crashed.
 
     Args:
+        pid: the id of the process.
         cause: ``oom``: killed by the kernel because memory ran out. ``killed``: killed by another
             process. ``crash``: a fault, like a segmentation fault. ``stall``: killed by the
             supervisor because it made no progress.

@@ -11,7 +11,7 @@ models.
 from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
-from resumerge.tensors.interleaved import Interleaved
+from resumerge.tensors.halved import Halved
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.quantised.blocks import Blocks
 from resumerge.tensors.quantised.dequantised import Dequantised
@@ -30,7 +30,7 @@ __all__ = [
     "Computed",
     "Dequantised",
     "Gathered",
-    "Interleaved",
+    "Halved",
     "Merged",
     "Repacked",
     "Rounded",

@@ -161,7 +161,7 @@ class Tensor(ABC):
 
     @property
     def own_milliseconds(self) -> float:
-        """The time of one core to compute all elements once, as if 2^20 of them were one.
+        """The time of one core for all elements: milliseconds, were there 2^20 times as many.
 
         It is 0 for what takes little beside reading. The time of a `Merged` depends on its method.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -14,6 +15,11 @@ Compared = Mapping[str, Any]
 
 AGREE = 0.99
 """The least share of elements that agree with a relation for a tensor to have it."""
+
+
+def at_least(share: float) -> str:
+    """Return the least share of several in percent, which is never rounded up."""
+    return f"{math.floor(10_000 * share) / 100:.2f}% or more"
 
 
 class Relation(ABC):

@@ -13,6 +13,7 @@ from resumerge.comparison.relations.relation import (
     Compared,
     Details,
     MeasuredRelation,
+    at_least,
     narrow_and_exact,
     tensors_are,
 )
@@ -35,7 +36,7 @@ class RoundedCopy(MeasuredRelation):
         share = min(found["share"] for found in details)
         return (
             f"{tensors_are(tensors, total)} in {narrow} what {exact} has, rounded to "
-            f"{' or '.join(types)} ({share:.2%} or more of the elements that differ)"
+            f"{' or '.join(types)} ({at_least(share)} of the elements that differ)"
         )
 
 

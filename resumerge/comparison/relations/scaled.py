@@ -13,6 +13,7 @@ from resumerge.comparison.relations.relation import (
     Compared,
     Details,
     MeasuredRelation,
+    at_least,
     tensors_are,
 )
 from resumerge.comparison.values import Two, spacing
@@ -51,7 +52,7 @@ class ScaledCopy(MeasuredRelation):
         share = min(tensor["details"]["share"] for tensor in tensors)
         return (
             f"{tensors_are(tensors, total)} in {second} what {first} has, scaled by {text} "
-            f"({share:.2%} or more of the elements)"
+            f"({at_least(share)} of the elements)"
         )
 
 
@@ -84,7 +85,7 @@ class ScalingCount:
         step = spacing(values, dtype)
         if values is two.first and values is not two.second:
             step = step * np.float32(abs(self._factor))
-        # Equal numbers tell nothing of a factor, but zeros.
+        # Equal zeros tell nothing of a factor; all other numbers do.
         counted = two.differ | (two.first != 0)
         agree = np.abs(two.second - scaled) <= _TOLERANCE * step
         self._agree += int(np.count_nonzero(agree & counted))

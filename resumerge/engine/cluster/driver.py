@@ -341,9 +341,10 @@ class Driver:
             Resumable: this fails, too.
         """
         tries, here = self._tries[shard.index], Node("", hostname())
-        self._reporter.note(
-            f"{shard.name} failed {tries.failed} times on the cluster: this machine computes it"
-        )
+        why = f"{shard.name} failed {tries.failed} times on the cluster"
+        if tries.is_refused:
+            why = f"No machine of the cluster takes {shard.name}"
+        self._reporter.note(f"{why}: this machine computes it")
         tries.count += 1
         request = TaskRequest(self._run.budget.threads, tries.memory, {})
         running = RunningTask(self._task(shard, request.threads), shard, request)

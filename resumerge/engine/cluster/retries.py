@@ -32,19 +32,21 @@ class Tries:
     Args:
         count: tasks that were submitted.
         failed: tasks that failed.
+        is_refused: whether no machine of the cluster took a task.
         nodes: ids of the nodes where tasks failed.
         memory: budget of the next task in bytes; None for what the run's options say.
     """
 
     count: int = 0
     failed: int = 0
+    is_refused: bool = False
     nodes: set[str] = field(default_factory=set)
     memory: int | None = None
 
     @property
     def may_try_again(self) -> bool:
         """Whether there is another task; else the driver computes the shard."""
-        return self.failed < TRIES
+        return self.failed < TRIES and not self.is_refused
 
     def avoided(self, suited: set[str]) -> set[str]:
         """Return the ids of the nodes that the next task is kept from.
@@ -62,8 +64,12 @@ class Tries:
             node: id of the node; empty if it is not known.
             budget: bytes that the task had; 0 if that is not known.
         """
-        self.failed = TRIES if failed.reason == Reason.UNSCHEDULED else self.failed + 1
+        if failed.reason == Reason.UNSCHEDULED:
+            self.is_refused = True
+        else:
+            self.failed += 1
         if node:
             self.nodes.add(node)
-        if failed.reason in OUT_OF_MEMORY or self.failed == TRIES - 1:
+        last = not self.is_refused and self.failed == TRIES - 1
+        if failed.reason in OUT_OF_MEMORY or last:
             self.memory = lowered_budget(budget) or self.memory

@@ -73,7 +73,7 @@ class WorkQueue:
                 self._waiting.setdefault(files, []).append(unit.index)
 
     def take(self) -> Unit | None:
-        """Return the next unit; None if none is left or none is ready."""
+        """Return the next unit; None if none is left, none is ready, or its shard has no space."""
         self._move_ready()
         shard = self._reserve_shard()
         if shard is None:

@@ -38,9 +38,10 @@ class AdoptedRun:
     """An existing run, locked by this process.
 
     Args:
+        ledger: the run's ledger.
         record: the run's row in the ledger.
-        recipe: the recipe to merge: the run's own, or with ``--restart`` the one that the command
-            names.
+        recipe: the recipe to merge: the run's own, or the one that the command names where a new
+            run takes its place.
         config: the recipe's file.
         reopen_local: whether local models are looked for where the recipe's paths lead now.
         mirror: the session with its mirror, if it has one.

@@ -22,7 +22,8 @@ TIES = Paper(
 class Ties(TaskVectors):
     """Task vectors that keep their ``max(1, int(density * n))`` elements of largest magnitude.
 
-    If magnitudes are equal at the threshold, those with the lowest index are kept.
+    With density 0 none is kept. If magnitudes are equal at the threshold, those with the lowest
+    index are kept.
     """
 
     name = "ties"

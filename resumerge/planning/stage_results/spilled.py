@@ -92,6 +92,7 @@ def _cost_of_reading() -> Callable[[Tensor], float]:
         if tensor not in known:
             children = _operands(tensor)
             own = 0.0 if children else READ_MS * tensor.nbytes / _MIB
+            own += tensor.own_milliseconds / _MIB
             if isinstance(tensor, Merged):
                 passes = tensor.merge_method.passes(tensor.context)
                 spent = tensor.merge_method.cost.milliseconds * len(children) / passes

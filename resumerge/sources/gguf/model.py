@@ -19,7 +19,7 @@ from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import Coded, Description, Source, in_words
 from resumerge.tensor_uses import UnusedReason
-from resumerge.tensors import Dequantised, Interleaved, Rounded, Stored, Tensor
+from resumerge.tensors import Dequantised, Halved, Rounded, Stored, Tensor
 from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME, FLOATS
 from resumerge.tensors.parts import part_of
 
@@ -213,7 +213,7 @@ class _Model:
         rows = tensor.shape[0] if tensor.shape else 0
         if rows % (2 * heads):
             raise self._unfit(name, f"rows for {heads} heads, an even number each", tensor.shape)
-        return Interleaved.of(tensor, rows // heads)
+        return Halved.of(tensor, rows // heads)
 
     def _check_complete(self, tensors: dict[str, Tensor]) -> None:
         """Check that each layer has the tensors that another one has."""

@@ -32,7 +32,9 @@ def share(part: int, whole: int) -> str:
     if not part or part == whole:
         return "100%" if part else "0%"
     percent = 100 * part / whole
-    return "<0.01%" if percent < 0.01 else ">99.99%" if percent > 99.99 else f"{percent:.3g}%"
+    if percent > 99.9:  # three digits would make it 100
+        return ">99.99%" if percent > 99.99 else f"{percent:.2f}%"
+    return "<0.01%" if percent < 0.01 else f"{percent:.3g}%"
 
 
 def tokens_sentence(tokens: Mapping[str, Any] | None) -> str:

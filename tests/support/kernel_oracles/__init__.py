@@ -17,6 +17,7 @@ from kernel_oracles import (
     changes,
     elementwise,
     masks,
+    quantised,
     reductions,
     selection,
     task_vectors,
@@ -28,7 +29,16 @@ __all__ = ["ORACLES", "TORCH", "computed_by_oracles", "tensor_of", "write"]
 
 ORACLES: dict[str, Callable[..., Any]] = {
     name: getattr(subject, name)
-    for subject in (accounts, changes, elementwise, masks, reductions, selection, task_vectors)
+    for subject in (
+        accounts,
+        changes,
+        elementwise,
+        masks,
+        quantised,
+        reductions,
+        selection,
+        task_vectors,
+    )
     for name in dir(_kernels)
     if hasattr(subject, name) and name[0].islower()
 }

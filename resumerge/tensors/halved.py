@@ -1,4 +1,4 @@
-"""A matrix whose rows lie in another order: in each group the first half between the second."""
+"""A matrix whose rows lie in another order: in each group the even ones before the odd ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.tensors.tensor import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Interleaved(Tensor):
+class Halved(Tensor):
     """Rows in groups: the even ones of a group of the operand come first, then its odd ones.
 
     Rotary embeddings turn pairs of numbers. llama.cpp has the two rows of a pair side by side,
@@ -29,7 +29,7 @@ class Interleaved(Tensor):
     group: int
 
     @classmethod
-    def of(cls, operand: Tensor, group: int) -> Interleaved:
+    def of(cls, operand: Tensor, group: int) -> Halved:
         """Return the rows of a tensor, the two halves of each group apart."""
         assert group % 2 == 0 and operand.shape[0] % group == 0
         return cls(operand.name, operand.dtype, operand.shape, operand, group)
@@ -57,7 +57,7 @@ class Interleaved(Tensor):
         inner, columns, width = evaluation.inner(), self._columns, BITS[self.dtype] // 8
         target = out.view(f"u{width}")
         for begin, end, first, last in self._pieces(start, stop):
-            raw = evaluation.take("interleaved", (last - first) * width)
+            raw = evaluation.take("halved", (last - first) * width)
             self.operand.read(inner, first, last, raw)
             rows = raw.view(f"u{width}").reshape(-1, columns)[::2]
             top = begin // columns * columns
@@ -67,7 +67,7 @@ class Interleaved(Tensor):
                 target[begin - start : end - start] = rows.reshape(-1)[begin - top : end - top]
 
     def as_json(self) -> dict[str, Any]:
-        return {"interleaved": self.operand.as_json(), "group": self.group}
+        return {"halved": self.operand.as_json(), "group": self.group}
 
     @property
     def _columns(self) -> int:
