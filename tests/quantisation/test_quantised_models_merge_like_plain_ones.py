@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from merging import merge
+from killed_at_a_shard import merge_until_killed
+from merging import merge, shards_of, working_in
 from quantised_models import SCHEMES
 from safetensors.torch import load_file, save_file
 from small_batches import use_small_batches
@@ -16,6 +17,8 @@ from streamed_models import serve_local_models
 from tiny_models import LLAMA, llama_shapes, random_tensors
 
 import resumerge
+from resumerge.engine.lifecycle.session import Session
+from resumerge.options import Options
 from resumerge.recipe import ModelRef
 from resumerge.sources import open_source
 
@@ -194,3 +197,19 @@ def test_streamed_by_ranges_it_is_the_same(
     for path, nbytes in sent.items():
         assert nbytes < 3.5 * Path(path).stat().st_size, path
     assert len(sent) == len(EXACT)
+
+
+def test_killed_and_resumed_it_is_the_same(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_batches(monkeypatch, 20_000)
+    text, size = recipe("ties", *(name.replace(" ", "-") for name in EXACT)), 50_000
+    whole = merge(models, text, tmp_path / "whole", shard_size=size)
+    config, out = tmp_path / "killed.yaml", tmp_path / "killed"
+    config.write_text(text)
+    options = Options(state_dir=tmp_path / "state", shard_size=size)
+    with working_in(models):
+        merge_until_killed(options, config, out)
+        assert 0 < len(shards_of(out)) < len(shards_of(whole))
+        Session(options).run(config, out)
+    assert shards_of(out) == shards_of(whole)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
 import torch
 from gguf_models import FAMILIES, numbers_of, write_gguf
+from killed_at_a_shard import merge_until_killed
 from merging import merge, shards_of, tensors_of, working_in
 from small_batches import use_small_batches
 from tiny_models import write_model
@@ -17,7 +16,6 @@ from resumerge.engine.lifecycle.session import Session
 from resumerge.options import Options
 from resumerge.recipe.references import read_reference
 from resumerge.sources import open_source
-from resumerge.storage import Storage
 
 SCHEMES = {"base": "Q4_0", "math": "Q6_K", "code": "Q8_0"}
 RECIPES = {
@@ -62,13 +60,6 @@ def test_it_is_the_merge_of_the_dequantised_copies(
     assert (tmp_path / "coded" / "config.json").exists()
 
 
-class _Killed(Storage):
-    def rename(self, source: Path, target: Path) -> None:
-        if target.name.startswith("model-00003"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        super().rename(source, target)
-
-
 @pytest.mark.parametrize("models", ["llama"], indirect=True)
 def test_killed_and_resumed_it_is_the_same(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -81,11 +72,7 @@ def test_killed_and_resumed_it_is_the_same(
     config.write_text(recipe("ties", ".gguf"))
     options = Options(state_dir=tmp_path / "state", shard_size=size)
     with working_in(models):
-        if (child := os.fork()) == 0:
-            Session(options, storage=_Killed()).run(config, out)
-            os._exit(1)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        merge_until_killed(options, config, out)
         assert 0 < len(shards_of(out)) < len(shards_of(whole))
         Session(options).run(config, out)
     assert shards_of(out) == shards_of(whole)
