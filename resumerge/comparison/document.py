@@ -48,7 +48,7 @@ def document_of(
         "config": compared_configs(models),
         "pairs": [_pair(models, pair, units, rows, places, vocabularies) for pair in models.pairs],
         "task_vectors": task_vectors_of(models, units, rows, places),
-        "notes": [f"{source.ref}: {note}" for source in models.sources for note in source.notes],
+        "notes": [note for source in models.sources for note in source.notes],
     }
 
 
