@@ -35,7 +35,7 @@ class Backoff:
     Args:
         first: the first pause in seconds; each further one is twice as long.
         longest: the longest pause in seconds.
-        seconds: no call is made later than so many seconds after the first one.
+        seconds: no pause begins later than so many seconds after the first call.
         retries: the number of calls after the first one, or after the last one with progress.
         longest_asked: a server that asks for a longer pause, in seconds, is not called again.
     """
@@ -87,10 +87,10 @@ def retry(
             if progress() > achieved:
                 pause, left, achieved = backoff.first, backoff.retries, progress()
             asked = retry_after(error)
-            seconds = max(pause, asked)
-            late = clock() - began + seconds > backoff.seconds
+            late = clock() - began + asked > backoff.seconds
             if late or left <= 0 or asked > backoff.longest_asked:
                 raise
+            seconds = max(pause, asked)
             _log.info("retrying in %.1f s: %s", seconds, error)
         left, pause = left - 1, min(2 * pause, backoff.longest)
         (sleep or time.sleep)(seconds)

@@ -43,9 +43,10 @@ def grid_of(
     matrices = math.prod(shape[:-2])
     if scales.numel == 1:
         return matrices * rows, columns, (max(1, matrices * rows), columns)
-    if matrices and columns and scales.numel == matrices:
+    stack = shape[:-2]
+    if stack and scales.shape in (stack, (*stack, 1), (*stack, 1, 1)):
         return rows, columns, (rows, columns)
-    if matrices and scales.numel == matrices * rows:
+    if scales.shape in ((*stack, rows), (*stack, rows, 1)):
         return rows, columns, (1, columns)
     if len(scales.shape) == len(shape) > 1 and scales.shape[:-2] == shape[:-2]:
         high, wide = scales.shape[-2:]

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
 from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
+from resumerge.quantisation.scaled import scales_beside
 from resumerge.tensors import Dequantised, Repacked, Stacked, Stored
 from resumerge.tensors.quantised.codes import E2M1, Codebook
 
@@ -37,11 +38,10 @@ class Mxfp4(Scheme):
             scales = checkpoint.find(f"{stem}.weight_scale")
             if packed.dtype == "U8" and scales is not None and scales.dtype in EXPONENTS:
                 yield from _matrix(checkpoint, f"{stem}.weight", packed, scales)
-        for suffix in ("_scale_inv", "_scale"):
-            for name, scales in checkpoint.ending(suffix):
-                bytes_ = checkpoint.find(name)
-                if bytes_ is not None and bytes_.dtype == "I8" and scales.dtype == "F8_E8M0":
-                    yield from _matrix(checkpoint, name, bytes_, scales)
+        for name, bytes_ in checkpoint.ending(""):
+            beside = scales_beside(checkpoint, name) if bytes_.dtype == "I8" else None
+            if beside is not None and beside.dtype == "F8_E8M0":
+                yield from _matrix(checkpoint, name, bytes_, beside)
 
 
 def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -> Iterator[Weight]:

@@ -5,7 +5,7 @@
 with a scale for the whole weight, each row, each matrix of a stack of experts, each group of a row,
 or each block of 128 x 128. Written by transformers (fp8: DeepSeek-V3, Qwen3; fbgemm_fp8),
 compressed-tensors (float-quantized, int-quantized, naive-quantized) and modelopt. DeepSeek names
-the scale ``weight_scale_inv`` and multiplies by it all the same
+the scale ``weight_scale_inv``, or ``scale``, and multiplies by it all the same
 (https://huggingface.co/deepseek-ai/DeepSeek-V3, inference/kernel.py, `weight_dequant_kernel`).
 """
 
@@ -19,18 +19,22 @@ from resumerge.tensors import Dequantised, Stored
 
 CODES = {"F8_E4M3": "float8 (E4M3)", "F8_E5M2": "float8 (E5M2)", "I8": "whole numbers of 8 bits"}
 
-SUFFIXES = ("_scale_inv", "_scale")
-
 
 class Scaled(Scheme):
     """Numbers of 8 bits with scales."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
-        for suffix in SUFFIXES:
-            for name, scales in checkpoint.ending(suffix):
-                codes = checkpoint.find(name)
-                if codes is not None and codes.dtype in CODES:
-                    yield _weight(checkpoint, name, codes, scales)
+        for name, codes in checkpoint.ending(""):
+            scales = scales_beside(checkpoint, name) if codes.dtype in CODES else None
+            if scales is not None:
+                yield _weight(checkpoint, name, codes, scales)
+
+
+def scales_beside(checkpoint: Checkpoint, name: str) -> Stored | None:
+    """Return the scales of a tensor of codes; None if there are none."""
+    stem = name.removesuffix(".weight")
+    names = [f"{name}_scale_inv", f"{name}_scale"] + [f"{stem}.scale"] * (stem != name)
+    return next((found for each in names if (found := checkpoint.find(each)) is not None), None)
 
 
 def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) -> Weight:

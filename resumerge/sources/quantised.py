@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,14 @@ _SIGNS: dict[str, re.Pattern[str]] = {
 _PACKED = frozenset({"U8", "I8", "I32", "F4", "F6_E2M3", "F6_E3M2"})
 """The dtypes that only packed weight matrices have."""
 
+_OF_ACTIVATIONS = re.compile(
+    r"\.((input|output|prob|kv|[qkv])_(global_)?scale|(input|output|[qkv])_zero_point)$"
+)
+"""The names of tensors that say how activations and caches are quantised."""
+
+_FLOAT8 = frozenset({"F8_E4M3", "F8_E5M2"})
+"""The dtypes of weights that are plain without scales beside them."""
+
 
 def dequantised(source: Source) -> Source:
     """Return a model with its weights under their plain names, in the dtype that its config states.
@@ -54,24 +63,29 @@ def dequantised(source: Source) -> Source:
         weights = list(dequantised_weights(checkpoint))
     finally:
         reader.close()
-    of_weights = {part: weight for weight in weights for part in (*weight.parts, *weight.unused)}
-    plain = {name: t for name, t in source.tensors.items() if name not in of_weights}
+    of_weights = {part: weight for weight in weights for part in weight.parts}
+    unused = {name for weight in weights for name in weight.unused}
+    if weights:
+        unused |= {name for name in source.tensors if _OF_ACTIVATIONS.search(name)}
+    plain = {n: t for n, t in source.tensors.items() if n not in of_weights and n not in unused}
     _check_plain(source, plain)
     if not weights:
         return source
+    names = Counter([*plain, *(weight.name for weight in weights)])
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise checkpoint.unfit(twice[0], "one weight of this name", "several: quantised, or plain")
     dtype = _dtype(source.config)
     tensors: dict[str, Tensor] = {}
     for name, tensor in source.tensors.items():
-        if name not in of_weights:
+        if name in plain:
             tensors[name] = tensor
-        elif (weight := of_weights[name]).name not in tensors:
-            if weight.name in plain:
-                raise checkpoint.unfit(weight.name, "a quantised or a plain weight", "both")
+        elif name in of_weights:
+            weight = of_weights[name]
             tensors[weight.name] = Rounded.of(weight.tensor, dtype, takes_operand=True)
     left_out = (
         LeftOut(source.tensors[name], UnusedReason.QUANTISATION)
-        for weight in weights
-        for name in weight.unused
+        for name in source.tensors
+        if name in unused
     )
     opened = replace(
         source,
@@ -127,6 +141,13 @@ def _format(tensors: Mapping[str, Tensor]) -> tuple[str, str] | None:
                 return name, tensor
         if tensor.endswith(".weight") and len(info.shape) > 1 and info.dtype in _PACKED:
             return f"weights packed into {info.dtype}", tensor
+    scaled = {
+        name.rpartition(".")[0]: name for name in tensors if "scale" in name.rpartition(".")[2]
+    }
+    for tensor, info in tensors.items():
+        stem = tensor.rpartition(".")[0]
+        if info.dtype in _FLOAT8 and len(info.shape) > 1 and stem in scaled:
+            return "float8 with scales of an unknown kind", scaled[stem]
     return None
 
 

@@ -50,3 +50,39 @@ def test_experts_of_gpt_oss_are_transposed(tmp_path: Path) -> None:
     assert np.array_equal(numbers(source, tensor).reshape(expected.shape), expected.numpy())
     part = numbers(source, tensor, 100, 3000)
     assert np.array_equal(part, expected.numpy().reshape(-1)[100:3000])
+
+
+@pytest.mark.parametrize("shape", [(32, 4096), (200, 384), (3, 32, 4096)])
+def test_blocks_as_many_as_rows_are_blocks(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """What a scale is of is told by the shape of scales, not by their number."""
+    *stack, rows, columns = shape
+    codes = torch.ones(shape).to(torch.float8_e4m3fn)
+    grid = (*stack, -(-rows // 128), columns // 128)
+    scales = torch.arange(1, 1 + torch.Size(grid).numel()).float().reshape(grid)
+    source = written(tmp_path, {"m.weight": codes, "m.scale": scales}, {})
+    found = numbers(source, exact(source, "m.weight")).reshape(shape)
+    wide = scales.repeat_interleave(128, -1).repeat_interleave(128, -2)[..., :rows, :]
+    assert np.array_equal(found, wide.numpy())
+
+
+def test_a_scale_for_each_row_or_each_expert(tmp_path: Path) -> None:
+    codes = torch.ones(3, 4, 8).to(torch.float8_e4m3fn)
+    for number, shape in enumerate(((3,), (3, 1), (3, 1, 1), (3, 4), (3, 4, 1))):
+        scales = torch.arange(1, 1 + torch.Size(shape).numel()).float().reshape(shape)
+        source = written(tmp_path / str(number), {"m": codes, "m_scale": scales}, {})
+        found = numbers(source, exact(source, "m")).reshape(3, 4, 8)
+        wide = scales.reshape(3, -1, 1).expand(3, 4, 1) if len(shape) < 2 or shape[1] == 1 else None
+        expected = wide if wide is not None else scales.reshape(3, 4, 1)
+        assert np.array_equal(found, expected.expand(3, 4, 8).numpy())
+
+
+def test_scales_of_activations_and_caches_are_no_weights(tmp_path: Path) -> None:
+    stored, _, config = SCHEMES["float8 tensor"](32, 64, 5)
+    of_caches = ("m.k_scale", "m.v_scale", "m.input_scale", "n.output_scale", "n.q_scale")
+    scales = {name: torch.ones(1) for name in of_caches}
+    named = {f"m.{key}": value for key, value in stored.items()}
+    source = written(tmp_path, {**named, **scales, "n.scale": torch.ones(3)}, config)
+    assert source.tensors.keys() == {"m.weight", "n.scale"}
+    assert {each.tensor.name for each in source.left_out} == set(of_caches)
+    alone = written(tmp_path / "plain", {**scales, "m.weight": torch.ones(3, 3)}, {})
+    assert alone.tensors.keys() == {"m.weight", *of_caches}

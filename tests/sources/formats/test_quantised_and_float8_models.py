@@ -63,6 +63,10 @@ QUANTISED: dict[str, tuple[str, dict[str, Tensor]]] = {
     "bitnet": ("packed into U8", {"q.weight": U8, "q.other": torch.ones(1)}),
     "eetq": ("EETQ", {"q.weight": I8, "q.weight_scales": torch.ones(4)}),
     "aqlm": ("AQLM", {"q.codes": I8, "q.codebooks": torch.ones(4)}),
+    "consolidated": (
+        "scales of an unknown kind",
+        {"q.weight": torch.zeros(4, 4).to(torch.float8_e4m3fn), "q.qscale_weight": torch.ones(1)},
+    ),
     "mxfp6": ("compressed-tensors", {"q.weight_packed": U8, "q.weight_scale": U8}),
 }
 
