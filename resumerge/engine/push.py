@@ -18,6 +18,7 @@ from resumerge.mirror.stores.base import METADATA, Moved, Store
 from resumerge.mirror.stores.hub_repo import Commits
 from resumerge.mirror.stores.registry import has_scheme, open_store
 from resumerge.output_path import OutputPath
+from resumerge.recipe.references import HUB
 from resumerge.sources.index import INDEX_SUFFIX, MODEL, read_index
 from resumerge.storage import Storage
 
@@ -88,7 +89,7 @@ def push(
     folder, files = output.folder, [out.name] if output.is_file else _files(out)
     if output.is_file:
         _check_file(out)
-    repo = repo.removeprefix("https://huggingface.co/")
+    repo = repo.removeprefix(HUB)
     store = _store(repo if has_scheme(repo) else f"hf://{repo}", commits)
     _check(out, runs)
     _check_repo(store, files)

@@ -11,6 +11,7 @@ from resumerge.methods import METHODS
 from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
 from resumerge.printable import printable
+from resumerge.recipe.references import HUB
 from resumerge.recipe.types import OF_PROMPTS
 from resumerge.sizes import counted
 from resumerge.sources.types import Source
@@ -104,7 +105,7 @@ def _described(source: Source, contents: Mapping[str, str]) -> str:
 
 def _link(source: Source) -> str:
     if source.kind == "hub":
-        return f"[{source.ref.name}](https://huggingface.co/{source.ref.name})"
+        return f"[{source.ref.name}]({HUB}{source.ref.name})"
     return _code(source.ref.text)
 
 

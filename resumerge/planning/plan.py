@@ -93,7 +93,7 @@ class Unit:
         meanwhile. A copy within the kernel (`copy_file_range`) would read it once more, and takes
         up to twice as long.
         """
-        return isinstance(self.expression, Stored) and self.expression.strides is None
+        return isinstance(self.expression, Stored) and self.expression.is_contiguous
 
     def run_blocks(self, nbytes: int) -> int:
         """Return how many blocks are computed together; see `Tensor.run_blocks`."""

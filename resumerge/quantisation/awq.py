@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.gptq import transposed
 from resumerge.quantisation.pack_quantized import WORD
 from resumerge.tensors import Repacked, Stored
@@ -39,7 +39,7 @@ class Awq(Scheme):
 
 
 def _is_awq(checkpoint: Checkpoint, packed: Stored, zeros: Stored, scales: Stored) -> bool:
-    if any(len(tensor.shape) != 2 or not is_contiguous(tensor) for tensor in (packed, scales)):
+    if any(len(tensor.shape) != 2 or not tensor.is_contiguous for tensor in (packed, scales)):
         return False
     groups, outputs = scales.shape
     fits = (

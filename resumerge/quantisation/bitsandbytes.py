@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_bytes
 from resumerge.tensors import Dequantised, Stored, Tensor
 from resumerge.tensors.quantised.codes import Codebook
@@ -63,14 +63,9 @@ class Bitsandbytes8(Scheme):
                 scales=scales,
                 factor=1 / 127,
             )
-            unused = (f"{stem}.weight_format",)
-            yield Weight(
-                codes.name,
-                tensor,
-                (codes.name, scales.name),
-                "bitsandbytes of 8 bits",
-                tuple(each for each in unused if each in checkpoint.tensors),
-            )
+            unused = checkpoint.names(f"{stem}.weight_format")
+            parts = codes.name, scales.name
+            yield Weight(codes.name, tensor, parts, "bitsandbytes of 8 bits", unused)
 
 
 def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weight:
@@ -81,21 +76,21 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
     shape, block = said.shape(), said.number("blocksize")
     numel = math.prod(shape)
     blocks = -(-numel // block)
-    if packed.dtype != "U8" or packed.numel != -(-numel // 2) or not is_contiguous(packed):
+    if packed.dtype != "U8" or packed.numel != -(-numel // 2) or not packed.is_contiguous:
         raise checkpoint.unfit(name, f"{-(-numel // 2)} bytes", f"{packed.numel} {packed.dtype}")
     if absmax.numel != blocks:
         raise checkpoint.unfit(absmax.name, f"{blocks} numbers", f"{absmax.numel}")
-    parts, scales = [packed, absmax, values], absmax
-    of_blocks: Tensor = scales
-    nested = absmax.dtype == "U8"
-    if nested:
+    parts, described = [packed.name, absmax.name], [state.name, values.name]
+    scales: Tensor = absmax
+    if absmax.dtype == "U8":
         inner = checkpoint.need(f"{name}.nested_absmax", state.name)
         codebook = checkpoint.need(f"{name}.nested_quant_map", state.name)
         size = said.number("nested_blocksize")
         if inner.numel != -(-blocks // size):
             raise checkpoint.unfit(inner.name, f"{-(-blocks // size)} numbers", f"{inner.numel}")
-        parts += [inner, codebook]
-        of_blocks = Dequantised(
+        parts.append(inner.name)
+        described.append(codebook.name)
+        scales = Dequantised(
             name=absmax.name,
             dtype="F32",
             shape=absmax.shape,
@@ -120,14 +115,10 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
         rows=blocks,
         columns=block,
         block=(1, block),
-        scales=of_blocks,
+        scales=scales,
     )
-    described = (state.name, *(part.name for part in parts if part is values))
-    in_tree = tuple(part.name for part in parts if part.name not in described)
-    if nested:
-        described = (*described, f"{name}.nested_quant_map")
-        in_tree = tuple(each for each in in_tree if each not in described)
-    return Weight(name, tensor, in_tree, f"{kind.upper()} in blocks of {block}", described)
+    in_words = f"{kind.upper()} in blocks of {block}"
+    return Weight(name, tensor, tuple(parts), in_words, tuple(described))
 
 
 def _codebook(checkpoint: Checkpoint, stored: Stored, kind: str, size: int) -> Codebook:

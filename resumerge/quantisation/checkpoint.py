@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from resumerge.errors import InputError, refuse
 from resumerge.tensors import Stored, Tensor
+from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
+
+USUAL_DTYPE = "BF16"
+"""The dtype of weights that are copied, where no config states one."""
 
 STATED = ("quantization_config", "compression_config")
 """The keys of config.json that say how weights are quantised."""
@@ -23,7 +27,7 @@ class Weight:
         name: the plain name of the weight.
         tensor: what computes it, in float32.
         parts: the names of the tensors that it is computed from.
-        unused: the names of tensors that belong to it and are not needed: scales of activations.
+        unused: the names of tensors that only describe it: shapes, codebooks.
         kind: the scheme in words.
     """
 
@@ -70,6 +74,16 @@ class Checkpoint:
             if name.endswith(suffix) and isinstance(tensor, Stored):
                 yield name.removesuffix(suffix), tensor
 
+    def of_types(self, dtypes: Container[str]) -> Iterator[tuple[str, Stored]]:
+        """Yield (name, tensor) of the tensors that have one of these dtypes."""
+        for name, tensor in self.tensors.items():
+            if isinstance(tensor, Stored) and tensor.dtype in dtypes:
+                yield name, tensor
+
+    def names(self, *names: str) -> tuple[str, ...]:
+        """Return those of some names that tensors have."""
+        return tuple(name for name in names if name in self.tensors)
+
     def find(self, name: str) -> Stored | None:
         """Return the tensor of a name; None if there is none."""
         tensor = self.tensors.get(name)
@@ -101,6 +115,12 @@ class Checkpoint:
         )
 
 
+def stated_dtype(section: Mapping[str, Any]) -> str | None:
+    """Return the dtype of unquantised weights that a config states, by safetensors' name."""
+    found = (BY_TORCH_NAME.get(str(section.get(key))) for key in ("dtype", "torch_dtype"))
+    return next((dtype for dtype in found if dtype is not None and BITS[dtype] >= 16), None)
+
+
 class Scheme(ABC):
     """A way to store weights as numbers of fewer bits."""
 
@@ -111,8 +131,3 @@ class Scheme(ABC):
         Raises:
             InputError: tensors that belong together do not fit.
         """
-
-
-def is_contiguous(tensor: Stored) -> bool:
-    """Return whether the elements lie one after the other in the file."""
-    return tensor.strides is None

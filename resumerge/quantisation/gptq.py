@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_scales
 from resumerge.quantisation.pack_quantized import WORD, as_numbers
 from resumerge.tensors import Dequantised, Repacked, Stored
@@ -41,7 +41,7 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
         and packed.dtype == zeros.dtype == "I32"
         and packed.shape == (inputs // per_word, outputs)
         and zeros.shape == (groups, outputs // per_word)
-        and is_contiguous(packed)
+        and packed.is_contiguous
         and (order is None or (order.dtype == "I32" and order.shape == (inputs,)))
     )
     if not fits or (order is None and inputs % groups):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from resumerge.quantisation.checkpoint import Checkpoint
 from resumerge.tensors import Dequantised, Stored, Tensor, Transposed
-from resumerge.tensors.quantised.codes import E8M0
+from resumerge.tensors.quantised.codes import E8M0, Codebook
 
 Grid = tuple[int, int, tuple[int, int]]
 """The rows of one matrix, its columns, and the (rows, columns) of a block."""
@@ -18,12 +18,59 @@ USUAL = 128
 SCALES = frozenset({"F32", "BF16", "F16", "F64", "F8_E4M3", "F8_E8M0"})
 
 
-def grid_of(
+def scaled_weight(
+    checkpoint: Checkpoint,
+    name: str,
+    scheme: str,
+    shape: tuple[int, ...],
+    codes: Tensor,
+    scales: Tensor,
+    *,
+    codebook: Codebook | None = None,
+    block: tuple[int, int] | None = None,
+    zeros: Tensor | None = None,
+    block_of_column: Tensor | None = None,
+) -> Dequantised:
+    """Return the weight that codes stand for, with the grid that their scales have over it.
+
+    Args:
+        checkpoint: the model, for messages.
+        name: the weight's name.
+        scheme: the name of the quantisation.
+        shape: the weight's shape.
+        codes: as of `Dequantised`, like the next ones.
+        scales: floats, in the shape that they are stored in.
+        codebook: the numbers of the codes.
+        block: the (rows, columns) of a block that the model's config states.
+        zeros: a zero point for each scale.
+        block_of_column: the number of the block that each column is in.
+
+    Raises:
+        InputError: the weight and its scales do not fit.
+    """
+    rows, columns, size = _grid(checkpoint, name, shape, scales, block)
+    return Dequantised(
+        name=name,
+        dtype="F32",
+        shape=shape,
+        scheme=scheme,
+        codes=codes,
+        codebook=codebook,
+        rows=rows,
+        columns=columns,
+        block=size,
+        scales=scales,
+        zeros=zeros,
+        block_of_column=block_of_column,
+    )
+
+
+def _grid(
     checkpoint: Checkpoint,
     name: str,
     shape: tuple[int, ...],
     scales: Tensor,
-    block: tuple[int, int] | None = None,
+    block: tuple[int, int] | None,
 ) -> Grid:
     """Return the grid that scales have over a weight.
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
-from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
+from resumerge.quantisation.grids import as_bytes, as_scales, scaled_weight
 from resumerge.quantisation.scaled import scales_beside
 from resumerge.tensors import Dequantised, Repacked, Stacked, Stored
 from resumerge.tensors.quantised.codes import E2M1, Codebook
@@ -38,35 +38,24 @@ class Mxfp4(Scheme):
             scales = checkpoint.find(f"{stem}.weight_scale")
             if packed.dtype == "U8" and scales is not None and scales.dtype in EXPONENTS:
                 yield from _matrix(checkpoint, f"{stem}.weight", packed, scales)
-        for name, bytes_ in checkpoint.ending(""):
-            beside = scales_beside(checkpoint, name) if bytes_.dtype == "I8" else None
+        for name, bytes_ in checkpoint.of_types({"I8"}):
+            beside = scales_beside(checkpoint, name)
             if beside is not None and beside.dtype == "F8_E8M0":
                 yield from _matrix(checkpoint, name, bytes_, beside)
 
 
 def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -> Iterator[Weight]:
     """Yield the weight of packed numbers, if there is a scale for each group of 32."""
-    if not packed.shape or not is_contiguous(packed):
+    if not packed.shape or not packed.is_contiguous:
         return
     shape = (*packed.shape[:-1], 2 * packed.shape[-1])
     if scales.shape != (*shape[:-1], shape[-1] // GROUP) or shape[-1] % GROUP:
         return
-    rows, columns, block = grid_of(checkpoint, name, shape, scales)
-    tensor = Dequantised(
-        name=name,
-        dtype="F32",
-        shape=shape,
-        scheme="MXFP4",
-        codes=as_bytes(packed, packed.shape),
-        codebook=E2M1,
-        rows=rows,
-        columns=columns,
-        block=block,
-        scales=as_scales(checkpoint, scales),
-    )
-    unused = [each for each in (f"{name}_shape",) if each in checkpoint.tensors]
+    codes, floats = as_bytes(packed, packed.shape), as_scales(checkpoint, scales)
+    tensor = scaled_weight(checkpoint, name, "MXFP4", shape, codes, floats, codebook=E2M1)
+    unused = checkpoint.names(f"{name}_shape")
     kind = f"MXFP4 in groups of {GROUP}"
-    yield Weight(name, tensor, (packed.name, scales.name), kind, tuple(unused))
+    yield Weight(name, tensor, (packed.name, scales.name), kind, unused)
 
 
 class GptOss(Scheme):
@@ -81,8 +70,8 @@ class GptOss(Scheme):
                 len(blocks.shape) == 4
                 and blocks.shape == (*scales.shape, GROUP // 2)
                 and scales.dtype in EXPONENTS
-                and is_contiguous(blocks)
-                and is_contiguous(scales)
+                and blocks.is_contiguous
+                and scales.is_contiguous
             )
             if not fits:
                 raise checkpoint.unfit(

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
-from resumerge.quantisation.grids import as_bytes, grid_of
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
+from resumerge.quantisation.grids import as_bytes, scaled_weight
 from resumerge.tensors import Dequantised, Stored
 from resumerge.tensors.quantised.codes import E2M1
 
@@ -36,7 +36,7 @@ def _weight(
     checkpoint: Checkpoint, stem: str, packed: Stored, whole: Stored, *, divides: bool
 ) -> Weight:
     scales = checkpoint.need(f"{stem}.weight_scale", packed.name)
-    if packed.dtype != "U8" or not packed.shape or not is_contiguous(packed):
+    if packed.dtype != "U8" or not packed.shape or not packed.is_contiguous:
         raise checkpoint.unfit(packed.name, "bytes (U8) with two numbers each", packed.dtype)
     if scales.dtype != "F8_E4M3" or whole.numel != 1:
         raise checkpoint.unfit(
@@ -51,27 +51,15 @@ def _weight(
             f"a scale for each {GROUP} numbers of {list(shape)}",
             f"{list(scales.shape)}",
         )
-    rows, columns, block = grid_of(checkpoint, packed.name, shape, scales)
     scaled = Dequantised.elementwise(
         scales, scales.shape, "scales of NVFP4", scale=whole, divides=divides
     )
-    tensor = Dequantised(
-        name=f"{stem}.weight",
-        dtype="F32",
-        shape=shape,
-        scheme="NVFP4",
-        codes=as_bytes(packed, packed.shape),
-        codebook=E2M1,
-        rows=rows,
-        columns=columns,
-        block=block,
-        scales=scaled,
-    )
-    unused = (f"{stem}.input_global_scale", f"{stem}.input_scale", f"{stem}.weight_shape")
+    codes, name = as_bytes(packed, packed.shape), f"{stem}.weight"
+    tensor = scaled_weight(checkpoint, name, "NVFP4", shape, codes, scaled, codebook=E2M1)
     return Weight(
-        tensor.name,
+        name,
         tensor,
         (packed.name, scales.name, whole.name),
-        f"NVFP4 in groups of {block[1]}",
-        tuple(name for name in unused if name in checkpoint.tensors),
+        f"NVFP4 in groups of {tensor.block[1]}",
+        checkpoint.names(f"{stem}.weight_shape"),
     )

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight, is_contiguous
-from resumerge.quantisation.grids import as_bytes, as_scales, grid_of
+from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
+from resumerge.quantisation.grids import as_bytes, as_scales, scaled_weight
 from resumerge.tensors import Dequantised, Repacked, Stored, Tensor
 from resumerge.tensors.quantised.codes import Codebook, whole_numbers
 
@@ -38,7 +38,7 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
     scales = checkpoint.need(f"{name}_scale", packed.name)
     shape = _shape(checkpoint, stem)
     bits = _bits(checkpoint, packed, shape)
-    fits = len(packed.shape) == 2 and is_contiguous(packed)
+    fits = len(packed.shape) == 2 and packed.is_contiguous
     if not fits or packed.shape != (shape[0], -(-shape[1] * bits // WORD)):
         raise checkpoint.unfit(
             packed.name,
@@ -46,20 +46,16 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
             f"{packed.dtype} of shape {list(packed.shape)}",
         )
     bytes_, codebook = _codes(packed, shape, bits)
-    rows, columns, block = grid_of(checkpoint, name, shape, scales)
     zeros = checkpoint.find(f"{name}_zero_point")
     order = checkpoint.find(f"{name}_g_idx")
-    tensor = Dequantised(
-        name=name,
-        dtype="F32",
-        shape=shape,
-        scheme="pack-quantized",
-        codes=bytes_,
+    tensor = scaled_weight(
+        checkpoint,
+        name,
+        "pack-quantized",
+        shape,
+        bytes_,
+        as_scales(checkpoint, scales),
         codebook=codebook,
-        rows=rows,
-        columns=columns,
-        block=block,
-        scales=as_scales(checkpoint, scales),
         zeros=None if zeros is None else _zeros(checkpoint, zeros, scales, bits),
         block_of_column=order,
     )
@@ -68,8 +64,8 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
         name,
         tensor,
         tuple(part.name for part in parts if part is not None),
-        f"whole numbers of {bits} bits in groups of {block[1]}",
-        tuple(n for n in (f"{name}_shape", f"{stem}.input_scale") if n in checkpoint.tensors),
+        f"whole numbers of {bits} bits in groups of {tensor.block[1]}",
+        checkpoint.names(f"{name}_shape"),
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
-from resumerge.quantisation.grids import as_scales, grid_of
+from resumerge.quantisation.grids import as_scales, scaled_weight
 from resumerge.tensors import Dequantised, Stored
 
 CODES = {"F8_E4M3": "float8 (E4M3)", "F8_E5M2": "float8 (E5M2)", "I8": "whole numbers of 8 bits"}
@@ -24,8 +24,8 @@ class Scaled(Scheme):
     """Numbers of 8 bits with scales."""
 
     def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
-        for name, codes in checkpoint.ending(""):
-            scales = scales_beside(checkpoint, name) if codes.dtype in CODES else None
+        for name, codes in checkpoint.of_types(CODES):
+            scales = scales_beside(checkpoint, name)
             if scales is not None:
                 yield _weight(checkpoint, name, codes, scales)
 
@@ -42,33 +42,26 @@ def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) ->
     block = None
     if isinstance(stated, list) and len(stated) == 2 and all(isinstance(n, int) for n in stated):
         block = stated[0], stated[1]
-    rows, columns, block = grid_of(checkpoint, name, codes.shape, scales, block)
     zeros = checkpoint.find(f"{name}_zero_point")
     if zeros is not None and zeros.numel != scales.numel:
         raise checkpoint.unfit(
             zeros.name, f"a zero point for each of {scales.numel} scales", f"{zeros.numel}"
         )
-    stem = name.removesuffix(".weight")
-    of_activations = (f"{stem}.input_scale", f"{stem}.input_zero_point", f"{stem}.output_scale")
-    tensor = Dequantised(
-        name=name,
-        dtype="F32",
-        shape=codes.shape,
-        scheme="scaled",
-        codes=codes,
-        codebook=None,
-        rows=rows,
-        columns=columns,
+    tensor = scaled_weight(
+        checkpoint,
+        name,
+        "scaled",
+        codes.shape,
+        codes,
+        as_scales(checkpoint, scales),
         block=block,
-        scales=as_scales(checkpoint, scales),
         zeros=None if zeros is None else as_floats(checkpoint, zeros),
     )
     return Weight(
         name,
         tensor,
         (codes.name, scales.name, *((zeros.name,) if zeros else ())),
-        f"{CODES[codes.dtype]} with {_scales(scales.numel, columns, block)}",
-        tuple(each for each in of_activations if each in checkpoint.tensors),
+        f"{CODES[codes.dtype]} with {_scales(scales.numel, tensor.columns, tensor.block)}",
     )
 
 

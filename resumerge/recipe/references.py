@@ -31,7 +31,9 @@ _WEIGHTS = re.compile(r"(.+)/([^/]+\.(?:safetensors|gguf|bin|pt|pth|ckpt))")
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
-_HUB = "https://huggingface.co/"
+HUB = "https://huggingface.co/"
+"""How the address of a page on the Hub begins."""
+
 _FIX = "Write 'org/name', 'org/name@revision' or the path of a folder or a weight file, and "
 _FIX += "'+adapter' after it; models in buckets are 's3://bucket/prefix'"
 
@@ -90,12 +92,12 @@ def _exists(name: str) -> bool:
 def _from_text(text: str) -> ModelRef:
     if not is_bucket(text) and _exists(text):
         return ModelRef(text, text)
-    if text.startswith(_HUB):
+    if text.startswith(HUB):
         raise InvalidValue(
             "A model is named by org/name, not by a Hub URL",
             expected="org/name",
             found=text,
-            fix=f"Write '{text.removeprefix(_HUB)}'",
+            fix=f"Write '{text.removeprefix(HUB)}'",
         )
     shown = without_secrets(text)
     is_in_bucket = any(f"{scheme}://" in text.lower() for scheme in EXAMPLES)

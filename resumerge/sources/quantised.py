@@ -10,13 +10,12 @@ from typing import Any
 
 from resumerge.errors import refuse
 from resumerge.quantisation import Checkpoint, dequantised_weights
-from resumerge.quantisation.checkpoint import STATED
+from resumerge.quantisation.checkpoint import STATED, USUAL_DTYPE, stated_dtype
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import Source, in_words
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Rounded, Tensor
-from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
 
 _SIGNS: dict[str, re.Pattern[str]] = {
     "bitsandbytes, 4 bits": re.compile(r"\.weight\.(absmax|quant_map|quant_state\..+)"),
@@ -102,11 +101,9 @@ def dequantised(source: Source) -> Source:
 def _dtype(config: Mapping[str, Any]) -> str:
     """Return the dtype that weights have without quantisation, by safetensors' name."""
     for section in (config, *(v for v in config.values() if isinstance(v, Mapping))):
-        for key in ("dtype", "torch_dtype"):
-            found = BY_TORCH_NAME.get(str(section.get(key)))
-            if found is not None and BITS[found] >= 16:
-                return found
-    return "BF16"
+        if found := stated_dtype(section):
+            return found
+    return USUAL_DTYPE
 
 
 def _check_plain(source: Source, tensors: Mapping[str, Tensor]) -> None:

@@ -11,10 +11,10 @@ models.
 from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
-from resumerge.tensors.halved import Halved
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.quantised.blocks import Blocks
 from resumerge.tensors.quantised.dequantised import Dequantised
+from resumerge.tensors.quantised.halved import Halved
 from resumerge.tensors.quantised.repacked import Repacked
 from resumerge.tensors.quantised.transposed import Transposed
 from resumerge.tensors.rounded import Rounded, rounded_input, rounded_once

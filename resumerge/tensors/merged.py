@@ -205,7 +205,7 @@ class Merged(Tensor):
     @property
     def _stored(self) -> list[Stored]:
         """The operands if all are contiguous in files, so that one call reads them; else none."""
-        stored = [o for o in self.operands if isinstance(o, Stored) and o.strides is None]
+        stored = [o for o in self.operands if isinstance(o, Stored) and o.is_contiguous]
         return stored if len(stored) == len(self.operands) else []
 
     def _places(

@@ -21,7 +21,7 @@ def part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> Te
         number: the part's number, from 0.
     """
     first = number * math.prod(shape)
-    if isinstance(whole, Stored) and whole.strides is None:
+    if isinstance(whole, Stored) and whole.is_contiguous:
         offset = whole.offset + nbytes(whole.dtype, first)
         return replace(whole, name=name, shape=shape, offset=offset)
     return Sliced(name, whole.dtype, shape, whole, first)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import InputError, refuse
+from resumerge.quantisation.checkpoint import USUAL_DTYPE, stated_dtype
 from resumerge.quantisation.gguf_blocks import EXTRA, decoded, needs_package
 from resumerge.sizes import some
 from resumerge.sources.gguf.config import config_of
@@ -20,11 +21,8 @@ from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import Coded, Description, Source, in_words
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Dequantised, Halved, Rounded, Stored, Tensor
-from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME, FLOATS
+from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.parts import part_of
-
-USUAL = "BF16"
-"""The type that quantised weights are copied in, where no config.json states one."""
 
 _NAME = re.compile(r"(?:blk\.(0|[1-9]\d{0,5})\.)?(\w+)\.(weight|bias)")
 
@@ -136,12 +134,8 @@ class _Model:
             for tensor in self.raw.values():
                 if tensor.dtype in FLOATS:
                     counts[tensor.dtype] += tensor.numel
-            return counts.most_common(1)[0][0] if counts else USUAL
-        for key in ("dtype", "torch_dtype"):
-            found = BY_TORCH_NAME.get(str(self.source.config.get(key)))
-            if found is not None and BITS[found] >= 16:
-                return found
-        return USUAL
+            return counts.most_common(1)[0][0] if counts else USUAL_DTYPE
+        return stated_dtype(self.source.config) or USUAL_DTYPE
 
     def _shape(self, name: str) -> tuple[int, ...]:
         if name in self.coded:
@@ -182,7 +176,7 @@ class _Model:
         shape = self._shape(name)
         tensor = self._decoded(f"{known}.{kind}", stored, self.coded.get(name), shape)
         if module == SHARED_GATE and len(shape) == 1:
-            tensor = _in_shape(tensor, (1, *shape))
+            tensor = replace(tensor, shape=(1, *shape))
         if self.family.pairs and module in ("attn_q", "attn_k"):
             tensor = self._in_halves(name, module, tensor)
         if self.family.added and module.endswith("norm"):
@@ -240,10 +234,6 @@ class _Model:
     def _notes(self) -> Iterator[str]:
         if not self.source.config:
             yield f"{self.source.ref.text}: config.json is made of the metadata of the GGUF file"
-
-
-def _in_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return replace(tensor, shape=shape)
 
 
 def _shifted(tensor: Tensor, added: float) -> Tensor:

@@ -33,6 +33,11 @@ class Stored(Tensor):
     strides: tuple[int, ...] | None = None
     source: int = 0
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie one after the other in the file."""
+        return self.strides is None
+
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         yield self, start, stop
 
