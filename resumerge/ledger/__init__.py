@@ -17,7 +17,7 @@ from resumerge.ledger.snapshot import (
     restore_snapshot,
     take_snapshot,
 )
-from resumerge.ledger.unit_account import UnitAccount
+from resumerge.ledger.unit_measurements import UnitMeasurements
 from resumerge.ledger.units import Progress, Totals, UnitCommit
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
     "Row",
     "Sample",
     "Totals",
-    "UnitAccount",
     "UnitCommit",
+    "UnitMeasurements",
     "copy_ledger",
     "is_reconciled",
     "now",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from resumerge.ledger.file_names import is_safe_name
-from resumerge.ledger.unit_account import is_account
+from resumerge.ledger.unit_measurements import are_measurements
 from resumerge.ledger.validators import (
     OF_TYPE,
     Validator,
@@ -156,7 +156,7 @@ TABLES: dict[str, Table] = {
             Column("block_hashes", bytes, hashes, result=True),
             Column("input_hashes", bytes, hashes, result=True),
             Column("checksum", str, or_null(_XXH3), result=True),
-            Column("account", str, is_account, result=True),
+            Column("measurements", str, are_measurements, result=True),
             Column("attempt", int, _COUNT),
             Column("batch", int, _COUNT),
             Column("seconds", float, or_null(seconds)),

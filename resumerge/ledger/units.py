@@ -12,7 +12,7 @@ from resumerge.ledger.attempts import Events, Sample, Samples
 from resumerge.ledger.connection import Connection, Row, now
 from resumerge.ledger.files import Mirrored
 from resumerge.ledger.tables import TABLES, Column
-from resumerge.ledger.unit_account import UnitAccount
+from resumerge.ledger.unit_measurements import UnitMeasurements
 from resumerge.ledger.validators import MOST_SECONDS
 
 
@@ -28,8 +28,8 @@ class Progress:
         checksum: the checksum of the whole unit; None while blocks are missing.
         attempt: the number of the attempt that committed blocks last.
         batch: the number of that attempt's batch.
-        account: what became of the numbers of these blocks; None for a unit that is complete, and
-            where not all of them were measured.
+        measurements: what became of the numbers of these blocks; None for a unit that is complete,
+            and where not all of them were measured.
     """
 
     committed_blocks: int
@@ -38,7 +38,7 @@ class Progress:
     checksum: str | None
     attempt: int | None
     batch: int | None
-    account: UnitAccount | None = None
+    measurements: UnitMeasurements | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class UnitCommit:
         input_hashes: the hashes of what these blocks were computed from.
         checksum: the checksum of the whole unit; None while blocks are missing.
         seconds: the seconds spent computing the unit in this batch.
-        account: what became of the numbers of these blocks; None if that was not measured.
+        measurements: what became of the numbers of these blocks; None if that was not measured.
     """
 
     number: int
@@ -59,7 +59,7 @@ class UnitCommit:
     input_hashes: bytes
     checksum: str | None
     seconds: float
-    account: UnitAccount | None = None
+    measurements: UnitMeasurements | None = None
 
     @property
     def results(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class UnitCommit:
             "block_hashes": self.hashes,
             "input_hashes": self.input_hashes,
             "checksum": self.checksum,
-            "account": self.account and self.account.as_json(),
+            "measurements": self.measurements and self.measurements.as_json(),
         }
 
 
@@ -132,11 +132,11 @@ class Units:
         """Return the progress of every unit, in the order of the plan."""
         columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
         rows = self._db.read("units", columns, order_by="number")
-        of_blocks = ("number", "input_hashes", "account")
+        of_blocks = ("number", "input_hashes", "measurements")
         begun = {
             row["number"]: row for row in self._db.read("units", of_blocks, "checksum IS NULL")
         }
-        nothing: Row = {"input_hashes": None, "account": None}
+        nothing: Row = {"input_hashes": None, "measurements": None}
         return [
             Progress(
                 row["committed_blocks"],
@@ -145,21 +145,23 @@ class Units:
                 row["checksum"],
                 row["attempt"],
                 row["batch"],
-                _account_of(begun.get(row["number"], nothing)["account"], row["committed_blocks"]),
+                _measurements_of(
+                    begun.get(row["number"], nothing)["measurements"], row["committed_blocks"]
+                ),
             )
             for row in rows
         ]
 
-    def accounts(self) -> list[tuple[Row, UnitAccount]]:
-        """Return each complete unit of which all blocks were measured, and its account.
+    def measurements(self) -> list[tuple[Row, UnitMeasurements]]:
+        """Return each complete unit of which all blocks were measured, and its measurements.
 
-        A version without accounts may have committed blocks, or made a unit pending again.
+        A version without measurements may have committed blocks, or made a unit pending again.
         """
-        columns = ("number", "name", "dtype", "shape", "blocks", "account")
-        measured = "account IS NOT NULL AND checksum IS NOT NULL"
+        columns = ("number", "name", "dtype", "shape", "blocks", "measurements")
+        measured = "measurements IS NOT NULL AND checksum IS NOT NULL"
         rows = self._db.read("units", columns, measured, order_by="number")
-        found = ((row, _account_of(row["account"], row["blocks"])) for row in rows)
-        return [(row, account) for row, account in found if account]
+        found = ((row, _measurements_of(row["measurements"], row["blocks"])) for row in rows)
+        return [(row, measurements) for row, measurements in found if measurements]
 
     def commit_batch(
         self,
@@ -312,10 +314,10 @@ class Shards:
         return str(row["name"])
 
 
-def _account_of(text: str | None, blocks: int) -> UnitAccount | None:
-    """Return an account if it is one of so many blocks."""
-    account = UnitAccount.of_json(text) if text else None
-    return account if account and account.blocks == blocks else None
+def _measurements_of(text: str | None, blocks: int) -> UnitMeasurements | None:
+    """Return measurements if they are of so many blocks."""
+    measurements = UnitMeasurements.of_json(text) if text else None
+    return measurements if measurements and measurements.blocks == blocks else None
 
 
 def _results() -> list[Column]:

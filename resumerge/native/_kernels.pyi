@@ -21,8 +21,8 @@ F64: int
 F8_E4M3: int
 F8_E5M2: int
 CHUNK: int
-ACCOUNT_SUMS: int
-ACCOUNT_MODEL_SUMS: int
+MEASURED_SUMS: int
+MEASURED_MODEL_SUMS: int
 
 class Vector:
     """A flat vector as it is stored, or its difference from a base.
@@ -66,7 +66,7 @@ def instruction_sets() -> tuple[str, ...]: ...
 def use(name: str, /) -> None: ...
 def hash_blocks(data: Any, block: int, /) -> bytes: ...
 def read_ranges(ranges: Iterable[tuple[int, int, Any, int]], /) -> tuple[bytes, ...] | None: ...
-def account(
+def measure(
     reference: Vector, vectors: Iterable[Vector], out: Vector, sums: np.ndarray, /
 ) -> None: ...
 def round_to(vector: Vector, out: Vector, /) -> None: ...

@@ -1,12 +1,12 @@
 /* All kernels; compiled once for each instruction set. */
 #pragma once
 
-#include "accounts.h"
 #include "along.h"
 #include "changes.h"
 #include "clamp.h"
 #include "energies.h"
 #include "hashes.h"
+#include "measurements.h"
 #include "order.h"
 #include "quantised.h"
 #include "random.h"
@@ -24,7 +24,7 @@
         .hash = hash_unchecked,                             \
         .weighted_sum = weighted_sum_unchecked,             \
         .weighted_sum_along = weighted_sum_along_unchecked, \
-        .account = account_unchecked,                       \
+        .measure = measure_unchecked,                       \
         .round_to = round_to_unchecked,                     \
         .clamp_to_distance = clamp_to_distance_unchecked,   \
         .add_mean_change = add_mean_change_unchecked,       \

@@ -99,18 +99,18 @@ static PyObject *round_to(PyObject *self, PyObject *args) {
     return Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(account_doc,
-             "account(reference, vectors, out, sums): what became of the numbers in `out`, a vector "
-             "that kept exact results; sums is float64 (blocks, ACCOUNT_SUMS + n * "
-             "ACCOUNT_MODEL_SUMS)");
+PyDoc_STRVAR(measure_doc,
+             "measure(reference, vectors, out, sums): what became of the numbers in `out`, a vector "
+             "that kept exact results; sums is float64 (blocks, MEASURED_SUMS + n * "
+             "MEASURED_MODEL_SUMS)");
 
-static PyObject *account(PyObject *self, PyObject *args) {
+static PyObject *measure(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *given_reference, *vectors, *given_out, *given_sums, *result = NULL;
     Vectors v = {0};
     Array sums = {0};
     ModelLanes *lanes = NULL;
-    if (!PyArg_ParseTuple(args, "OOOO:account", &given_reference, &vectors, &given_out,
+    if (!PyArg_ParseTuple(args, "OOOO:measure", &given_reference, &vectors, &given_out,
                           &given_sums))
         return NULL;
     const VectorObject *r = take_vector(given_reference, "reference");
@@ -130,7 +130,7 @@ static PyObject *account(PyObject *self, PyObject *args) {
         goto done;
     }
     int64_t blocks = blocks_of(out->length, out->block);
-    int64_t columns = ACCOUNT_SUMS + (int64_t)v.number * ACCOUNT_MODEL_SUMS;
+    int64_t columns = MEASURED_SUMS + (int64_t)v.number * MEASURED_MODEL_SUMS;
     if (blocks > INT64_MAX / 8 / columns) {
         PyErr_SetString(PyExc_ValueError, "sums: too many blocks");
         goto done;
@@ -148,7 +148,7 @@ static PyObject *account(PyObject *self, PyObject *args) {
     for (int64_t start = 0; start < out->length; start += out->block, found += columns) {
         int64_t count = elements_of(start, out->block, out->length);
         int64_t measured = count < out->measured ? count : out->measured;
-        kernels->account(&reference, v.items, v.number, exact, measured, &results, count, lanes,
+        kernels->measure(&reference, v.items, v.number, exact, measured, &results, count, lanes,
                          found);
         reference = from(&reference, count);
         results = from(&results, count);
@@ -1015,7 +1015,7 @@ static PyObject *use(PyObject *self, PyObject *given) {
 #define FUNCTION(name) {#name, name, METH_VARARGS, name##_doc}
 
 static PyMethodDef functions[] = {
-    FUNCTION(account),
+    FUNCTION(measure),
     FUNCTION(add_majority_mean),
     FUNCTION(add_mean_change),
     FUNCTION(add_task_vectors),
@@ -1057,8 +1057,8 @@ static int fill(PyObject *module) {
                    PyModule_AddIntConstant(module, "F64", F64) < 0 ||
                    PyModule_AddIntConstant(module, "F8_E4M3", F8_E4M3) < 0 ||
                    PyModule_AddIntConstant(module, "F8_E5M2", F8_E5M2) < 0 ||
-                   PyModule_AddIntConstant(module, "ACCOUNT_SUMS", ACCOUNT_SUMS) < 0 ||
-                   PyModule_AddIntConstant(module, "ACCOUNT_MODEL_SUMS", ACCOUNT_MODEL_SUMS) < 0 ||
+                   PyModule_AddIntConstant(module, "MEASURED_SUMS", MEASURED_SUMS) < 0 ||
+                   PyModule_AddIntConstant(module, "MEASURED_MODEL_SUMS", MEASURED_MODEL_SUMS) < 0 ||
                    PyModule_AddIntConstant(module, "CHUNK", CHUNK) < 0
                ? -1
                : 0;

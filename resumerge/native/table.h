@@ -12,7 +12,7 @@ typedef struct {
 /* Of add_task_vectors. */
 enum { CONSENSUS = 1, NORMALIZE = 2 };
 
-/* Of account: the sums of a block, and of each vector. */
+/* Of measure: the sums of a block, and of each vector. */
 enum {
     MEASURED,
     INTENDED,
@@ -25,16 +25,16 @@ enum {
     INFINITIES,
     OVERFLOWS,
     REFERENCE_NOT_FINITE,
-    ACCOUNT_SUMS
+    MEASURED_SUMS
 };
-enum { SIZE, ALONG, DIFFERS, EQUAL, NOT_FINITE, ACCOUNT_MODEL_SUMS };
+enum { SIZE, ALONG, DIFFERS, EQUAL, NOT_FINITE, MEASURED_MODEL_SUMS };
 
-/* Element e of a part is added to lane e mod ACCOUNT_LANES, in float; lanes are added up over the
+/* Element e of a part is added to lane e mod MEASURED_LANES, in float; lanes are added up over the
  * parts in double, and to each other at the end. Sums in double alone take twice the time. */
-#define ACCOUNT_LANES 16
+#define MEASURED_LANES 16
 
 typedef struct {
-    double size[ACCOUNT_LANES], along[ACCOUNT_LANES];
+    double size[MEASURED_LANES], along[MEASURED_LANES];
 } ModelLanes;
 
 /* Bytes: what is shorter is hashed in other ways, which are not here. */
@@ -46,7 +46,7 @@ typedef struct {
     void (*weighted_sum)(const Vector *, const float *, int, int64_t, const Output *);
     void (*weighted_sum_along)(const Vector *, const float *, int64_t, int, int64_t, int, int64_t,
                                const Output *);
-    void (*account)(const Vector *, const Vector *, int, const float *, int64_t, const Vector *,
+    void (*measure)(const Vector *, const Vector *, int, const float *, int64_t, const Vector *,
                     int64_t, ModelLanes *, double *);
     void (*round_to)(const Vector *, int64_t, const Output *);
     void (*clamp_to_distance)(const Vector *, const Vector *, float, int64_t, const Output *);

@@ -103,7 +103,8 @@ class Evaluation:
         call: makes the call of the method of a `Merged`.
         statistics: the results of reductions over whole tensors, by `Merged`.
         hashes: where the hashes of the root's operands go.
-        accounts: where the accounts of the root's blocks go, an array for each run; None for none.
+        measurements: where the measurements of the root's blocks go, an array for each run; None
+            for none.
         block_elements: elements of one of these blocks; a `Merged` has its own.
         device: the device of steps that use torch.
     """
@@ -116,14 +117,14 @@ class Evaluation:
         call: Callable[[Any], MethodCall],
         statistics: Mapping[Any, Any],
         hashes: InputHashes = NO_HASHES,
-        accounts: list[np.ndarray] | None = None,
+        measurements: list[np.ndarray] | None = None,
         block_elements: int = 0,
         depth: int = 0,
         device: str = "cpu",
     ) -> None:
         self.files, self.held = files, held
         self.call, self.statistics, self.hashes = call, statistics, hashes
-        self.accounts, self.block_elements = accounts, block_elements
+        self.measurements, self.block_elements = measurements, block_elements
         self._buffers, self._depth = buffers, depth
         self.device = device
 

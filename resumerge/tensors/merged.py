@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels import Run, round_to
-from resumerge.kernels.accounts import account, keeping_exact, measured_bytes
 from resumerge.kernels.hashes import hash_blocks
+from resumerge.kernels.measurements import keeping_exact, measure, measured_bytes
 from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
 from resumerge.native import Vector, read_ranges
 from resumerge.tensors.dtypes import BITS, nbytes
@@ -184,14 +184,14 @@ class Merged(Tensor):
         }
 
     def _compute(self, evaluation: Evaluation, run: Run, out: Vector) -> None:
-        inputs, accounts = self.inputs(evaluation, run), evaluation.accounts
-        if accounts is not None:
+        inputs, measurements = self.inputs(evaluation, run), evaluation.measurements
+        if measurements is not None:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
             out = keeping_exact(out, run.size, buffer)
         evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
-        if accounts is not None:
+        if measurements is not None:
             reference = inputs.pop(self.reference)
-            accounts.append(account(reference, inputs, out))
+            measurements.append(measure(reference, inputs, out))
 
     @property
     def _run_blocks(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import xxhash
 from ledger_rows import RUN, SHARD, UNIT, change, make, query
 
-from resumerge.ledger import Ledger, UnitAccount, UnitCommit
+from resumerge.ledger import Ledger, UnitCommit, UnitMeasurements
 from resumerge.ledger.import_ledger import import_ledger
 
 UNTIL_NOVEMBER_2026 = """
@@ -29,7 +29,7 @@ CREATE VIEW progress AS SELECT at, attempt, bytes_done, total.nbytes AS bytes_to
 """  # noqa: E501
 """The schema as SQLite has it in ledgers from before sqlite-utils made them."""
 
-LATER_COLUMNS = {"units": ['"account" TEXT']}
+LATER_COLUMNS = {"units": ['"measurements" TEXT']}
 """Columns that those versions do not know: they accept plain ones, and leave them alone."""
 
 SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
@@ -89,24 +89,24 @@ def test_what_is_made_now_is_accepted_by_earlier_versions(tmp_path: Path) -> Non
     assert made == list(map(as_compared, schema(tmp_path / "earlier.db")))
 
 
-def test_an_account_that_an_earlier_version_went_on_without_is_none(tmp_path: Path) -> None:
+def test_measurements_that_an_earlier_version_went_on_without_are_none(tmp_path: Path) -> None:
     """It commits blocks, or makes a unit pending again, and leaves the column as it is."""
     path = tmp_path / "ledger.db"
     make(path).close()
-    account = UnitAccount.begun(["base", "math"]).plus([[0.0] * 16])
-    change(path, "UPDATE units SET account = ?", [account.as_json()])
+    measured = UnitMeasurements.begun(["base", "math"]).plus([[0.0] * 16])
+    change(path, "UPDATE units SET measurements = ?", [measured.as_json()])
     with closing(Ledger(path)) as ledger:
         ledger.check()
-        assert ledger.units.progress()[0].account is None
+        assert ledger.units.progress()[0].measurements is None
         hashes = bytes(16)
         checksum = xxhash.xxh3_128_hexdigest(hashes)
         ledger.attempts.start({"pid": 1, "host": "here", "boot_id": None})
         ledger.units.commit_batch(1, 1, [UnitCommit(0, hashes, b"", checksum, 1.0)], {})
-        assert ledger.units.accounts() == []
-        change(path, "UPDATE units SET account = ?", [account.plus([[0.0] * 16]).as_json()])
+        assert ledger.units.measurements() == []
+        change(path, "UPDATE units SET measurements = ?", [measured.plus([[0.0] * 16]).as_json()])
         ledger.check()
-        assert ledger.units.accounts() == []
-        change(path, "UPDATE units SET account = ?", [account.as_json()])
-        [(row, found)] = ledger.units.accounts()
-        assert (row["name"], found) == ("weight", account)
+        assert ledger.units.measurements() == []
+        change(path, "UPDATE units SET measurements = ?", [measured.as_json()])
+        [(row, found)] = ledger.units.measurements()
+        assert (row["name"], found) == ("weight", measured)
     import_ledger(path, tmp_path / "imported.db")

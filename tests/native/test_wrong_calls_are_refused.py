@@ -49,7 +49,7 @@ def kept(length: int = 4, block: int = 4) -> Vector:
 
 
 def sums(blocks: int = 1, models: int = 1) -> np.ndarray:
-    return np.zeros((blocks, _kernels.ACCOUNT_SUMS + models * _kernels.ACCOUNT_MODEL_SUMS))
+    return np.zeros((blocks, _kernels.MEASURED_SUMS + models * _kernels.MEASURED_MODEL_SUMS))
 
 
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -149,19 +149,19 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "exact results of blocks of nothing": lambda out: Vector(
         np.zeros(4, np.float32), F32, None, out, 0, 0
     ),
-    "an account of results that were not kept": lambda out: _kernels.account(
+    "measurements of results that were not kept": lambda out: _kernels.measure(
         vector(), [vector()], Vector(out), sums()
     ),
-    "an account with a reference of another length": lambda out: _kernels.account(
+    "measurements with a reference of another length": lambda out: _kernels.measure(
         vector(5), [vector()], kept(), sums()
     ),
-    "an account of models of another length": lambda out: _kernels.account(
+    "measurements of models of another length": lambda out: _kernels.measure(
         vector(), [vector(5)], kept(), sums()
     ),
-    "an account into too little": lambda out: _kernels.account(
+    "measurements into too little": lambda out: _kernels.measure(
         vector(), [vector()] * 2, kept(), sums()
     ),
-    "an account of too many blocks": lambda out: _kernels.account(
+    "measurements of too many blocks": lambda out: _kernels.measure(
         vector(), [vector()], kept(4, 2), sums()
     ),
     # Kinds
@@ -177,7 +177,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     ),
     "a variance that is not float32": lambda out: _kernels.variance([vector()], vector(4, BF16)),
     "memory that cannot be written": lambda out: _kernels.round_to(vector(), frozen()),
-    "float32 for the sums of an account": lambda out: _kernels.account(
+    "float32 for the sums of measurements": lambda out: _kernels.measure(
         vector(), [vector()], kept(), sums().astype(np.float32)
     ),
     "exact results in float64": lambda out: Vector(
@@ -187,8 +187,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         np.zeros(4, np.float32), F32, None, frozen(1).data, 4, 1
     ),
     # Bases
-    "an account of differences": lambda out: _kernels.account(vector(), [delta()], kept(), sums()),
-    "an account from a difference": lambda out: _kernels.account(
+    "measurements of differences": lambda out: _kernels.measure(
+        vector(), [delta()], kept(), sums()
+    ),
+    "measurements from a difference": lambda out: _kernels.measure(
         delta(), [vector()], kept(), sums()
     ),
     "exact results of a difference": lambda out: Vector(

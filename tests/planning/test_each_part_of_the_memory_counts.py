@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from made_up_plans import llama, plan, tensor, units
 
-from resumerge.kernels.accounts import measured_bytes
+from resumerge.kernels.measurements import measured_bytes
 from resumerge.methods import METHODS
 from resumerge.planning import Plan, estimate
 from resumerge.planning.estimates.memory import TOKEN_BYTES
@@ -194,7 +194,7 @@ def test_kernels_read_operands_as_they_are_but_for_those_to_be_rounded(
 
 
 def measured(found: Plan) -> int:
-    """Bytes of the head's results that are kept before they are rounded, for its account."""
+    """Bytes of the head's results that are kept before they are rounded, for its measurements."""
     return measured_bytes(ROWS * COLUMNS, units(found)[HEAD].block_elements)
 
 

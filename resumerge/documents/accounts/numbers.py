@@ -20,7 +20,7 @@ def describe_changes(changes: Sequence[UnitChanges], *, every: bool = False) -> 
     """Return what happened to the numbers of all tensors together, and what should worry.
 
     Args:
-        changes: the accounts of all units.
+        changes: the measurements of all units.
         every: whether every tensor is listed.
     """
     return {
@@ -33,7 +33,7 @@ def describe_changes(changes: Sequence[UnitChanges], *, every: bool = False) -> 
 def _numbers(changes: Sequence[UnitChanges]) -> dict[str, Any]:
     intended, change = estimated(changes, "intended"), estimated(changes, "change")
     moved = estimated(changes, "moved")
-    of_several = [unit for unit in changes if len(unit.account.models) > 2]
+    of_several = [unit for unit in changes if len(unit.measurements.models) > 2]
     elements = sum(unit.elements for unit in changes)
     return {
         "tensors": len(changes),
@@ -65,7 +65,7 @@ def _of_model(reference: str, model: str, changes: Sequence[UnitChanges]) -> dic
     for unit in changes:
         if unit.reference != reference:
             continue
-        for name, sums in unit.account.of_models():
+        for name, sums in unit.measurements.of_models():
             if name != model:
                 continue
             tensors += 1
@@ -74,7 +74,7 @@ def _of_model(reference: str, model: str, changes: Sequence[UnitChanges]) -> dic
             size += sums["size"] * unit.scale
             along += sums["along"] * unit.scale
             differs += sums["differs"] * unit.scale
-            change += unit.account["change"] * unit.scale
+            change += unit.measurements["change"] * unit.scale
     return {
         "model": model,
         "reference": reference,
@@ -89,7 +89,7 @@ def _of_model(reference: str, model: str, changes: Sequence[UnitChanges]) -> dic
 
 
 def _of_unit(unit: UnitChanges) -> dict[str, Any]:
-    own = unit.account
+    own = unit.measurements
     measured = own["measured"]
     return {
         "name": unit.name,

@@ -7,75 +7,81 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from resumerge.ledger import Ledger, UnitAccount
+from resumerge.ledger import Ledger, UnitMeasurements
 
 
 @dataclass(frozen=True)
 class UnitChanges:
-    """The account of one unit that is complete.
+    """The measurements of one unit that is complete.
 
     Args:
         name: the unit's name.
         dtype: its type, by safetensors' name.
         elements: the number of its elements.
         blocks: the number of its blocks.
-        account: the sums over its blocks.
+        measurements: the sums over its blocks.
     """
 
     name: str
     dtype: str
     elements: int
     blocks: int
-    account: UnitAccount
+    measurements: UnitMeasurements
 
     @property
     def reference(self) -> str:
         """The model that changes are counted from: the base, or the first one."""
-        return self.account.models[0]
+        return self.measurements.models[0]
 
     @property
     def is_equal(self) -> bool:
         """Whether every element is that of the reference."""
-        return self.account["unchanged"] == self.blocks
+        return self.measurements["unchanged"] == self.blocks
 
     @property
     def is_meant_to_change(self) -> bool:
         """Whether a model differs from the reference, or what was computed does."""
-        models = self.account.of_models()
-        return self.account["moved"] > 0 or any(sums["equal"] < self.blocks for _, sums in models)
+        models = self.measurements.of_models()
+        return self.measurements["moved"] > 0 or any(
+            sums["equal"] < self.blocks for _, sums in models
+        )
 
     @property
     def inherited_infinities(self) -> int:
         """The number of infinities that are none because a number is too large for the type."""
-        return int(max(0.0, self.account["infinities"] - self.account["overflows"]))
+        return int(max(0.0, self.measurements["infinities"] - self.measurements["overflows"]))
 
     @property
     def scale(self) -> float:
         """The elements for each one that was measured."""
-        return self.elements / max(1.0, self.account["measured"])
+        return self.elements / max(1.0, self.measurements["measured"])
 
 
 def changes_of(ledger: Ledger) -> list[UnitChanges]:
-    """Return the accounts of the units that are complete and were measured, in their order."""
+    """Return the measurements of the units that are complete and were measured, in their order."""
     return [
         UnitChanges(
-            row["name"], row["dtype"], math.prod(json.loads(row["shape"])), row["blocks"], account
+            row["name"],
+            row["dtype"],
+            math.prod(json.loads(row["shape"])),
+            row["blocks"],
+            measurements,
         )
-        for row, account in ledger.units.accounts()
+        for row, measurements in ledger.units.measurements()
     ]
 
 
 def pairs(changes: Sequence[UnitChanges]) -> list[tuple[str, str]]:
     """Return each model with the one that its changes are counted from, in the order met."""
-    found = ((c.reference, model) for c in changes for model, _ in c.account.of_models())
+    found = ((c.reference, model) for c in changes for model, _ in c.measurements.of_models())
     return [*dict.fromkeys(found)]
 
 
 def exact(changes: Sequence[UnitChanges], name: str) -> float:
     """Return a sum over all elements of all units."""
-    return sum(unit.account[name] for unit in changes)
+    return sum(unit.measurements[name] for unit in changes)
 
 
 def estimated(changes: Sequence[UnitChanges], name: str) -> float:
     """Return a sum over the measured elements of all units, scaled to all elements."""
-    return sum(unit.account[name] * unit.scale for unit in changes)
+    return sum(unit.measurements[name] * unit.scale for unit in changes)

@@ -27,7 +27,7 @@ def warnings_of(changes: Sequence[UnitChanges]) -> list[str]:
 
 def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
     """Yield which numbers of the output are not finite, where they come from, and the remedy."""
-    bad = [c for c in changes if c.account["nans"] or c.inherited_infinities]
+    bad = [c for c in changes if c.measurements["nans"] or c.inherited_infinities]
     if bad:
         counts = int(exact(bad, "nans")), sum(c.inherited_infinities for c in bad)
         kinds = [f"{n:,} {kind}" for n, kind in zip(counts, ("NaN", "infinite")) if n]
@@ -35,7 +35,7 @@ def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
         if sources := sorted({name for c in bad for name in _sources_of(c)}):
             text += f". They are not finite in {', '.join(sources)} either"
         yield text
-    large = [c for c in changes if c.account["overflows"]]
+    large = [c for c in changes if c.measurements["overflows"]]
     if large:
         types = sorted({c.dtype for c in large})
         wide = all(name in ("BF16", "F32", "F64") for name in types)
@@ -47,9 +47,9 @@ def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
 
 
 def _sources_of(changes: UnitChanges) -> Iterator[str]:
-    if changes.account["reference_not_finite"]:
+    if changes.measurements["reference_not_finite"]:
         yield changes.reference
-    for model, sums in changes.account.of_models():
+    for model, sums in changes.measurements.of_models():
         if sums["not_finite"]:
             yield model
 
@@ -59,7 +59,7 @@ def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
     differs = {
         (c.reference, model)
         for c in changes
-        for model, sums in c.account.of_models()
+        for model, sums in c.measurements.of_models()
         if sums["equal"] < c.blocks
     }
     for reference, model in pairs(changes):
@@ -77,7 +77,7 @@ def _lost_to_rounding(changes: Sequence[UnitChanges]) -> Iterator[str]:
     )
     if not moved or (lost <= MOST_LOST * moved and change >= (1.0 - MOST_LOST) ** 2 * intended):
         return
-    types = ", ".join(sorted({c.dtype for c in changes if c.account["lost"]}))
+    types = ", ".join(sorted({c.dtype for c in changes if c.measurements["lost"]}))
     survived = math.sqrt(change / intended) if intended else 0.0
     yield (
         f"About {lost / moved:.0%} of the elements that were to change did not: the change is "

@@ -38,7 +38,7 @@ from resumerge.engine.shards.space_reservation import allocates_lazily
 from resumerge.errors import InputError, Interrupted, Reason, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss
-from resumerge.ledger import LEDGER_FILE, Ledger, UnitAccount, UnitCommit, now
+from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, UnitMeasurements, now
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan, estimate
@@ -169,7 +169,7 @@ def _compute(
                 row["input_hashes"] or b"",
                 row["checksum"],
                 row["seconds"] or 0.0,
-                UnitAccount.of_json(row["account"]) if row["account"] else None,
+                UnitMeasurements.of_json(row["measurements"]) if row["measurements"] else None,
             )
             for row in ledger.units.all()
         )

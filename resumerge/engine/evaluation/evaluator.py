@@ -132,7 +132,7 @@ class Evaluator:
         unit: Unit,
         indices: range,
         statistics: Statistics,
-        accounts: list[np.ndarray] | None = None,
+        measurements: list[np.ndarray] | None = None,
     ) -> tuple[memoryview, bytes]:
         """Return consecutive blocks of the output.
 
@@ -140,7 +140,7 @@ class Evaluator:
             unit: the unit.
             indices: the blocks' numbers.
             statistics: what `statistics` returned.
-            accounts: where the blocks' accounts go, if their changes are measured.
+            measurements: where the blocks' measurements go, if their changes are measured.
 
         Returns:
             the bytes, valid until this thread's next call; and the hashes of what they were
@@ -150,7 +150,7 @@ class Evaluator:
             Resumable: a method fails, or returns something else than a block.
         """
         hashes = {operand: bytearray() for operand in self._hashed(unit.index)}
-        evaluation = self._evaluation(statistics, hashes, accounts, unit.block_elements)
+        evaluation = self._evaluation(statistics, hashes, measurements, unit.block_elements)
         data = self._read(unit, indices, evaluation)
         return data, _by_block([*hashes.values()])
 
@@ -187,7 +187,7 @@ class Evaluator:
         self,
         statistics: Statistics,
         hashes: InputHashes = NO_HASHES,
-        accounts: list[np.ndarray] | None = None,
+        measurements: list[np.ndarray] | None = None,
         block_elements: int = 0,
     ) -> Evaluation:
         return Evaluation(
@@ -197,7 +197,7 @@ class Evaluator:
             self._backend,
             statistics,
             hashes,
-            accounts,
+            measurements,
             block_elements,
             device=self.device,
         )

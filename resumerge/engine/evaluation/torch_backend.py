@@ -14,7 +14,7 @@ from resumerge.engine.evaluation.method_failures import (
     wrong_result,
 )
 from resumerge.kernels import round_to
-from resumerge.kernels.accounts import block_of_results
+from resumerge.kernels.measurements import block_of_results
 from resumerge.methods import Block, Method, Run
 from resumerge.methods.checked_answers import is_users
 from resumerge.native import F32, Vector

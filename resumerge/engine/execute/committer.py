@@ -16,7 +16,7 @@ from resumerge.digests import HASH_BYTES
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.shards.checksums import unit_checksum
-from resumerge.ledger import Progress, Sample, UnitAccount, UnitCommit, take_snapshot
+from resumerge.ledger import Progress, Sample, UnitCommit, UnitMeasurements, take_snapshot
 from resumerge.planning.plan import Unit
 
 _log = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class WrittenBlocks:
         hashes: xxh3-128 of each block, 16 bytes.
         inputs: hashes of what the blocks were computed from (`input_hashes`).
         seconds: seconds spent computing and writing them.
-        accounts: an array for each run with a row for each block (`kernels.accounts`); empty where
-            a unit is not measured, None where none is.
+        measurements: an array for each run with a row for each block (`kernels.measurements`);
+            empty where a unit is not measured, None where none is.
     """
 
     unit: Unit
@@ -47,7 +47,7 @@ class WrittenBlocks:
     hashes: bytes
     inputs: bytes
     seconds: float
-    accounts: Sequence[np.ndarray] | None = None
+    measurements: Sequence[np.ndarray] | None = None
 
     @property
     def completes_unit(self) -> bool:
@@ -55,15 +55,15 @@ class WrittenBlocks:
         return self.indices.stop == self.unit.blocks
 
     @property
-    def account_rows(self) -> list[list[float]]:
-        """The accounts of these blocks, one after the other; none if they were not measured."""
-        return [row for run in self.accounts or () for row in run.tolist()]
+    def measured_rows(self) -> list[list[float]]:
+        """The measurements of these blocks, one after the other; none if they were not measured."""
+        return [row for run in self.measurements or () for row in run.tolist()]
 
 
-def _no_account(unit: Unit) -> UnitAccount | None:
-    """Return the account of no block of a unit; None if its changes are not measured."""
+def _nothing_measured(unit: Unit) -> UnitMeasurements | None:
+    """Return the measurements of no block of a unit; None if its changes are not measured."""
     models = unit.expression.compared_models
-    return UnitAccount.begun(models) if models else None
+    return UnitMeasurements.begun(models) if models else None
 
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
@@ -107,12 +107,12 @@ class Committer:
             if known.checksum is None
         }
         """The hashes of the committed blocks of every incomplete unit, and of their inputs."""
-        self._accounts = {
-            number: execution.progress[number].account
+        self._measurements = {
+            number: execution.progress[number].measurements
             for number, (hashes, _) in self._hashes.items()
             if hashes
         }
-        """The accounts of the same blocks; None where some were not measured."""
+        """The measurements of the same blocks; None where some were not measured."""
         self._units_left = Counter(units[number].shard for number in self._hashes)
         """The number of uncommitted units of each shard."""
         self.bytes_committed = bytes_committed(units, execution.progress)
@@ -165,14 +165,14 @@ class Committer:
             number = written.unit.index
             hashes, inputs = self._hashes[number]
             if not hashes:
-                self._accounts[number] = _no_account(written.unit)
+                self._measurements[number] = _nothing_measured(written.unit)
             assert len(hashes) == written.indices.start * HASH_BYTES
             hashes += written.hashes
             inputs += written.inputs
-            account, rows = self._accounts[number], written.account_rows
-            if account is not None:
+            measurements, rows = self._measurements[number], written.measured_rows
+            if measurements is not None:
                 all_measured = len(rows) == len(written.indices)
-                self._accounts[number] = account.plus(rows) if all_measured else None
+                self._measurements[number] = measurements.plus(rows) if all_measured else None
             seconds[number] = seconds.get(number, 0.0) + written.seconds
         units = [self._unit_commit(number, spent) for number, spent in seconds.items()]
         complete = [unit.number for unit in units if unit.checksum]
@@ -190,7 +190,7 @@ class Committer:
             self._execution.attempt, self._batch, units, totals, self._sample()
         )
         for number in complete:
-            del self._hashes[number], self._accounts[number]
+            del self._hashes[number], self._measurements[number]
             self._units_left[self._execution.plan.units[number].shard] -= 1
         _log.debug("batch %d committed: %d runs of blocks", self._batch, len(batch))
         self._committed(complete)
@@ -199,7 +199,7 @@ class Committer:
         hashes, inputs = map(bytes, self._hashes[number])
         is_complete = len(hashes) == self._execution.plan.units[number].blocks * HASH_BYTES
         checksum = unit_checksum(hashes) if is_complete else None
-        return UnitCommit(number, hashes, inputs, checksum, seconds, self._accounts[number])
+        return UnitCommit(number, hashes, inputs, checksum, seconds, self._measurements[number])
 
     def _sample(self) -> Sample | None:
         """Return memory and progress for the ledger, at a bounded rate; None if none is due."""

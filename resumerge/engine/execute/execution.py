@@ -24,7 +24,7 @@ class Execution:
         attempt: the attempt's number in the ledger.
         progress: the progress of every unit of the plan when the attempt started.
         threads: the number of threads that compute blocks.
-        accounts: whether it is measured what becomes of the numbers.
+        measures: whether it is measured what becomes of the numbers.
     """
 
     plan: Plan
@@ -40,4 +40,4 @@ class Execution:
     reporter: Reporter
     stop: StopRequest
     threads: int
-    accounts: bool = False
+    measures: bool = False

@@ -250,16 +250,16 @@ class Scheduler:
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(unit, scratch=self._scratch)
         started = time.perf_counter()
-        accounts: list[np.ndarray] | None = [] if self._execution.accounts else None
+        measurements: list[np.ndarray] | None = [] if self._execution.measures else None
         if unit.is_copied:
             parts = [self._write(unit, range(n, n + 1), statistics) for n in indices]
             hashes, inputs = map(b"".join, zip(*parts))
         else:
-            hashes, inputs = self._write(unit, indices, statistics, accounts)
+            hashes, inputs = self._write(unit, indices, statistics, measurements)
         self._execution.reporter.heartbeat()
         seconds = time.perf_counter() - started
         return WrittenBlocks(
-            unit, indices, unit.span(indices)[1], hashes, inputs, seconds, accounts
+            unit, indices, unit.span(indices)[1], hashes, inputs, seconds, measurements
         )
 
     def _write(
@@ -267,10 +267,10 @@ class Scheduler:
         unit: Unit,
         indices: range,
         statistics: Statistics,
-        accounts: list[np.ndarray] | None = None,
+        measurements: list[np.ndarray] | None = None,
     ) -> tuple[bytes, bytes]:
         """Compute blocks and write them together; return their hashes and those of their inputs."""
-        data, inputs = self._evaluator.compute(unit, indices, statistics, accounts)
+        data, inputs = self._evaluator.compute(unit, indices, statistics, measurements)
         hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
         begin, _ = unit.span(indices)
         target = self._execution.files.descriptor(unit.shard)

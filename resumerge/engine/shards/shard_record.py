@@ -11,7 +11,7 @@ from typing import Any
 
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.shards.checksums import unit_checksum
-from resumerge.ledger import Progress, UnitAccount, UnitCommit
+from resumerge.ledger import Progress, UnitCommit, UnitMeasurements
 from resumerge.planning.plan import Plan, Shard
 
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -70,7 +70,7 @@ class ShardRecord:
             "units": [
                 [u.number, u.hashes.hex(), u.input_hashes.hex(), u.seconds] for u in self.units
             ],
-            "accounts": [u.account and u.account.as_json() for u in self.units],
+            "measurements": [u.measurements and u.measurements.as_json() for u in self.units],
             "uploaded": None if at is None else [at.nbytes, at.sha256, at.version],
         }
 
@@ -98,16 +98,21 @@ class ShardRecord:
             AttributeError: it is no record.
         """
         units = []
-        accounts = value.get("accounts") or [None] * len(value["units"])  # which earlier ones lack
-        for (number, hashes, inputs, seconds), given in zip(value["units"], accounts, strict=True):
+        given = value.get("measurements") or [None] * len(value["units"])  # which earlier ones lack
+        for (number, hashes, inputs, seconds), text in zip(value["units"], given, strict=True):
             found = bytes.fromhex(hashes)
             checksum = unit_checksum(found)
-            account = None if given is None else UnitAccount.of_json(given)
-            if account is not None and account.blocks * HASH_BYTES != len(found):
-                raise ValueError("not the account of these blocks")
+            measurements = None if text is None else UnitMeasurements.of_json(text)
+            if measurements is not None and measurements.blocks * HASH_BYTES != len(found):
+                raise ValueError("no measurements of these blocks")
             units.append(
                 UnitCommit(
-                    int(number), found, bytes.fromhex(inputs), checksum, float(seconds), account
+                    int(number),
+                    found,
+                    bytes.fromhex(inputs),
+                    checksum,
+                    float(seconds),
+                    measurements,
                 )
             )
         uploaded = Uploaded.of_json(value.get("uploaded"))

@@ -43,7 +43,7 @@ def strips_of(changes: Sequence[UnitChanges]) -> Strips | None:
     """Return how much of the change each model explains, by layer and kind of tensor.
 
     Args:
-        changes: the accounts of all units; for none in a layer, None is returned.
+        changes: the measurements of all units; for none in a layer, None is returned.
     """
     placed = [(split(unit.name), unit) for unit in changes]
     stacks = [place.stack for place, _ in placed if place is not None]
@@ -66,8 +66,8 @@ def strips_of(changes: Sequence[UnitChanges]) -> Strips | None:
 
 def _cosines(units: Sequence[tuple[int, UnitChanges]], model: str) -> Iterator[Mark]:
     for column, unit in units:
-        for name, sums in unit.account.of_models():
-            lengths = (sums["size"] * unit.account["change"]) ** 0.5
+        for name, sums in unit.measurements.of_models():
+            lengths = (sums["size"] * unit.measurements["change"]) ** 0.5
             if name == model and lengths:
                 cosine = max(-1.0, min(1.0, sums["along"] / lengths))
                 yield Mark(column, max(0.0, cosine), f"{unit.name}: cosine {cosine:.2f}")
@@ -75,6 +75,6 @@ def _cosines(units: Sequence[tuple[int, UnitChanges]], model: str) -> Iterator[M
 
 def _losses(units: Sequence[tuple[int, UnitChanges]]) -> Iterator[Mark]:
     for column, unit in units:
-        if unit.account["moved"]:
-            lost = unit.account["lost"] / unit.account["moved"]
+        if unit.measurements["moved"]:
+            lost = unit.measurements["lost"] / unit.measurements["moved"]
             yield Mark(column, lost, f"{unit.name}: {lost:.1%} of the elements to change did not")

@@ -66,7 +66,7 @@ class Shards:
             self.plan: Plan = session.plan(load_recipe(folder / "whole.yaml"))
         [ledger] = (folder / "whole.state").glob(f"*/{LEDGER_FILE}")
         self.ledger = Ledger(ledger)
-        self.accounts = self.ledger.units.accounts()
+        self.measurements = self.ledger.units.measurements()
         self.ledger.units.forget(range(len(self.plan.units)), "pending_again")
         self.fingerprint = self.ledger.run()["fingerprint"]
 

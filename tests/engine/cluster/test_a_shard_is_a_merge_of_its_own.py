@@ -62,8 +62,8 @@ def test_each_shard_has_the_bytes_of_the_whole(models: Path, tmp_path: Path, rec
     assert shards.adopt() == [shard.index for shard in shards.plan.shards]
     assert not (shards.out / TASKS).exists()
     assert not shards.ledger.shards.open()
-    assert shards.ledger.units.accounts() == shards.accounts
-    assert bool(shards.accounts) == (recipe != "copies")
+    assert shards.ledger.units.measurements() == shards.measurements
+    assert bool(shards.measurements) == (recipe != "copies")
     shards.ledger.check_rows()
 
 

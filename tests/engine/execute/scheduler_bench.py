@@ -121,7 +121,7 @@ class Bench:
         execution: Any = SimpleNamespace(
             plan=found, estimate=estimate(found), reader=None, progress=progress,
             governor=self.governor, stop=self.stop,
-            threads=threads, accounts=False,
+            threads=threads, measures=False,
             files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}", folder=None),
             storage=SimpleNamespace(write=tell("write")),
             reporter=SimpleNamespace(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from accounts_of_numbers import accounts, check
+from measurements import check, measurements
 from merging import merge, tensors_of
 from safetensors.torch import load_file
 from stage_recipes import write_adapter
@@ -45,15 +45,15 @@ def test_they_are_numpys(method: str, models: Path, tmp_path: Path) -> None:
     out = tensors_of(merge(models, text, tmp_path / "out", state_dir=state))
     exact = tensors_of(merge(models, text + "out_dtype: float32\n", tmp_path / "exact"))
     files = {name: tensors_of(models / name) for name in ("base", "math", "code")}
-    found = accounts(state)
+    found = measurements(state)
     assert found.keys() == out.keys() or method == "passthrough"
     names_of = {}
-    for unit, account in found.items():
-        names_of[unit] = account.models
+    for unit, measured in found.items():
+        names_of[unit] = measured.models
         if method == "passthrough":  # whose layers are others in the output
             continue
-        first, *others = (files[model][unit].bfloat16() for model in account.models)
-        check(account, first, others, exact[unit], out[unit])
+        first, *others = (files[model][unit].bfloat16() for model in measured.models)
+        check(measured, first, others, exact[unit], out[unit])
     expected = [m["model"] for m in yaml.safe_load(text).get("models", [])]
     base = yaml.safe_load(text).get("base_model")
     if base and method != "passthrough":
@@ -78,11 +78,11 @@ def test_a_stage_and_an_adapter_are_operands_like_any_other(models: Path, tmp_pa
     base = tensors_of(models / "base")
     alone = tensors_of(merge(folder, stage, tmp_path / "first"))
     with_adapter = tensors_of(merge(folder, adapted, tmp_path / "adapted"))
-    found = accounts(tmp_path / "state")
+    found = measurements(tmp_path / "state")
     assert found.keys() == out.keys()
-    for unit, account in found.items():
-        assert account.models == ("base", "first", "base+adapter")
-        check(account, base[unit], [alone[unit], with_adapter[unit]], out[unit], out[unit])
+    for unit, measured in found.items():
+        assert measured.models == ("base", "first", "base+adapter")
+        check(measured, base[unit], [alone[unit], with_adapter[unit]], out[unit], out[unit])
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
@@ -90,7 +90,7 @@ def test_what_an_adapter_alone_changes_is_counted_from_its_model(
     dtype: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resumerge.tensors.target.BLOCK", 128)
-    monkeypatch.setattr("resumerge.kernels.accounts.LEAST_MEASURED", 64)
+    monkeypatch.setattr("resumerge.kernels.measurements.LEAST_MEASURED", 64)
     (folder := tmp_path / "models").mkdir()
     base = {n: t.to(getattr(torch, dtype)) for n, t in tensors_of(models / "base").items()}
     write_model(folder / "base", base, {**LLAMA, "vocab_size": 3001, "dtype": dtype})
@@ -99,7 +99,7 @@ def test_what_an_adapter_alone_changes_is_counted_from_its_model(
     out = tensors_of(merge(folder, recipe, tmp_path / "out", threads=2))
     plain = tensors_of(merge(folder, recipe, tmp_path / "plain", no_accounts=True))
     assert all(out[name].equal(plain[name]) for name in out)
-    found = accounts(tmp_path / "out.state")
+    found = measurements(tmp_path / "out.state")
     modules = ("model.layers.1.mlp.up_proj", "model.layers.3.self_attn.q_proj")
     assert found.keys() == {f"{module}.weight" for module in modules}
     for module in modules:
@@ -117,11 +117,11 @@ def test_they_do_not_depend_on_threads_or_batches(
     method: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merge(models, recipe(method), tmp_path / "first", threads=1)
-    expected = accounts(tmp_path / "first.state")
+    expected = measurements(tmp_path / "first.state")
     monkeypatch.setattr(LARGEST, 5_000)
     monkeypatch.setattr("resumerge.engine.execute.scheduler.RUN_BYTES", 2 * 4 * 1000)
     merge(models, recipe(method), tmp_path / "again", threads=4, shard_size=100_000)
-    assert accounts(tmp_path / "again.state") == expected
+    assert measurements(tmp_path / "again.state") == expected
 
 
 class Killed(Exception):
@@ -147,11 +147,11 @@ def test_they_go_on_where_the_process_was_killed(
         with pytest.raises(Killed):
             merge(models, TIES, tmp_path / "out")
     merge(models, TIES, tmp_path / "out")
-    assert accounts(tmp_path / "out.state") == accounts(tmp_path / "calm.state")
+    assert measurements(tmp_path / "out.state") == measurements(tmp_path / "calm.state")
 
 
 def test_nothing_is_measured_if_that_is_asked(models: Path, tmp_path: Path) -> None:
     out = merge(models, TIES, tmp_path / "out", no_accounts=True)
-    assert accounts(tmp_path / "out.state") == {}
+    assert measurements(tmp_path / "out.state") == {}
     other = merge(models, TIES, tmp_path / "measured")
     assert (out / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()

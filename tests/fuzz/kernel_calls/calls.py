@@ -88,12 +88,12 @@ def _round_to(a: Arguments) -> list[Any]:
     return [a.any_vector(), a.out()]
 
 
-@_call(_kernels.account)
-def _account(a: Arguments) -> list[Any]:
+@_call(_kernels.measure)
+def _measure(a: Arguments) -> list[Any]:
     reference, *vectors = [a.vector() for _ in range(a.draw.choice((1, 2, 2, 3, 4, 10)))]
     out = a.out(keeps=True)
     blocks = -(-len(out) // out.block)
-    columns = _kernels.ACCOUNT_SUMS + len(vectors) * _kernels.ACCOUNT_MODEL_SUMS
+    columns = _kernels.MEASURED_SUMS + len(vectors) * _kernels.MEASURED_MODEL_SUMS
     return [reference, a.sequence(vectors), out, a.result(np.float64, blocks * columns)]
 
 

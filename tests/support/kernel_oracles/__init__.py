@@ -13,10 +13,10 @@ from typing import Any
 from pytest import MonkeyPatch
 
 from kernel_oracles import (
-    accounts,
     changes,
     elementwise,
     masks,
+    measurements,
     quantised,
     reductions,
     selection,
@@ -30,7 +30,7 @@ __all__ = ["ORACLES", "TORCH", "computed_by_oracles", "tensor_of", "write"]
 ORACLES: dict[str, Callable[..., Any]] = {
     name: getattr(subject, name)
     for subject in (
-        accounts,
+        measurements,
         changes,
         elementwise,
         masks,

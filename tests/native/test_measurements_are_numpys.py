@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from resumerge import kernels
 from resumerge.kernels import Run
-from resumerge.kernels.accounts import (
-    account,
+from resumerge.kernels.measurements import (
     block_of_results,
     keeping_exact,
+    measure,
     measured_bytes,
     measured_elements,
 )
@@ -29,45 +29,47 @@ def results(dtype: int, run: Run) -> Vector:
 
 @varied
 @given(st.data())
-def test_accounts_of_a_merge(compiled: str, data: st.DataObject) -> None:
+def test_measurements_of_a_merge(compiled: str, data: st.DataObject) -> None:
     length = data.draw(LENGTHS)
     reference, *others = vectors(data.draw, data.draw(st.integers(1, 4)), length)
     run = data.draw(runs(length))
     out = results(data.draw(DTYPES), run)
     weights = [data.draw(st.floats(-2, 2)) for _ in (reference, *others)]
     kernels.weighted_sum([reference, *others], weights, out)
-    assert same(*both(lambda: account(reference, others, out)))
+    assert same(*both(lambda: measure(reference, others, out)))
 
 
 @varied
 @given(st.data())
-def test_accounts_of_what_a_method_wrote_itself(compiled: str, data: st.DataObject) -> None:
+def test_measurements_of_what_a_method_wrote_itself(compiled: str, data: st.DataObject) -> None:
     length = data.draw(LENGTHS)
     reference, result, *others = vectors(data.draw, data.draw(st.integers(2, 4)), length)
     run = data.draw(runs(length))
     out = results(result.dtype, run)
     out.data[:] = result.data
-    assert same(*both(lambda: account(reference, others, out)))
+    assert same(*both(lambda: measure(reference, others, out)))
 
 
 @varied
 @given(st.data())
-def test_a_block_has_one_account_whatever_run_it_is_in(compiled: str, data: st.DataObject) -> None:
+def test_a_block_has_the_same_measurements_whatever_run_it_is_in(
+    compiled: str, data: st.DataObject
+) -> None:
     length = data.draw(LENGTHS)
     reference, *others = vectors(data.draw, data.draw(st.integers(2, 4)), length)
     run, dtype = data.draw(runs(length)), data.draw(DTYPES)
     weights = [data.draw(st.floats(-2, 2)) for _ in (reference, *others)]
 
-    def accounts(some: Run, part: slice) -> np.ndarray:
+    def measurements(some: Run, part: slice) -> np.ndarray:
         first, *rest = (Vector(v.data[part], v.dtype) for v in (reference, *others))
         out = results(dtype, some)
         kernels.weighted_sum([first, *rest], weights, out)
-        return account(first, rest, out)
+        return measure(first, rest, out)
 
-    whole = accounts(run, slice(0, length))
+    whole = measurements(run, slice(0, length))
     for number, part in enumerate(run.blocks()):
         size = part.stop - part.start
-        assert same(whole[number : number + 1], accounts(Run(0, run.size, size), part))
+        assert same(whole[number : number + 1], measurements(Run(0, run.size, size), part))
 
 
 def test_results_are_kept_before_they_are_rounded_a_block_after_the_other() -> None:
@@ -93,7 +95,7 @@ def test_a_change_that_rounds_away_is_lost() -> None:
     lost, kept = results(BF16, run), results(F32, run)
     kernels.round_to(tuned, lost)
     kernels.round_to(tuned, kept)
-    [of_lost], [of_kept] = account(base, [tuned], lost), account(base, [tuned], kept)
+    [of_lost], [of_kept] = measure(base, [tuned], lost), measure(base, [tuned], kept)
     assert (of_lost[3], of_lost[4], of_lost[2], of_lost[6]) == (1000, 1000, 0.0, 1)
     assert np.isclose(of_lost[1], 1000 * 1e-8, rtol=1e-2)
     assert (of_kept[3], of_kept[4], of_kept[6]) == (1000, 0, 0)
@@ -107,10 +109,10 @@ def test_what_is_not_finite_is_counted_with_what_it_comes_from() -> None:
     run = Run(0, 6, 6)
     out = results(F16, run)
     kernels.weighted_sum([base, model], [0.0, 2.0], out)
-    [found] = account(base, [model], out)
+    [found] = measure(base, [model], out)
     nans, infinities, overflows, of_base = found[7:11]
     assert (nans, infinities, overflows, of_base, found[15]) == (1, 4, 3, 0, 2)
     eighth = results(E4M3, run)
     kernels.weighted_sum([base, Vector(np.full(6, 300.0, np.float32))], [0.0, 2.0], eighth)
-    [found] = account(base, [Vector(np.full(6, 300.0, np.float32))], eighth)
+    [found] = measure(base, [Vector(np.full(6, 300.0, np.float32))], eighth)
     assert (*found[7:10],) == (0, 0, 6)

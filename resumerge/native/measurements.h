@@ -15,7 +15,7 @@
 #define MOST_SQUARES 1e37f
 
 typedef struct {
-    double intended[ACCOUNT_LANES], change[ACCOUNT_LANES];
+    double intended[MEASURED_LANES], change[MEASURED_LANES];
 } ChangeLanes;
 
 static inline int is_finite(float x) { return (bits_of(x) & 0x7fffffffu) < 0x7f800000u; }
@@ -46,13 +46,13 @@ static inline int loses_bits(int from, int to) {
 /* Whether float holds what was summed: all is finite, and no square vanished. */
 static inline int is_exact_enough(const float *squares, uint32_t count) {
     float total = 0.0f;
-    for (int k = 0; k < ACCOUNT_LANES; k++) total += squares[k];
+    for (int k = 0; k < MEASURED_LANES; k++) total += squares[k];
     return count ? total >= LEAST_SQUARES && total <= MOST_SQUARES : total == 0.0f;
 }
 
 static inline uint32_t total_of(const uint32_t *lanes) {
     uint32_t total = 0;
-    for (int k = 0; k < ACCOUNT_LANES; k++) total += lanes[k];
+    for (int k = 0; k < MEASURED_LANES; k++) total += lanes[k];
     return total;
 }
 
@@ -64,7 +64,7 @@ static inline double finite_product(double a, double b) {
 
 static inline double sum_of_lanes(const double *lanes) {
     double sum = 0.0;
-    for (int k = 0; k < ACCOUNT_LANES; k++) sum += lanes[k];
+    for (int k = 0; k < MEASURED_LANES; k++) sum += lanes[k];
     return sum;
 }
 
@@ -72,10 +72,10 @@ static inline double sum_of_lanes(const double *lanes) {
  * change, and how many of these did not. */
 static inline void add_change(const float *x, const float *b, const float *y, const float *c,
                               float *change, ChangeLanes *lanes, double *out) {
-    float meant[ACCOUNT_LANES] = {0.0f}, came[ACCOUNT_LANES] = {0.0f};
-    uint32_t moved[ACCOUNT_LANES] = {0}, lost[ACCOUNT_LANES] = {0}, changed[ACCOUNT_LANES] = {0};
-    for (int i = 0; i < PART; i += ACCOUNT_LANES)
-        for (int k = 0; k < ACCOUNT_LANES; k++) {
+    float meant[MEASURED_LANES] = {0.0f}, came[MEASURED_LANES] = {0.0f};
+    uint32_t moved[MEASURED_LANES] = {0}, lost[MEASURED_LANES] = {0}, changed[MEASURED_LANES] = {0};
+    for (int i = 0; i < PART; i += MEASURED_LANES)
+        for (int k = 0; k < MEASURED_LANES; k++) {
             float e = x[i + k] - b[i + k], g = y[i + k] - c[i + k];
             change[i + k] = g;
             meant[k] += e * e;
@@ -89,8 +89,8 @@ static inline void add_change(const float *x, const float *b, const float *y, co
     out[MOVED] += moved_count;
     out[LOST] += total_of(lost);
     if (is_exact_enough(meant, moved_count) && is_exact_enough(came, total_of(changed))) {
-        for (int k = 0; k < ACCOUNT_LANES; k++) lanes->intended[k] += meant[k];
-        for (int k = 0; k < ACCOUNT_LANES; k++) lanes->change[k] += came[k];
+        for (int k = 0; k < MEASURED_LANES; k++) lanes->intended[k] += meant[k];
+        for (int k = 0; k < MEASURED_LANES; k++) lanes->change[k] += came[k];
         return;
     }
     for (int i = 0; i < PART; i++) {
@@ -103,10 +103,10 @@ static inline void add_change(const float *x, const float *b, const float *y, co
 /* Of one model: its task vector x - b, and how it goes with what came of the merge. */
 static inline void add_model(const float *x, const float *b, const float *change, float *vector,
                              ModelLanes *lanes, double *out) {
-    float size[ACCOUNT_LANES] = {0.0f}, along[ACCOUNT_LANES] = {0.0f};
-    uint32_t differs[ACCOUNT_LANES] = {0};
-    for (int i = 0; i < PART; i += ACCOUNT_LANES)
-        for (int k = 0; k < ACCOUNT_LANES; k++) {
+    float size[MEASURED_LANES] = {0.0f}, along[MEASURED_LANES] = {0.0f};
+    uint32_t differs[MEASURED_LANES] = {0};
+    for (int i = 0; i < PART; i += MEASURED_LANES)
+        for (int k = 0; k < MEASURED_LANES; k++) {
             float d = x[i + k] - b[i + k];
             vector[i + k] = d;
             size[k] += d * d;
@@ -116,10 +116,10 @@ static inline void add_model(const float *x, const float *b, const float *change
     uint32_t count = total_of(differs);
     out[DIFFERS] += count;
     float products = 0.0f;
-    for (int k = 0; k < ACCOUNT_LANES; k++) products += along[k];
+    for (int k = 0; k < MEASURED_LANES; k++) products += along[k];
     if (is_exact_enough(size, count) && is_finite(products)) {
-        for (int k = 0; k < ACCOUNT_LANES; k++) lanes->size[k] += size[k];
-        for (int k = 0; k < ACCOUNT_LANES; k++) lanes->along[k] += along[k];
+        for (int k = 0; k < MEASURED_LANES; k++) lanes->size[k] += size[k];
+        for (int k = 0; k < MEASURED_LANES; k++) lanes->along[k] += along[k];
         return;
     }
     for (int i = 0; i < PART; i++) {
@@ -206,7 +206,7 @@ static void count_not_finite(const Vector *y, const Vector *reference, const Vec
             out[REFERENCE_NOT_FINITE] += !is_finite(b);
             for (int m = 0; m < vectors_count; m++) {
                 float x = *load(vectors[m].data, vectors[m].dtype, e, 1, held);
-                out[ACCOUNT_SUMS + m * ACCOUNT_MODEL_SUMS + NOT_FINITE] += !is_finite(x);
+                out[MEASURED_SUMS + m * MEASURED_MODEL_SUMS + NOT_FINITE] += !is_finite(x);
                 all_fit = all_fit && fabsf(x) < limit;
             }
             out[NANS] += nan;
@@ -232,10 +232,10 @@ static inline const float *before_rounding(const float *x, const float *r, int n
     return to;
 }
 
-/* The account of a block: out[ACCOUNT_SUMS], then ACCOUNT_MODEL_SUMS for each vector. `reference` is
+/* The measurements of a block: out[MEASURED_SUMS], then MEASURED_MODEL_SUMS for each vector. `reference` is
  * what changes are counted from, `exact` the first results before they were rounded to `y`; `lanes`
  * has room for each vector. */
-static void account_unchecked(const Vector *reference, const Vector *vectors, int vectors_count,
+static void measure_unchecked(const Vector *reference, const Vector *vectors, int vectors_count,
                               const float *exact, int64_t exact_count, const Vector *y,
                               int64_t count, ModelLanes *lanes, double *out) {
     float held_b[PART], held_x[PART], held_y[PART], held_c[PART], change[PART], vector[PART];
@@ -243,7 +243,7 @@ static void account_unchecked(const Vector *reference, const Vector *vectors, in
     ChangeLanes changes = {{0.0}, {0.0}};
     int rounds = loses_bits(reference->dtype, y->dtype);
     memset(lanes, 0, sizeof(ModelLanes) * (size_t)vectors_count);
-    memset(out, 0, sizeof(double) * (size_t)(ACCOUNT_SUMS + vectors_count * ACCOUNT_MODEL_SUMS));
+    memset(out, 0, sizeof(double) * (size_t)(MEASURED_SUMS + vectors_count * MEASURED_MODEL_SUMS));
     count_not_finite(y, reference, vectors, vectors_count, count, out);
     out[UNCHANGED] = are_equal(y, reference, count);
     out[MEASURED] = (double)exact_count;
@@ -259,7 +259,7 @@ static void account_unchecked(const Vector *reference, const Vector *vectors, in
             const Vector *v = &vectors[m];
             const float *z = load_part(v->data, v->dtype, start, n, held_x);
             add_model(z, b, change, vector, &lanes[m],
-                      out + ACCOUNT_SUMS + m * ACCOUNT_MODEL_SUMS);
+                      out + MEASURED_SUMS + m * MEASURED_MODEL_SUMS);
             if (vectors_count < 2) continue;
             if (m == 0) memset(signs, 0, sizeof signs);
             for (int i = 0; i < PART; i++)
@@ -273,7 +273,7 @@ static void account_unchecked(const Vector *reference, const Vector *vectors, in
     out[INTENDED] = sum_of_lanes(changes.intended);
     out[CHANGE] = sum_of_lanes(changes.change);
     for (int m = 0; m < vectors_count; m++) {
-        double *sums = out + ACCOUNT_SUMS + m * ACCOUNT_MODEL_SUMS;
+        double *sums = out + MEASURED_SUMS + m * MEASURED_MODEL_SUMS;
         sums[SIZE] = sum_of_lanes(lanes[m].size);
         sums[ALONG] = sum_of_lanes(lanes[m].along);
         sums[EQUAL] = are_equal(&vectors[m], reference, count);

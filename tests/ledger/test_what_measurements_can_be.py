@@ -1,20 +1,25 @@
-"""Promise: a ledger from elsewhere has accounts of numbers that can be, or is refused."""
+"""Promise: a ledger from elsewhere has measurements that can be, or is refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from resumerge.ledger.unit_account import MODEL_SUMS, UNIT_SUMS, UnitAccount, is_account
+from resumerge.ledger.unit_measurements import (
+    MODEL_SUMS,
+    UNIT_SUMS,
+    UnitMeasurements,
+    are_measurements,
+)
 
 SUMS = [float(number) + 0.1 for number in range(len(UNIT_SUMS) + 2 * len(MODEL_SUMS))]
-ACCOUNT = UnitAccount.begun(["base", "math", "code"]).plus([SUMS])
-TEXT = ACCOUNT.as_json()
+MEASUREMENTS = UnitMeasurements.begun(["base", "math", "code"]).plus([SUMS])
+TEXT = MEASUREMENTS.as_json()
 
 
 def test_it_is_read_again_bit_by_bit() -> None:
-    account = ACCOUNT.plus([[number / 3 for number in SUMS]])
-    assert UnitAccount.of_json(account.as_json()) == account
-    assert is_account(account.as_json()) and is_account(None)
+    measurements = MEASUREMENTS.plus([[number / 3 for number in SUMS]])
+    assert UnitMeasurements.of_json(measurements.as_json()) == measurements
+    assert are_measurements(measurements.as_json()) and are_measurements(None)
 
 
 def test_only_a_product_can_be_negative() -> None:
@@ -22,8 +27,8 @@ def test_only_a_product_can_be_negative() -> None:
     for place in range(len(SUMS)):
         sums = [*SUMS]
         sums[place] = -1.0
-        text = UnitAccount(ACCOUNT.models, 1, tuple(sums)).as_json()
-        assert is_account(text) == (place in (along, along + len(MODEL_SUMS)))
+        text = UnitMeasurements(MEASUREMENTS.models, 1, tuple(sums)).as_json()
+        assert are_measurements(text) == (place in (along, along + len(MODEL_SUMS)))
 
 
 @pytest.mark.parametrize(
@@ -43,4 +48,4 @@ def test_only_a_product_can_be_negative() -> None:
     ],
 )
 def test_what_cannot_be_is_none(text: str) -> None:
-    assert not is_account(text)
+    assert not are_measurements(text)

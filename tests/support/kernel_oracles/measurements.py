@@ -16,7 +16,7 @@ PART, LANES = 512, 16
 
 
 @np.errstate(all="ignore")
-def account(reference: Vector, vectors: Sequence[Vector], out: Vector, sums: np.ndarray) -> None:
+def measure(reference: Vector, vectors: Sequence[Vector], out: Vector, sums: np.ndarray) -> None:
     exact, done = np.asarray(out.exact), 0
     for row, start in zip(sums, range(0, len(out), out.block)):
         block = slice(start, min(start + out.block, len(out)))

@@ -1,4 +1,4 @@
-"""The account of the numbers of a unit: running sums over its blocks, as the ledger keeps them."""
+"""The measurements of a unit: running sums over its blocks, as the ledger keeps them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNIT_SUMS = (
     "overflows",
     "reference_not_finite",
 )
-"""The names of a unit's sums, in the order of `resumerge.kernels.accounts.account`."""
+"""The names of a unit's sums, in the order of `resumerge.kernels.measurements.measure`."""
 
 MODEL_SUMS = ("size", "along", "differs", "equal", "not_finite")
 """The names of the sums for each model, in the same order."""
@@ -29,8 +29,8 @@ LONGEST_NAME, MOST_MODELS, LARGEST_SUM = 4096, 32768, 1e200
 
 
 @dataclass(frozen=True)
-class UnitAccount:
-    """The account of a unit's committed blocks.
+class UnitMeasurements:
+    """The measurements of a unit's committed blocks.
 
     Args:
         models: the operands as text: first the one that changes are counted from.
@@ -44,18 +44,18 @@ class UnitAccount:
     sums: tuple[float, ...]
 
     @classmethod
-    def begun(cls, models: Sequence[str]) -> UnitAccount:
-        """Return the account of no block of an operation on these models."""
+    def begun(cls, models: Sequence[str]) -> UnitMeasurements:
+        """Return the measurements of no block of an operation on these models."""
         width = len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
         return cls(tuple(models), 0, (0.0,) * width)
 
-    def plus(self, rows: Iterable[Sequence[float]]) -> UnitAccount:
-        """Return the account with the sums of the next blocks, added one block after the other."""
+    def plus(self, rows: Iterable[Sequence[float]]) -> UnitMeasurements:
+        """Return the measurements with the sums of the next blocks, added one by one."""
         sums, blocks = [*self.sums], self.blocks
         for row in rows:
             blocks += 1
             sums = [total + more for total, more in zip(sums, row, strict=True)]
-        return UnitAccount(self.models, blocks, tuple(sums))
+        return UnitMeasurements(self.models, blocks, tuple(sums))
 
     def __getitem__(self, name: str) -> float:
         """Return a sum of the unit by its name in `UNIT_SUMS`."""
@@ -70,21 +70,21 @@ class UnitAccount:
         return found
 
     def as_json(self) -> str:
-        """Return the account as JSON. A number is read again as the same number, bit by bit."""
+        """Return the measurements as JSON, from which each number is read again bit by bit."""
         return json.dumps({"models": self.models, "blocks": self.blocks, "sums": self.sums})
 
     @classmethod
-    def of_json(cls, text: str) -> UnitAccount:
-        """Return the account that `as_json` has written.
+    def of_json(cls, text: str) -> UnitMeasurements:
+        """Return the measurements that `as_json` has written.
 
         Raises:
-            ValueError: it is no such account.
+            ValueError: they are no such measurements.
         """
         try:
             value = json.loads(text)
             found = cls(tuple(value["models"]), value["blocks"], tuple(value["sums"]))
         except (KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"not an account: {error}") from error
+            raise ValueError(f"no measurements: {error}") from error
         models, sums = found.models, found.sums
         fits = (
             type(found.blocks) is int
@@ -96,7 +96,7 @@ class UnitAccount:
             and all(min(column) >= 0.0 for column in _columns(sums) if column)
         )
         if not fits:
-            raise ValueError("not an account")
+            raise ValueError("no measurements")
         return found
 
 
@@ -109,11 +109,11 @@ def _columns(sums: Sequence[float]) -> Iterator[Sequence[float]]:
             yield sums[first + place :: len(MODEL_SUMS)]
 
 
-def is_account(value: Any) -> bool:
-    """Return whether a value is the JSON of an account, or null."""
+def are_measurements(value: Any) -> bool:
+    """Return whether a value is the JSON of measurements, or null."""
     if value is None:
         return True
     try:
-        return isinstance(value, str) and bool(UnitAccount.of_json(value))
+        return isinstance(value, str) and bool(UnitMeasurements.of_json(value))
     except ValueError:
         return False

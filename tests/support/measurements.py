@@ -10,24 +10,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resumerge.kernels.accounts import measured_elements
-from resumerge.ledger import LEDGER_FILE, Ledger, UnitAccount
+from resumerge.kernels.measurements import measured_elements
+from resumerge.ledger import LEDGER_FILE, Ledger, UnitMeasurements
 
 
-def accounts(state: Path) -> dict[str, UnitAccount]:
-    """The accounts in the only ledger of a state folder, by the unit's name."""
+def measurements(state: Path) -> dict[str, UnitMeasurements]:
+    """The measurements in the only ledger of a state folder, by the unit's name."""
     [path] = state.glob(f"*/{LEDGER_FILE}")
     with closing(Ledger(path, read_only=True)) as ledger:
-        return {row["name"]: account for row, account in ledger.units.accounts()}
+        return {row["name"]: found for row, found in ledger.units.measurements()}
 
 
 def check(
-    account: UnitAccount, reference: Tensor, others: Sequence[Tensor], exact: Tensor, out: Tensor
+    measured: UnitMeasurements,
+    reference: Tensor,
+    others: Sequence[Tensor],
+    exact: Tensor,
+    out: Tensor,
 ) -> None:
-    """Compare an account of a whole tensor with float64 arithmetic.
+    """Compare the measurements of a whole tensor with float64 arithmetic.
 
     Args:
-        account: what the ledger has.
+        measured: what the ledger has.
         reference: the tensor that changes are counted from.
         others: those of the other models, in order.
         exact: the result, float32.
@@ -37,7 +41,7 @@ def check(
     unchanged = _wide(reference.to(out.dtype))
     deltas = [_wide(other) - x_0 for other in others]
     up, down = (np.any([d > 0 for d in deltas], 0), np.any([d < 0 for d in deltas], 0))
-    seen = _measured(x.size, account.blocks)
+    seen = _measured(x.size, measured.blocks)
     expected = {
         "measured": seen.sum(),
         "intended": np.square(x - x_0)[seen].sum(),
@@ -47,16 +51,16 @@ def check(
         "conflicts": (up & down & seen).sum() if len(deltas) > 1 else 0,
     }
     for name, number in expected.items():
-        assert np.isclose(account[name], number, rtol=1e-5, atol=0), name
-    assert (account["unchanged"] == account.blocks) == np.array_equal(y, unchanged)
-    assert not any(account[name] for name in ("nans", "infinities", "overflows"))
-    for (name, sums), d in zip(account.of_models(), deltas, strict=True):
+        assert np.isclose(measured[name], number, rtol=1e-5, atol=0), name
+    assert (measured["unchanged"] == measured.blocks) == np.array_equal(y, unchanged)
+    assert not any(measured[name] for name in ("nans", "infinities", "overflows"))
+    for (name, sums), d in zip(measured.of_models(), deltas, strict=True):
         size, along = np.square(d[seen]).sum(), (d * (y - unchanged))[seen].sum()
         lengths = np.sqrt(size * expected["change"])
         assert np.isclose(sums["size"], size, rtol=1e-5, atol=0), name
         assert abs(sums["along"] - along) <= 1e-5 * lengths, name
         assert sums["differs"] == (d[seen] != 0).sum(), name
-        assert (sums["equal"] == account.blocks) == (not d.any()), name
+        assert (sums["equal"] == measured.blocks) == (not d.any()), name
 
 
 def _measured(elements: int, blocks: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The account of the numbers of each block: what a merge did to them.
+"""Measurements of each block: what a merge did to its numbers.
 
 That a vector equals another one, and what is not finite, is told of all elements. Everything else
 is measured on the first 64th of a block, 2^12 elements at least: sums over all elements would take
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from resumerge.native import Vector, _kernels
-from resumerge.native._kernels import ACCOUNT_MODEL_SUMS, ACCOUNT_SUMS
+from resumerge.native._kernels import MEASURED_MODEL_SUMS, MEASURED_SUMS
 
 LEAST_MEASURED = 1 << 12
 """Elements of a block that are measured, at least."""
@@ -80,7 +80,7 @@ def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
                 out.exact[place + first : place + last] = kept
 
 
-def account(reference: Vector, others: Sequence[Vector], out: Vector) -> np.ndarray:
+def measure(reference: Vector, others: Sequence[Vector], out: Vector) -> np.ndarray:
     """Return what became of the numbers of each block.
 
     Args:
@@ -105,6 +105,6 @@ def account(reference: Vector, others: Sequence[Vector], out: Vector) -> np.ndar
         x_i equals x_0, bit by bit. `not_finite`: elements that are not finite in both y and x_i.
     """
     blocks = -(-len(out) // out.block)
-    sums = np.empty((blocks, ACCOUNT_SUMS + ACCOUNT_MODEL_SUMS * len(others)))
-    _kernels.account(reference, others, out, sums)
+    sums = np.empty((blocks, MEASURED_SUMS + MEASURED_MODEL_SUMS * len(others)))
+    _kernels.measure(reference, others, out, sums)
     return sums
