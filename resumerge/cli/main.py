@@ -75,6 +75,8 @@ def _exit_code(words: list[str]) -> int:
     try:
         log_as_environment_says()
         words, notes = without_mergekit_options(words)
+        if words[0] == "help":
+            words = [*words[1:], "--help"]
         for note in notes:
             say(err, note, "note:", "yellow")
         return app.main(words, standalone_mode=False) or 0

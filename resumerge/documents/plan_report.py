@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -85,66 +86,60 @@ def _described(
 ) -> dict[str, Any]:
     context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
     if unusable := [*check_path(context.runs.folder, STATE), *_unusable(out)]:
-        return {**_nothing(budget, None), "problems": [asdict(p) for p in unusable]}
+        return _nothing(budget, None, unusable)
     problems = _mirror_problems(context, out)
     try:
-        earlier = context.runs.of_output(out.path) if out is not None else []
+        has_run = out is not None and bool(context.runs.of_output(out.path))
         plan, estimate = pinned_plan(context, read_recipe(config), out)
     except InputError as error:
-        return {**_nothing(budget, out), "problems": [asdict(p) for p in error.problems]}
+        return _nothing(budget, out, error.problems)
     except Resumable as error:
         what, *more = str(error).split("\n")
-        problem = Problem(what, where=str(config), fix=" ".join(more))
-        return {**_nothing(budget, out), "problems": [asdict(problem)]}
+        return _nothing(budget, out, [Problem(what, where=str(config), fix=" ".join(more))])
     if are_cached(plan):
         try:
             plan = check_companions(context, plan, out.model if out is not None else "model")
         except InputError as error:
             problems += error.problems
-    target, needed = _folder(out), _still_needed(context, plan, estimate, out)
-    if out is not None and not earlier:
+    needed = _still_needed(context, plan, estimate, out)
+    if out is not None and not has_run:
         problems += (p for p in new_run_problems(context, plan, estimate, out) if p not in problems)
     else:
-        problems += check_disk(
-            target, needed, then_delete=context.frees_shards, cluster=options.ray is not None
-        )
-        problems += check_downloads(
-            plan, estimate, target, needed, offline=options.offline, evict=bool(options.evict)
-        )
-        problems += step_problems(estimate.steps, context.stop)
-    notes: list[str] = []
-    try:
-        notes = device_for(estimate, options.device)[1]
-    except InputError as error:
-        problems += error.problems
-    try:
-        threads = fit_threads(estimate.memory, options.threads, budget, options.memory)
-    except InputError as error:
-        problems += error.problems
-        threads = 1
-    folder = existing_folder(target)
+        problems += _space_problems(context, plan, estimate, _folder(out), needed)
+    threads, notes, unfit = _threads(estimate, options, budget)
+    folder = existing_folder(_folder(out))
     speed = measure_speed(largest_file(plan, estimate), folder, computes=estimate.time.computes)
     predicted = estimate.on_machine(threads, speed)
+    return {
+        **_contents(plan, estimate),
+        "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
+        "disk": {
+            "needed": disk_needed(plan, estimate, _folder(out), needed, evict=bool(options.evict)),
+            "free": free_bytes(_folder(out)),
+        },
+        "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
+        "accounts": _accounts(plan, every_tensor=every_tensor),
+        "threads": threads,
+        "notes": [*plan.notes, *estimate.notes, *notes, *too_many_threads(options.threads)],
+        "problems": [asdict(problem) for problem in (*problems, *unfit)],
+        "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
+    }
+
+
+def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
+    """Return what the plan and its estimate say on any machine."""
     return {
         "units": len(plan.units),
         "output_bytes": estimate.output,
         "shards": len(plan.shards),
-        "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
-        "disk": {
-            "needed": disk_needed(plan, estimate, target, needed, evict=bool(options.evict)),
-            "free": free_bytes(target),
-        },
         "download": {
             "bytes": estimate.download,
             "files": len(estimate.missing),
             "cached_bytes": estimate.cached,
             "streamed_bytes": sum(estimate.streamed.values()),
         },
-        "time": {"estimate_s": predicted.seconds, "basis": predicted.basis},
         "sources": [_source(plan, estimate, number) for number in range(len(plan.sources))],
         "stages": [_stage(plan, model) for model in plan.stage_models],
-        "accounts": _accounts(plan, every_tensor=every_tensor),
-        "threads": threads,
         "method": plan.method,
         "layers": [list(o.inputs) for m in plan.layer_maps[:1] for o in m.origins],
         "stacks": dict(plan.layers.counts),
@@ -153,10 +148,41 @@ def _described(
             for m in plan.layer_maps
         ],
         "largest_unit": {"name": estimate.largest.name, "bytes": estimate.largest.nbytes},
-        "notes": [*plan.notes, *estimate.notes, *notes, *too_many_threads(options.threads)],
-        "problems": [asdict(problem) for problem in problems],
-        "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }
+
+
+def _threads(
+    estimate: Estimate, options: Options, budget: int
+) -> tuple[int, list[str], list[Problem]]:
+    """Return the threads that fit into the budget, notes on the device, and what does not fit."""
+    notes: list[str] = []
+    problems: list[Problem] = []
+    try:
+        notes = device_for(estimate, options.device)[1]
+    except InputError as error:
+        problems += error.problems
+    try:
+        return (
+            fit_threads(estimate.memory, options.threads, budget, options.memory),
+            notes,
+            problems,
+        )
+    except InputError as error:
+        return 1, notes, [*problems, *error.problems]
+
+
+def _space_problems(
+    context: RunContext, plan: Plan, estimate: Estimate, target: Path, needed: int
+) -> Iterator[Problem]:
+    """Yield what is wrong with the disks, for a run that exists or an output that is not named."""
+    options = context.options
+    yield from check_disk(
+        target, needed, then_delete=context.frees_shards, cluster=options.ray is not None
+    )
+    yield from check_downloads(
+        plan, estimate, target, needed, offline=options.offline, evict=bool(options.evict)
+    )
+    yield from step_problems(estimate.steps, context.stop)
 
 
 def _still_needed(
@@ -227,7 +253,8 @@ def _stage(plan: Plan, model: Source) -> dict[str, Any]:
     }
 
 
-def _nothing(budget: int, out: OutputPath | None) -> dict[str, Any]:
+def _nothing(budget: int, out: OutputPath | None, problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return the document of a recipe that cannot be planned."""
     return {
         "units": 0,
         "output_bytes": 0,
@@ -239,5 +266,6 @@ def _nothing(budget: int, out: OutputPath | None) -> dict[str, Any]:
         "sources": [],
         "stages": [],
         "accounts": {"sources": []},
+        "problems": [asdict(problem) for problem in problems],
         "speed": {"read_bytes_per_s": None, "write_bytes_per_s": None},
     }

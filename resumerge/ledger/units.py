@@ -299,11 +299,11 @@ class Shards:
                     results = {column.name: unit.get(column.name) for column in _results()}
                     self._db.update("units", unit["number"], results | adopted)
                 self.seal(number)
-                # what was read of local models there is compared with those here (checks/drift.py)
-                self._db.update_where("sources", {"stamps": None})
                 self._events.add(
                     EventKind.SHARD_FROM_MIRROR, shard=self._name_of(number), units=len(units)
                 )
+            if shards:  # what was read of local models there is compared here (checks/drift.py)
+                self._db.update_where("sources", {"stamps": None})
             known = self._mirrored.checksums()
             for name, (nbytes, sha256) in mirrored.items():
                 if name not in known:

@@ -52,6 +52,7 @@ MACHINE = "Memory, processors and disk"
 OUTPUT_GROUP = "The output"
 STAGES = "Stages (recipes of several documents)"
 SOURCES = "Models"
+PROOF = "Checks"
 SAFETY = "Interruptions"
 MIRROR = "Mirror"
 CLUSTER = "Cluster"
@@ -139,12 +140,12 @@ class Options:
         "transformers computes or ties, and that an adapter replaces, do not count), and exit with "
         "75 after a merge whose numbers should worry.",
         *_MERGES, kept=Kept.INHERITED,
-        group=SAFETY,
+        group=PROOF,
     )  # fmt: skip
     no_accounts: bool = declare(
         Flag(), "Do not measure what changes: how far each model differs from the base, and what "
         "of a change survives rounding.", *_HERE, default=False, kept=Kept.BEGUN_WITH,
-        group=SAFETY,
+        group=PROOF,
     )  # fmt: skip
     no_recheck: bool = declare(
         Flag(), "After an interruption, do not check the data that was committed before it.",

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Protocol
 
 from resumerge.engine.resources.signals import is_repetition, stop_signals
+from resumerge.errors import Resumable
 from resumerge.host.oom import OomKills, lowered_budget
 from resumerge.host.stalled import blocked_thread
 from resumerge.supervisor import ledger_entries as journal
@@ -39,12 +40,10 @@ SAME_SECONDS = 0.1
 """The time within which a repeated signal counts once: `timeout` signals a process and its group.
 """
 
-RESUMABLE = 75
-
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """The orders of a worker.
+    """What a worker is started with.
 
     Args:
         run: the id of the run to resume; None for what the command line says.
@@ -67,7 +66,7 @@ class SupervisorOutput(Protocol):
             printed_at: when the worker last printed, on the monotonic clock; 0 if it did not.
         """
 
-    def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
+    def died(self, death: WorkerExit, spec: WorkerSpec) -> None:
         """Show that a worker died, and that another is about to start."""
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
@@ -134,10 +133,10 @@ class Supervisor:
     def run(self) -> int:
         """Start workers until one exits by itself, or starting another is of no use."""
         self._listen()
-        orders, failures, committed = WorkerSpec(), 0, 0
+        spec, failures, committed = WorkerSpec(), 0, 0
         while True:
             worker = Worker.start(
-                lambda link, orders=orders: self._work(link, orders),  # type: ignore[misc]
+                lambda link, spec=spec: self._work(link, spec),  # type: ignore[misc]
                 close=(self._wake, self._woken),
             )
             stalled = self._watch(worker)
@@ -146,7 +145,7 @@ class Supervisor:
             if code is None:
                 return self._hangs(stalled, run)
             if code >= 0:
-                return self._ended(code, worker, orders, run)
+                return self._ended(code, worker, spec, run)
             death = stalled or WorkerExit(
                 worker.pid,
                 cause_of(-code, self._oom_kills.rose()),
@@ -165,12 +164,12 @@ class Supervisor:
             committed = max(committed, now_committed)
             if failures > MOST_FAILURES:
                 self._output.gave_up(death, run)
-                return RESUMABLE
-            orders = self._next(orders, death, run or orders.run, facts.get("floor", 0))
-            _log.info("worker ended: %s; the next one gets %s", death, orders)
-            self._output.died(death, orders)
+                return Resumable.exit_code
+            spec = self._next(spec, death, run or spec.run, facts.get("floor", 0))
+            _log.info("worker ended: %s; the next one gets %s", death, spec)
+            self._output.died(death, spec)
             if not self._pause(failures if death.cause == "oom" else 0):
-                self._output.stopped(self._signals[0][0], orders.run)
+                self._output.stopped(self._signals[0][0], spec.run)
                 return 128 + self._signals[0][0]
 
     def _watch(self, worker: Worker) -> WorkerExit | None:
@@ -203,13 +202,13 @@ class Supervisor:
         self._kill_at = float("inf")
         return stalled
 
-    def _ended(self, code: int, worker: Worker, orders: WorkerSpec, run: str | None) -> int:
+    def _ended(self, code: int, worker: Worker, spec: WorkerSpec, run: str | None) -> int:
         """Return the exit code after a worker that exited by itself and printed why."""
         if run is not None and len(self._signals) > 1:
             journal.record_interrupted(self._ledger_of(run), worker.pid, worker.peak_rss)
-        if code == 2 and orders.run is not None:
-            self._output.refused(orders.run, worker.listener.facts.get("refusal", ""))
-            return RESUMABLE
+        if code == 2 and spec.run is not None:
+            self._output.refused(spec.run, worker.listener.facts.get("refusal", ""))
+            return Resumable.exit_code
         return code
 
     def _hangs(self, stalled: WorkerExit | None, run: str | None) -> int:
@@ -219,14 +218,12 @@ class Supervisor:
             return 128 + self._signals[0][0]
         assert stalled is not None
         self._output.hangs(stalled, run)
-        return RESUMABLE
+        return Resumable.exit_code
 
-    def _next(
-        self, orders: WorkerSpec, death: WorkerExit, run: str | None, floor: int
-    ) -> WorkerSpec:
-        """Return the orders of the next worker: half of the budget after an OOM kill."""
+    def _next(self, spec: WorkerSpec, death: WorkerExit, run: str | None, floor: int) -> WorkerSpec:
+        """Return what the next worker is started with: half of the budget after an OOM kill."""
         if death.cause != "oom" or death.budget is None:
-            return WorkerSpec(run, orders.memory)
+            return WorkerSpec(run, spec.memory)
         return WorkerSpec(run, lowered_budget(death.budget, floor))
 
     def _pause(self, failures: int) -> bool:

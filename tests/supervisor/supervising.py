@@ -35,8 +35,8 @@ class Said:
     def alive(self, pid: int, quiet: float, printed_at: float) -> None:
         say("alive", pid=pid, quiet=quiet, printed_at=printed_at)
 
-    def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
-        say("died", **told(death), run=orders.run, memory=orders.memory)
+    def died(self, death: WorkerExit, spec: WorkerSpec) -> None:
+        say("died", **told(death), run=spec.run, memory=spec.memory)
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
         say("gave up", **told(death), run=run)

@@ -146,6 +146,8 @@ class OutputPlace(LocalPath):
         super().__init__(OUTPUT)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if Path(value).suffix in (".yaml", ".yml") and Path(value).is_file():
+            self.fail(f"{value} is a recipe: the recipe comes first, then the output.", param, ctx)
         out = read_output(value)
         return out if isinstance(out, str) else super().convert(value, param, ctx)
 

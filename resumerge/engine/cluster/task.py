@@ -50,7 +50,7 @@ from resumerge.storage import Storage
 
 @dataclass(frozen=True)
 class ShardTask:
-    """The orders of a task.
+    """What a task is started with.
 
     Args:
         id: an id that is unique in its attempt.

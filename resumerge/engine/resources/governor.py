@@ -43,9 +43,6 @@ REMEMBERED_SECONDS = 60.0
 MARGIN, LARGEST_MARGIN = 0.05, 1 << 30
 """Memory that stays free for other processes: a share of all memory, and the most in bytes."""
 
-BUDGET_SHARE = 1.0
-"""Share of the budget that this process may use: batches become smaller above it, not before."""
-
 STALLED = 0.2
 """Share of the time in which every task waits for memory, above which there is pressure."""
 
@@ -203,7 +200,7 @@ class Governor:
 
     def _pressure(self) -> str:
         """Return why the batch must be smaller; empty if it need not be."""
-        if self.rss > BUDGET_SHARE * self.budget:
+        if self.rss > self.budget:
             return (
                 f"this process uses {show_size(self.rss)}, its budget is {show_size(self.budget)}"
             )

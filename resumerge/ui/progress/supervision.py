@@ -81,12 +81,12 @@ class Supervision(SupervisorOutput):
         else:
             self._print(text)
 
-    def died(self, death: WorkerExit, orders: WorkerSpec) -> None:
-        smaller = orders.memory is not None and orders.memory != death.budget
-        budget = f" with a budget of {show_size(orders.memory or 0)}" if smaller else ""
+    def died(self, death: WorkerExit, spec: WorkerSpec) -> None:
+        smaller = spec.memory is not None and spec.memory != death.budget
+        budget = f" with a budget of {show_size(spec.memory or 0)}" if smaller else ""
         self._clear()
         self._print(f"{death}. A new worker is started{budget}.")
-        self._event(death.event, **death.facts(), run=orders.run, next_budget=orders.memory)
+        self._event(death.event, **death.facts(), run=spec.run, next_budget=spec.memory)
 
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
