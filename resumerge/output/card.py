@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import yaml
 
@@ -18,7 +18,11 @@ from resumerge.sources.types import Source
 
 
 def model_card(
-    plan: Plan, name: str, contents: Mapping[str, str], library: str | None = "transformers"
+    plan: Plan,
+    name: str,
+    contents: Mapping[str, str],
+    library: str | None = "transformers",
+    section: Sequence[str] = (),
 ) -> str:
     """Return README.md of the output, with the metadata that the Hub reads.
 
@@ -27,6 +31,7 @@ def model_card(
         name: the model's name, for the title.
         contents: the hash of what was read of each local model, by the text of its reference.
         library: the Hub's name of the library that loads the model; None if that is not known.
+        section: the lines of a section between the models and the recipe.
     """
     method = None if plan.mixture else METHODS[plan.recipe.merge_method]
     parts = [part for source in plan.sources for part in source.parts.values()]
@@ -61,7 +66,7 @@ def model_card(
         lines.append(f"- {_described(source, contents)}{role}")
     recipe = plan.recipe.text.strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0))
-    lines += ["", "## Recipe", "", f"{fence}yaml", recipe, fence, ""]
+    lines += ["", *section, "## Recipe", "", f"{fence}yaml", recipe, fence, ""]
     return "\n".join(lines)
 
 
@@ -106,7 +111,7 @@ def _described(source: Source, contents: Mapping[str, str]) -> str:
 def _link(source: Source) -> str:
     if source.kind == "hub":
         return f"[{source.ref.name}]({HUB}{source.ref.name})"
-    return _code(source.ref.text)
+    return code_span(source.ref.text)
 
 
 def _revision(source: Source, contents: Mapping[str, str]) -> str:
@@ -122,9 +127,11 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
     return f"{place}, checksum of what this recipe reads of it: `{content}` (xxh3-128)"
 
 
-def _code(text: str) -> str:
+def code_span(text: str, *, in_table: bool = False) -> str:
     """Return text as a code span of Markdown, whatever it contains."""
     text = printable(text)
+    if in_table:
+        text = text.replace("|", r"\|")  # which ends a cell, also in code
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ def companions(
     metadata: MetadataCache,
     contents: Mapping[str, str],
     *,
+    section: Sequence[str] = (),
     offline: bool = False,
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Yield every file of the output but the shards: its name, and its bytes or the file to copy.
@@ -46,6 +47,7 @@ def companions(
         name: the model's name, for the model card.
         metadata: the metadata cache of remote files.
         contents: the hash of what was read of each local model, by the text of its reference.
+        section: the lines of a further section of the model card.
         offline: do not use the network.
     """
     reference = plan.reference_model
@@ -74,7 +76,7 @@ def companions(
     config = output_config(plan)
     library = "transformers" if config else "diffusers" if carrier.components else None
     library = "sentence-transformers" if "modules.json" in names else library
-    yield CARD, model_card(plan, name, contents, library).encode()
+    yield CARD, model_card(plan, name, contents, library, section).encode()
     if config:
         yield "config.json", _json(config)
 

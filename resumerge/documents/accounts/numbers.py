@@ -10,7 +10,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from resumerge.engine.changes import UnitChanges, estimated, exact, pairs, warnings_of
+from resumerge.engine.changes import UnitChanges, estimated, exact, warnings_of
+from resumerge.engine.changes.models import (
+    ModelChange,
+    changes_of_models,
+    cosine,
+    ratio,
+    root_of_ratio,
+)
 
 NOT_MEASURED: dict[str, Any] = {"numbers": None, "changes": [], "warnings": []}
 """The part of a plan, and of a run of which nothing is known."""
@@ -48,42 +55,27 @@ def _numbers(changes: Sequence[UnitChanges]) -> dict[str, Any]:
         "estimate": {
             "intended": math.sqrt(intended),
             "change": math.sqrt(change),
-            "survived": _root_of_ratio(change, intended),
-            "moved": _ratio(moved, elements),
-            "lost": _ratio(estimated(changes, "lost"), moved),
-            "conflicts": _ratio(
+            "survived": root_of_ratio(change, intended),
+            "moved": ratio(moved, elements),
+            "lost": ratio(estimated(changes, "lost"), moved),
+            "conflicts": ratio(
                 estimated(of_several, "conflicts"), sum(unit.elements for unit in of_several)
             ),
         },
-        "models": [_of_model(*pair, changes) for pair in pairs(changes)],
+        "models": [_of_model(change) for change in changes_of_models(changes)],
     }
 
 
-def _of_model(reference: str, model: str, changes: Sequence[UnitChanges]) -> dict[str, Any]:
-    tensors = equal = elements = 0
-    size = along = change = differs = 0.0
-    for unit in changes:
-        if unit.reference != reference:
-            continue
-        for name, sums in unit.measurements.of_models():
-            if name != model:
-                continue
-            tensors += 1
-            equal += sums["equal"] == unit.blocks
-            elements += unit.elements
-            size += sums["size"] * unit.scale
-            along += sums["along"] * unit.scale
-            differs += sums["differs"] * unit.scale
-            change += unit.measurements["change"] * unit.scale
+def _of_model(change: ModelChange) -> dict[str, Any]:
     return {
-        "model": model,
-        "reference": reference,
-        "tensors": tensors,
-        "exact": {"equal": equal},
+        "model": change.model,
+        "reference": change.reference,
+        "tensors": change.tensors,
+        "exact": {"equal": change.equal},
         "estimate": {
-            "length": math.sqrt(size),
-            "differs": _ratio(differs, elements),
-            "cosine": _cosine(along, size, change),
+            "length": change.length,
+            "differs": change.differs,
+            "cosine": change.cosine,
         },
     }
 
@@ -105,10 +97,10 @@ def _of_unit(unit: UnitChanges) -> dict[str, Any]:
         "estimate": {
             "intended": math.sqrt(own["intended"] * unit.scale),
             "change": math.sqrt(own["change"] * unit.scale),
-            "survived": _root_of_ratio(own["change"], own["intended"]),
-            "moved": _ratio(own["moved"], measured),
-            "lost": _ratio(own["lost"], own["moved"]),
-            "conflicts": _ratio(own["conflicts"], measured) if len(own.models) > 2 else None,
+            "survived": root_of_ratio(own["change"], own["intended"]),
+            "moved": ratio(own["moved"], measured),
+            "lost": ratio(own["lost"], own["moved"]),
+            "conflicts": ratio(own["conflicts"], measured) if len(own.models) > 2 else None,
         },
         "models": [
             {
@@ -116,26 +108,10 @@ def _of_unit(unit: UnitChanges) -> dict[str, Any]:
                 "exact": {"equal": sums["equal"] == unit.blocks},
                 "estimate": {
                     "length": math.sqrt(sums["size"] * unit.scale),
-                    "differs": _ratio(sums["differs"], measured),
-                    "cosine": _cosine(sums["along"], sums["size"], own["change"]),
+                    "differs": ratio(sums["differs"], measured),
+                    "cosine": cosine(sums["along"], sums["size"], own["change"]),
                 },
             }
             for model, sums in own.of_models()
         ],
     }
-
-
-def _ratio(part: float, whole: float) -> float | None:
-    """Return a part of a whole; None if there is nothing."""
-    return part / whole if whole else None
-
-
-def _root_of_ratio(above: float, below: float) -> float | None:
-    """Return the ratio of two lengths, from their squares; None if there is nothing."""
-    return math.sqrt(above / below) if below else None
-
-
-def _cosine(product: float, square: float, other: float) -> float | None:
-    """Return the cosine of two vectors, from their product and their squares; None if one is 0."""
-    lengths = math.sqrt(square) * math.sqrt(other)
-    return max(-1.0, min(1.0, product / lengths)) if lengths else None

@@ -1,12 +1,22 @@
 """Changes: the effect of a merge on the numbers of the output, from the measurements in its ledger.
 
-`units.py` has it of each unit, `warnings.py` what should worry. What is measured of a unit are the
+`units.py` has it of each unit, `models.py` of each model, `warnings.py` what should worry;
+`card_section.py` writes it for the model card. What is measured of a unit are the
 first elements of each block (`kernels.measurements`): lengths, products and shares are estimates
 for the whole unit. That tensors are equal, and how many numbers are not finite, is exact: it is
 told of all elements.
 """
 
+from resumerge.engine.changes.card_section import card_section
 from resumerge.engine.changes.units import UnitChanges, changes_of, estimated, exact, pairs
 from resumerge.engine.changes.warnings import warnings_of
 
-__all__ = ["UnitChanges", "changes_of", "estimated", "exact", "pairs", "warnings_of"]
+__all__ = [
+    "UnitChanges",
+    "card_section",
+    "changes_of",
+    "estimated",
+    "exact",
+    "pairs",
+    "warnings_of",
+]

@@ -57,8 +57,13 @@ class UnitChanges:
         return self.elements / max(1.0, self.measurements["measured"])
 
 
-def changes_of(ledger: Ledger) -> list[UnitChanges]:
-    """Return the measurements of the units that are complete and were measured, in their order."""
+def changes_of(ledger: Ledger, first: int | None = None) -> list[UnitChanges]:
+    """Return the measurements of the units that are complete and were measured, in their order.
+
+    Args:
+        ledger: the run's ledger.
+        first: only so many units of the plan are looked at, the first ones; None for all.
+    """
     return [
         UnitChanges(
             row["name"],
@@ -68,6 +73,7 @@ def changes_of(ledger: Ledger) -> list[UnitChanges]:
             measurements,
         )
         for row, measurements in ledger.units.measurements()
+        if first is None or row["number"] < first
     ]
 
 

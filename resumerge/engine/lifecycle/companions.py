@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resumerge.backup_names import CARD
+from resumerge.engine.changes import card_section, changes_of
 from resumerge.engine.context import RunContext
 from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.recovery.ownership import has_checksum
@@ -39,7 +40,10 @@ def model_files(
     try:
         for folder, part in models_of(plan):
             own = part.recipe.name if folder else name
-            files = companions(part, own, context.metadata, contents, offline=offline)
+            section = [] if folder else card_section(changes_of(ledger, len(part.units)))
+            files = companions(
+                part, own, context.metadata, contents, section=section, offline=offline
+            )
             yield from ((folder + file, content) for file, content in files)
     except InputError as error:
         raise Resumable(Reason.SOURCE_CHANGED, f"{error}\nThen resume.") from error

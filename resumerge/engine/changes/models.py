@@ -1,0 +1,80 @@
+"""The part that each model has in the change of the output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from resumerge.engine.changes.units import UnitChanges, pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChange:
+    """What a model has to do with the change of the output, over all tensors that were measured.
+
+    Args:
+        reference: the model that changes are counted from.
+        model: another operand.
+        tensors: the number of tensors that are merged of both.
+        equal: how many of them are the same in both, bit by bit.
+        length: the length of the model's task vector, estimated.
+        differs: the share of elements in which the two differ, estimated; None if there are none.
+        cosine: of the task vector and the output's change, estimated; None if one of them is 0.
+    """
+
+    reference: str
+    model: str
+    tensors: int
+    equal: int
+    length: float
+    differs: float | None
+    cosine: float | None
+
+
+def changes_of_models(changes: Sequence[UnitChanges]) -> list[ModelChange]:
+    """Return the part of each model, in the order in which units have them."""
+    return [_of_model(*pair, changes) for pair in pairs(changes)]
+
+
+def _of_model(reference: str, model: str, changes: Sequence[UnitChanges]) -> ModelChange:
+    tensors = equal = elements = 0
+    size = along = change = differs = 0.0
+    for unit in changes:
+        if unit.reference != reference:
+            continue
+        for name, sums in unit.measurements.of_models():
+            if name != model:
+                continue
+            tensors += 1
+            equal += sums["equal"] == unit.blocks
+            elements += unit.elements
+            size += sums["size"] * unit.scale
+            along += sums["along"] * unit.scale
+            differs += sums["differs"] * unit.scale
+            change += unit.measurements["change"] * unit.scale
+    return ModelChange(
+        reference=reference,
+        model=model,
+        tensors=tensors,
+        equal=equal,
+        length=math.sqrt(size),
+        differs=ratio(differs, elements),
+        cosine=cosine(along, size, change),
+    )
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """Return a part of a whole; None if there is nothing."""
+    return part / whole if whole else None
+
+
+def root_of_ratio(above: float, below: float) -> float | None:
+    """Return the ratio of two lengths, from their squares; None if there is nothing."""
+    return math.sqrt(above / below) if below else None
+
+
+def cosine(product: float, square: float, other: float) -> float | None:
+    """Return the cosine of two vectors, from their product and their squares; None if one is 0."""
+    lengths = math.sqrt(square) * math.sqrt(other)
+    return max(-1.0, min(1.0, product / lengths)) if lengths else None
