@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from resumerge.comparison import compare_models
 from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
+from resumerge.documents.explanation import explain as explained
 from resumerge.documents.methods import methods_json
 from resumerge.documents.new_recipe import Kind, new_recipe_of, write_recipe
 from resumerge.documents.plan_report import describe_plan
@@ -46,6 +47,7 @@ from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Options
 from resumerge.options.hints import (
     CompareOptions,
+    ExplainOptions,
     ExtractOptions,
     ReproduceOptions,
     ResumeOptions,
@@ -60,6 +62,7 @@ from resumerge.storage import Storage
 from resumerge.ui.notebook.in_process import keepalive_in_notebook, merge_in_process
 from resumerge.ui.notebook.results import (
     DisplayedComparison,
+    DisplayedExplanation,
     DisplayedPlan,
     DisplayedResult,
     DisplayedStatus,
@@ -273,6 +276,32 @@ def plan(
         document["problems"] = [asdict(problem_in_python(problem)) for problem in problems]
         document["notes"] = list(map(in_python, document.get("notes", ())))
         return DisplayedPlan(document)
+
+
+@with_options("explain")
+@_speaks_python
+def explain(config: Config, **options: Unpack[ExplainOptions]) -> DisplayedExplanation:
+    """Return what each parameter of a recipe comes to, layer by layer.
+
+    Only headers of the sources are read. Nothing is written.
+
+    Args:
+        config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
+            several documents.
+        OPTIONS
+
+    Returns:
+        the document of ``explain --json``, which notebooks and consoles display.
+
+    Raises:
+        InputError: the recipe cannot be planned.
+        Resumable: a model cannot be reached now.
+    """
+    chosen = Options.read("explain", options)
+    with _recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, "auto"):
+        document = explained(recipe.path, chosen, Reporter())
+        document["notes"] = list(map(in_python, document["notes"]))
+        return DisplayedExplanation(document)
 
 
 @with_options("verify")

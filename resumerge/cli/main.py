@@ -19,7 +19,7 @@ from resumerge.ui.terminal.streams import lossy, occupy_closed_streams
 from resumerge.ui.terminal.terminal import err, print_text
 
 COMMANDS = (
-    *("init", "plan", "run", "resume", "status", "verify", "reproduce"),
+    *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),
     *("compare", "try", "push", "extract-expert", "clean", "methods", "demo", "cache"),
 )
 """The commands in the order of the help; each is `command` in the module of its name."""

@@ -83,3 +83,12 @@ class CompareOptions(TypedDict, total=False):
     state_dir: StrPath | None
     threads: int | Literal["auto"] | None
     offline: bool
+
+
+class ExplainOptions(TypedDict, total=False):
+    """Options that `resumerge.explain` takes."""
+
+    state_dir: StrPath | None
+    tensor_union: bool | None
+    tensor_intersection: bool | None
+    offline: bool

@@ -40,13 +40,17 @@ _INHERITED = (Kept.INHERITED, Kept.BEGUN_WITH)
 
 
 _RECIPES = ("run", "plan")
+_PLANS = (*_RECIPES, "explain")
 _NEW = (*_RECIPES, "extract-expert")
 _MERGES = ("run", "resume", "plan")
 _ALL = (*_MERGES, "extract-expert")
 _HERE = (*_ALL, "reproduce")
 """The commands that may merge without a mirror and a cluster."""
 
-_READERS = ("status", "verify", "clean", "push", "try", "compare", "cache check", "cache repair")
+_READERS = (
+    *("status", "verify", "clean", "push", "try", "compare", "explain"),
+    *("cache check", "cache repair"),
+)
 
 MACHINE = "Memory, processors and disk"
 OUTPUT_GROUP = "The output"
@@ -99,12 +103,12 @@ class Options:
     )  # fmt: skip
     tensor_union: bool | None = declare(
         Flag(), "Keep tensors that only some of the models have, each merged from the models that "
-        "have it (checkpoints without config.json).", *_RECIPES, kept=Kept.PLANNED, short="-u",
+        "have it (checkpoints without config.json).", *_PLANS, kept=Kept.PLANNED, short="-u",
         group=OUTPUT_GROUP,
     )  # fmt: skip
     tensor_intersection: bool | None = declare(
         Flag(), "Leave out tensors that not all of the models have (checkpoints without "
-        "config.json).", *_RECIPES, kept=Kept.PLANNED, short="-i",
+        "config.json).", *_PLANS, kept=Kept.PLANNED, short="-i",
         group=OUTPUT_GROUP,
     )  # fmt: skip
     keep: Sequence[str] | None = declare(
@@ -126,7 +130,7 @@ class Options:
     )  # fmt: skip
     offline: bool = declare(
         Flag(), "Do not use the network: every source must be local or cached.",
-        *_HERE, "verify", "compare", "cache check", default=False, kept=Kept.REPEATED,
+        *_HERE, "verify", "compare", "explain", "cache check", default=False, kept=Kept.REPEATED,
         group=SOURCES,
     )  # fmt: skip
     trust_sources: bool = declare(

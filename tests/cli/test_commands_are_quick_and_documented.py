@@ -12,7 +12,7 @@ from commands import each_help, resumerge
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
-    *("init", "plan", "run", "resume", "status", "verify", "reproduce"),
+    *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),
     *("compare", "try", "push", "extract-expert", "clean", "methods", "demo", "cache"),
 ]
 
@@ -54,6 +54,7 @@ def heavy(place: Path, *words: str, before: str = "") -> set[str]:
         "status",
         "status done --json",
         "verify done",
+        "explain copied.yaml",
         "plan copied.yaml",
         "plan copied.yaml --json",
         "plan linear.yaml",
@@ -126,6 +127,7 @@ def test_the_readme_speaks_of_the_command(command: str) -> None:
         ("status", "--state-dir --json --watch --html"),
         ("plan", "--memory --threads --shard-size --offline --json"),
         ("verify", "--state-dir --json"),
+        ("explain", "--state-dir --offline --html --json"),
         ("compare", "--state-dir --base --threads --offline --json"),
         ("try", "--state-dir --text --tokens --json"),
         ("cache check", "--state-dir --offline --json"),

@@ -16,7 +16,13 @@ from commands import DISK_FULL, resumerge
 import resumerge as package
 from resumerge.errors import InputError
 from resumerge.options import declared
-from resumerge.options.hints import CompareOptions, ExtractOptions, ResumeOptions, RunOptions
+from resumerge.options.hints import (
+    CompareOptions,
+    ExplainOptions,
+    ExtractOptions,
+    ResumeOptions,
+    RunOptions,
+)
 
 DUMMY_OPTION = """
     dummy: int | None = declare(
@@ -97,6 +103,7 @@ def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
         ("plan", RunOptions),
         ("extract-expert", ExtractOptions),
         ("compare", CompareOptions),
+        ("explain", ExplainOptions),
     ],
 )
 def test_type_checkers_see_what_is_declared(command: str, types: Any) -> None:

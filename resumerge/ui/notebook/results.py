@@ -15,9 +15,11 @@ from resumerge.engine.reporter import Result
 from resumerge.errors import Problem
 from resumerge.ui.html.comparison import comparison_fragment
 from resumerge.ui.html.environment import render
+from resumerge.ui.html.explanation import explanation_fragment
 from resumerge.ui.html.page import fragment as status_fragment
 from resumerge.ui.html.plan import fragment as plan_fragment
 from resumerge.ui.terminal.comparison import show_comparison
+from resumerge.ui.terminal.explanation import show_explanation
 from resumerge.ui.terminal.plan import show_plan
 from resumerge.ui.terminal.status import show_status
 from resumerge.ui.terminal.verification import show_verification
@@ -55,6 +57,16 @@ class DisplayedComparison(dict[str, Any]):
 
     def _repr_html_(self) -> str:
         return comparison_fragment(self)
+
+
+class DisplayedExplanation(dict[str, Any]):
+    """The document of ``explain --json``."""
+
+    def __rich__(self) -> RenderableType:
+        return show_explanation(self)
+
+    def _repr_html_(self) -> str:
+        return explanation_fragment(self)
 
 
 class DisplayedResult(Result):

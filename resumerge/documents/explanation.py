@@ -1,0 +1,162 @@
+"""``resumerge explain``: what each parameter of a recipe comes to, for every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from resumerge.accounts import origins
+from resumerge.engine.context import RunContext
+from resumerge.engine.opening.pinned_plan import pinned_plan
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.layout.groups import LayerKey, kind_of, layer_key, layer_names
+from resumerge.ledger.run_store import RunStore
+from resumerge.methods import METHODS, Value
+from resumerge.options import Options
+from resumerge.planning import Plan, read_recipe
+from resumerge.storage import Storage
+from resumerge.tensors import Merged, Tensor
+
+
+@dataclass(frozen=True)
+class ModelSetting:
+    """A model's part in a tensor: its name, whether it is the base, and its parameters."""
+
+    model: str
+    base: bool
+    parameters: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a tensor is made: the method, its parameters, the models; no method for a copy."""
+
+    method: str | None
+    parameters: tuple[tuple[str, Value], ...]
+    models: tuple[ModelSetting, ...]
+
+
+Settings = tuple[Setting, ...]
+"""The settings of a tensor, or of those that are packed in it (experts), each once."""
+
+Profile = tuple[tuple[LayerKey, Settings], ...]
+"""The settings of one kind of tensor in each layer; without a layer if they are the same in all."""
+
+
+def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any]:
+    """Return the document of ``explain --json``. Only headers of the models are read.
+
+    Args:
+        config: the recipe.
+        options: the options of a plan.
+        reporter: is told of models that are waited for.
+
+    Raises:
+        InputError: the recipe cannot be planned.
+        Resumable: a model cannot be reached now.
+    """
+    context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
+    plan, _ = pinned_plan(context, read_recipe(config), None)
+    return {
+        "stages": [_stage(stage, plan) for stage in (*plan.stages, plan)],
+        "notes": list(plan.notes),
+    }
+
+
+def _stage(plan: Plan, whole: Plan) -> dict[str, Any]:
+    """Return what the parameters of one document come to."""
+    beneath = {
+        id(unit.expression): stage.recipe.name
+        for stage in whole.stages
+        if stage is not plan
+        for unit in stage.units
+    }
+    tensors = plan.tensors()
+    sources = {origin.name: origin.tensors for origin in origins(whole.sources, tensors)}
+    layers: dict[str, dict[LayerKey, dict[Setting, None]]] = {}
+    counts: dict[str, int] = {}
+    for name, tensor in tensors.items():
+        kind = kind_of(name)
+        found = list(_merges(tensor, beneath)) or [_copy(tensor, beneath, sources[name])]
+        layers.setdefault(kind, {}).setdefault(layer_key(name), {}).update(dict.fromkeys(found))
+        counts[kind] = counts.get(kind, 0) + 1
+    profiles: dict[Profile, list[str]] = {}
+    for kind, settings in layers.items():
+        profiles.setdefault(_profile(settings), []).append(kind)
+    names = layer_names(layer_key(name) for name in tensors)
+    method = None if plan.mixture else METHODS[plan.recipe.merge_method]
+    return {
+        "name": "" if plan is whole else plan.recipe.name,
+        "method": plan.method,
+        "models": [ref.text for ref in plan.recipe.models],
+        "parameters": {p.name: p.meaning for p in method.parameters} if method else {},
+        "groups": [
+            {
+                "kinds": kinds,
+                "tensors": sum(counts[kind] for kind in kinds),
+                "rows": [*_rows(profile, names)],
+            }
+            for profile, kinds in profiles.items()
+        ],
+    }
+
+
+def _merges(tensor: Tensor, beneath: Mapping[int, str]) -> Iterator[Setting]:
+    """Yield the settings of the merges that a tensor is made of, without those of other stages."""
+    if id(tensor) in beneath:
+        return
+    if isinstance(tensor, Merged):
+        names = [*tensor.models] or [""] * len(tensor.operands)
+        yield Setting(
+            tensor.method,
+            tuple(tensor.params.items()),
+            tuple(
+                ModelSetting(model, number == tensor.base, tuple(parameters.items()))
+                for number, (model, parameters) in enumerate(zip(names, tensor.per_operand))
+            ),
+        )
+        return
+    for child in tensor.children():
+        yield from _merges(child, beneath)
+
+
+def _copy(
+    tensor: Tensor, beneath: Mapping[int, str], sources: Sequence[tuple[str, str]]
+) -> Setting:
+    """Return the setting of a tensor that is not merged here: the models or stages it is of."""
+    stages = [beneath[id(node)] for node in tensor.nodes() if id(node) in beneath]
+    models = dict.fromkeys(stages or (model for model, _ in sources))
+    return Setting(None, (), tuple(ModelSetting(model, False, ()) for model in models))
+
+
+def _profile(settings: Mapping[LayerKey, Mapping[Setting, None]]) -> Profile:
+    ordered = tuple((key, tuple(settings[key])) for key in sorted(settings))
+    [first, *others] = ordered
+    if all(found == first[1] for _, found in others):
+        return (((-1, "", 0), first[1]),)
+    return ordered
+
+
+def _rows(profile: Profile, names: Mapping[LayerKey, str]) -> Iterator[dict[str, Any]]:
+    """Yield the settings of consecutive layers that have the same."""
+    for settings, run in groupby(profile, key=lambda entry: entry[1]):
+        keys = [key for key, _ in run]
+        yield {
+            "layers": [names[key] for key in keys if key in names] or None,
+            "settings": [_as_json(setting) for setting in settings],
+        }
+
+
+def _as_json(setting: Setting) -> dict[str, Any]:
+    return {
+        "method": setting.method,
+        "parameters": dict(setting.parameters),
+        "models": [
+            {"model": part.model, "base": part.base, "parameters": dict(part.parameters)}
+            for part in setting.models
+        ],
+    }
