@@ -146,7 +146,8 @@ def run(
         config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
             several documents.
         out: the folder to write the model to, or a place in a bucket (``s3://bucket/prefix``); for
-            models that are single files, also a file ``NAME.safetensors``.
+            models that are single files, also a file ``NAME.safetensors``; or a file ``NAME.gguf``,
+            a model for llama.cpp.
         OPTIONS
         reporter: an object that receives the progress; `progress` is then ignored.
         progress: ``auto`` shows a live view in a notebook, and nothing elsewhere; ``bar``,

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUFFIX = ".safetensors"
-"""The suffix of an output that is one file."""
+"""The suffix of shards, and of an output that is one file of weights alone."""
+
+GGUF = ".gguf"
+"""The suffix of an output that is one file with a whole model, for llama.cpp."""
+
+ONE_FILE = (SUFFIX, GGUF)
+"""The suffixes of outputs that are one file."""
 
 STEM = "model"
 """The beginning of the names of files that transformers looks for."""
@@ -44,7 +50,7 @@ def shard_name(number: int, count: int, stem: str = STEM) -> str:
 
 def is_weights(name: str) -> bool:
     """Return whether a file of a model that a merge wrote holds weights, by its suffix."""
-    return name.endswith(SUFFIX)
+    return name.endswith(ONE_FILE)
 
 
 def is_shard_name(text: str) -> bool:
@@ -65,7 +71,7 @@ class OutputPath:
     """The output as the user names it.
 
     Args:
-        path: the path of a folder or, with the suffix `SUFFIX`, of a file.
+        path: the path of a folder or, with a suffix of `ONE_FILE`, of a file.
     """
 
     path: Path
@@ -75,8 +81,13 @@ class OutputPath:
 
     @property
     def is_file(self) -> bool:
-        """Whether one file with the weights is all that is written."""
-        return self.path.suffix == SUFFIX
+        """Whether one file is all that is written."""
+        return self.path.suffix in ONE_FILE
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the file is a model in GGUF."""
+        return self.path.suffix == GGUF
 
     @property
     def folder(self) -> Path:

@@ -36,7 +36,7 @@ from resumerge.ui.progress.styles import Style
     "out",
     "OUT",
     "The folder to write the model to, or s3://bucket/prefix; for models that are single files, "
-    "also NAME.safetensors.",
+    "also NAME.safetensors; or NAME.gguf, a model for llama.cpp.",
     type=OutputPlace(),
 )
 @options_of("run")

@@ -40,7 +40,8 @@ def companions(
 
     Tokenizer, generation config and the like are the reference model's, unless the recipe says
     otherwise. The tokenizer of a model with an adapter is the adapter's, if it has one. config.json
-    comes last: without it, loaders do not recognise the folder as a model.
+    comes last: without it, loaders do not recognise the folder as a model. A file in GGUF has both
+    config and tokenizer in it.
 
     Args:
         plan: the plan of the merge.
@@ -50,6 +51,10 @@ def companions(
         section: the lines of a further section of the model card.
         offline: do not use the network.
     """
+    if plan.is_gguf:
+        yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
+        yield CARD, model_card(plan, name, contents, "gguf").encode()
+        return
     reference = plan.reference_model
     carrier = reference.base or reference
     names = [n for n in list_companions(carrier) if n != "config.json"]

@@ -12,6 +12,7 @@ from resumerge.accounts import Accounts
 from resumerge.experts.upcycling import MadeMixture
 from resumerge.kernels.blocks import Run
 from resumerge.layout import Layers
+from resumerge.output_path import GGUF
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut
@@ -176,6 +177,7 @@ class Plan:
             those of the model.
         left_out: the tensors of its models that this merge does not use, stages aside.
         accounts: what became of every tensor of the sources, in all stages.
+        measured: whether it can be measured what the merge does to the numbers.
     """
 
     recipe: Recipe
@@ -199,6 +201,7 @@ class Plan:
     kept: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     accounts: Accounts = field(default_factory=Accounts)
+    measured: bool = True
 
     def model(self, number: int) -> Source:
         """Return a source or the result of a stage, by its number."""
@@ -214,6 +217,11 @@ class Plan:
         """A description of what is merged: ``ties of 3 models in 2 stages``."""
         stages = f" in {counted(1 + len(self.stages), 'stage')}" if self.stages else ""
         return f"{self.method} of {counted(len(self.sources), 'model')}{stages}"
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the output is one file in GGUF, which has config and tokenizer in it."""
+        return self.shards[0].name.endswith(GGUF)
 
     @property
     def reference_model(self) -> Source:

@@ -17,8 +17,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from resumerge.tensors import Blocks, Tensor
+from resumerge.tensors import Blocks, Encoded, Tensor
 from resumerge.tensors.quantised.blocks import Decode
+from resumerge.tensors.quantised.encoded import Encode
 
 EXTRA = "pip install 'resumerge[gguf]'"
 """The command that installs the package which decodes the other schemes."""
@@ -112,3 +113,76 @@ def _by_package(scheme: str, blocks: np.ndarray, out: np.ndarray) -> None:
     row = np.ascontiguousarray(blocks).reshape(1, -1)
     with np.errstate(all="ignore"):
         out[:] = dequantize(row, GGMLQuantizationType[scheme]).reshape(out.shape)
+
+
+def encoded(tensor: Tensor, scheme: str) -> Encoded:
+    """Return the bytes of the blocks that a tensor is quantised to.
+
+    Args:
+        tensor: a tensor in float32; its rows are whole blocks.
+        scheme: a name of `ENCODED`.
+    """
+    encode, elements, nbytes, milliseconds = ENCODED[scheme]
+    rows = (*tensor.shape[:-1], tensor.shape[-1] // elements * nbytes)
+    return Encoded(
+        name=tensor.name,
+        dtype="U8",
+        shape=rows,
+        scheme=scheme,
+        operand=tensor,
+        elements=elements,
+        block_bytes=nbytes,
+        encode=encode,
+        milliseconds=milliseconds,
+    )
+
+
+def _encode_q8_0(values: np.ndarray, out: np.ndarray) -> None:
+    """Encode blocks: scale = largest magnitude / 127, number = round(value / scale).
+
+    Halves are rounded away from zero, and a value is multiplied by the scale's reciprocal in
+    float32, before the scale is rounded to float16. Source: ggml, quantize_row_q8_0_ref.
+    """
+    with np.errstate(all="ignore"):
+        scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
+        numbers = values * _reciprocal(scale)
+        nearest = np.rint(numbers)
+        numbers -= nearest
+        nearest += (numbers == 0.5) & (nearest >= 0)
+        nearest -= (numbers == -0.5) & (nearest <= 0)
+        _without_nonsense(nearest)
+        out[:, :2] = scale.astype(np.float16).view(np.uint8)
+        out[:, 2:] = nearest.astype(np.int8).view(np.uint8)
+
+
+def _encode_q4_0(values: np.ndarray, out: np.ndarray) -> None:
+    """Encode blocks: scale = the value of largest magnitude / -8, number = value / scale + 8.
+
+    The first 16 numbers are in the low halves of the bytes. Source: ggml, quantize_row_q4_0_ref.
+    """
+    with np.errstate(all="ignore"):
+        place = np.abs(values).argmax(axis=1)[:, None]
+        scale = np.take_along_axis(values, place, axis=1) / np.float32(-8)
+        numbers = np.trunc(values * _reciprocal(scale) + np.float32(8.5))
+        _without_nonsense(numbers)
+        whole = np.minimum(numbers, np.float32(15)).astype(np.uint8)
+        out[:, :2] = scale.astype(np.float16).view(np.uint8)
+        out[:, 2:] = whole[:, :16] | (whole[:, 16:] << np.uint8(4))
+
+
+def _reciprocal(scale: np.ndarray) -> np.ndarray:
+    return np.where(scale == 0, np.float32(0), np.float32(1) / scale)
+
+
+def _without_nonsense(numbers: np.ndarray) -> None:
+    """Put 0 where a number is none: its code would depend on the processor."""
+    if not np.isfinite(numbers.sum()):
+        numbers[~np.isfinite(numbers)] = 0
+
+
+ENCODED: dict[str, tuple[Encode, int, int, float]] = {
+    "Q8_0": (_encode_q8_0, 32, 34, 8.5),
+    "Q4_0": (_encode_q4_0, 32, 18, 7.2),
+}
+"""The schemes that are written: encoder, elements and bytes of a block, milliseconds of one core
+for 2^20 elements."""

@@ -2,10 +2,10 @@
 
 One small file for each kind of tensor: its shape and dtype, its memory, its JSON, and how a range
 of it is computed (`read`). Any tensor can be an operand of another. `adapters/` has the tensors
-that an adapter changes, `generated/` those that are filled or drawn, `quantised/` those that codes
-and scales stand for, `stored/` those that lie in files, and `evaluation.py` what they are computed
-with. `target.py` has the size of a block, which is part of the format. Nothing here knows of
-models.
+that an adapter changes, `generated/` those that are filled, drawn or listed, `quantised/` those
+that codes and scales stand for, or that consist of such, `stored/` those that lie in files, and
+`evaluation.py` what they are computed with. `target.py` has the size of a block, which is part of
+the format. Nothing here knows of models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted
@@ -14,7 +14,9 @@ from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.quantised.blocks import Blocks
 from resumerge.tensors.quantised.dequantised import Dequantised
+from resumerge.tensors.quantised.encoded import Encoded
 from resumerge.tensors.quantised.halved import Halved
+from resumerge.tensors.quantised.interleaved import Interleaved
 from resumerge.tensors.quantised.repacked import Repacked
 from resumerge.tensors.quantised.transposed import Transposed
 from resumerge.tensors.rounded import Rounded, rounded_input, rounded_once
@@ -29,8 +31,10 @@ __all__ = [
     "Blocks",
     "Computed",
     "Dequantised",
+    "Encoded",
     "Gathered",
     "Halved",
+    "Interleaved",
     "Merged",
     "Repacked",
     "Rounded",

@@ -174,10 +174,10 @@ def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem
         single: whether the reference model is one weight file.
     """
     named_like_weights = is_readable(out.path.name) and not out.path.is_dir()
-    if not named_like_weights or (out.is_file and single):
+    if not named_like_weights or out.is_gguf or (out.is_file and single):
         return []
     stem = out.path.stem
-    if single or out.path.suffix == ".gguf":
+    if single:
         return [
             Problem(
                 "Weights are written as safetensors",

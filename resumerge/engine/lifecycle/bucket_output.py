@@ -13,7 +13,7 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.ledger.run_store import RunStore, is_output_in
 from resumerge.local_path import OUTPUT, address_in, local_path
 from resumerge.options import Options
-from resumerge.output_path import SUFFIX
+from resumerge.output_path import ONE_FILE
 
 
 def read_output(value: object) -> Path | str:
@@ -58,13 +58,13 @@ def settled(out: Path | str, options: Options) -> tuple[Path, Options]:
                 fix=f"leave them out; or name a folder, with --mirror {out}",
             )
         )
-    if out.endswith(SUFFIX):
+    if out.endswith(ONE_FILE):
         problems.append(
             Problem(
                 "A single-file output cannot be in a bucket",
                 where=out,
                 expected="the prefix of a model's files",
-                fix=f"write {out.removesuffix(SUFFIX)}, or a path on this machine, with --mirror",
+                fix=f"write {out.rpartition('.')[0]}, or a path on this machine, with --mirror",
             )
         )
     if problems:

@@ -18,6 +18,7 @@ from resumerge.engine.opening.streamed_sources import notes_on_streaming, proble
 from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
+from resumerge.output.gguf import planned_recipe, problems_of_types, with_gguf
 from resumerge.output_path import STEM, OutputPath
 from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate, make_plan
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
@@ -57,7 +58,8 @@ def pinned_plan(
     """
     context.reporter.doing("opening the models and planning")
     options = context.options
-    problems = check_recipe(recipe)
+    is_gguf = out is not None and out.is_gguf
+    problems = [*check_recipe(recipe), *problems_of_types(recipe, is_gguf=is_gguf)]
     sources = open_sources(
         recipe, pins, problems, context.metadata, options.offline, context.reporter.note
     )
@@ -79,11 +81,16 @@ def pinned_plan(
             tokenizers = read_tokenizers(
                 document, models, context.metadata, offline=options.offline
             )
+            asked = planned_recipe(document)
             plan = stages.known_to(
-                make_plan(document, models, tokenizers, **sizes, unshared=unshared, stem=stem)
+                make_plan(asked, models, tokenizers, **sizes, unshared=unshared, stem=stem)
             )
             if document is not recipe:
                 stages.add(plan)
+            elif out is not None and is_gguf:
+                plan = with_gguf(
+                    plan, recipe, out.path.name, context.metadata, offline=options.offline
+                )
         except InputError as error:
             found = (with_place(recipe, problem) for problem in error.problems)
             problems += [problem for problem in found if problem not in problems]
@@ -99,7 +106,8 @@ def pinned_plan(
     how = options.materialize or created_with.get("materialize") or Materialize.AUTO
     plan = _accounted(with_kept(plan, keep), strict=bool(options.strict))
     plan = with_spilled(plan, Materialize(how))
-    shard_size = _notes_on_shard_size(plan) if options.shard_size is not None else ()
+    is_asked = options.shard_size is not None
+    shard_size = _notes_on_shard_size(plan, is_gguf=is_gguf) if is_asked else ()
     notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size]
     estimated = estimate(plan, options.mirror, most_shards_here(context))
     notes += notes_on_streaming(plan, estimated) if options.stream else ()
@@ -168,8 +176,10 @@ def _notes_of_stages(plan: Plan) -> Iterator[str]:
                 yield f"{stage.recipe.name}: {note}"
 
 
-def _notes_on_shard_size(plan: Plan) -> Iterator[str]:
-    if plan.reference_model.single:
+def _notes_on_shard_size(plan: Plan, *, is_gguf: bool) -> Iterator[str]:
+    if is_gguf:
+        yield "--shard-size is ignored: a model in GGUF is one file"
+    elif plan.reference_model.single:
         yield f"--shard-size is ignored: the output is one file, as {plan.reference_model.ref} is"
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
 from resumerge.recipe.references import read_reference
 from resumerge.recipe.schema.layer_ranges import check_equal_lengths, read_layer_range
-from resumerge.recipe.schema.output_dtypes import read_dtype
+from resumerge.recipe.schema.output_dtypes import read_dtype, read_out_dtype
 from resumerge.recipe.schema.sections import (
     key,
     list_of,
@@ -198,7 +198,7 @@ class MergeFile:
     base_model: ModelRef | None = field(default=None, metadata=key(optional(_reference)))
     parameters: dict[str, Setting] = field(default_factory=dict, metadata=key(_read_parameters))
     dtype: str | None = field(default=None, metadata=key(_dtype))
-    out_dtype: str | None = field(default=None, metadata=key(_dtype))
+    out_dtype: str | None = field(default=None, metadata=key(value_of(read_out_dtype)))
     tokenizer: TokenizerSetting | None = field(default=None, metadata=key(optional(read_tokenizer)))
     tokenizer_source: TokenizerSetting | None = field(
         default=None, metadata=key(value_of(read_tokenizer_source))

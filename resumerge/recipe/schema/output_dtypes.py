@@ -26,6 +26,25 @@ _OTHER_NAMES = {
 }
 
 
+OF_GGUF = ("q8_0", "q4_0")
+"""The quantised types of GGUF that are written."""
+
+
+def read_out_dtype(value: object) -> str | None:
+    """Return the dtype of the output: one of `read_dtype`, or in lower case one of `OF_GGUF`.
+
+    Raises:
+        InvalidValue: the name is none of these.
+    """
+    if isinstance(value, str) and value.lower() in OF_GGUF:
+        return value.lower()
+    try:
+        return read_dtype(value)
+    except InvalidValue as error:
+        error.expected += f"; for an output in GGUF also {', '.join(OF_GGUF)}"
+        raise
+
+
 def read_dtype(value: object) -> str | None:
     """Return a dtype's name without the prefix ``torch.``.
 

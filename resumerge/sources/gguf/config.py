@@ -12,7 +12,7 @@ from resumerge.tensors import Tensor
 
 USUAL_THETA = 10000.0
 
-_LARGE_GEMMAS = {("gemma2", 46), ("gemma3_text", 62)}
+LARGE_GEMMAS = {("gemma2", 46), ("gemma3_text", 62)}
 """The 27 B models, by their layers: llama.cpp scales their queries by the width of a head too."""
 
 
@@ -66,7 +66,7 @@ def config_of(
     ):
         config[key] = metadata.token(token)
     if family.model_type in ("gemma2", "gemma3_text"):
-        large = (family.model_type, layers) in _LARGE_GEMMAS
+        large = (family.model_type, layers) in LARGE_GEMMAS
         config["query_pre_attn_scalar"] = hidden // heads if large else width
     if family.model_type == "phi3" and turned != width:
         config["partial_rotary_factor"] = turned / width

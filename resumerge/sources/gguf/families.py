@@ -68,6 +68,7 @@ class Family:
         fixed: values of config.json that are the same for all models.
         pairs: whether rows of queries and keys are in pairs, as llama.cpp turns them.
         added: what norms have added to them.
+        theta: the base of the frequencies of positions where config.json has none.
     """
 
     model_type: str
@@ -77,6 +78,7 @@ class Family:
     fixed: Mapping[str, object] = field(default_factory=dict)
     pairs: bool = False
     added: float = 0.0
+    theta: float = 10000.0
 
     @property
     def top(self) -> Mapping[str, str]:
@@ -128,6 +130,7 @@ FAMILIES = {
             "rope_local_base_freq": "rope.freq_base_swa",
         },
         added=1.0,
+        theta=1e6,
     ),
     "qwen2moe": Family(
         "qwen2_moe",
@@ -151,5 +154,13 @@ MIXTRAL = Family(
     _ATTENTION | _EXPERTS_OF_MIXTRAL | _NORM,
     {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"},
     pairs=True,
+    theta=1e6,
 )
 """The family of a llama that has experts."""
+
+WRITTEN: Mapping[str, tuple[str, Family]] = {
+    **{family.model_type: (architecture, family) for architecture, family in FAMILIES.items()},
+    "mistral": ("llama", FAMILIES["llama"]),
+    "mixtral": ("llama", MIXTRAL),
+}
+"""The architecture of GGUF, and the family, of each of transformers' types of models."""

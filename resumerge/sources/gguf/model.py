@@ -180,7 +180,7 @@ class _Model:
         if self.family.pairs and module in ("attn_q", "attn_k"):
             tensor = self._in_halves(name, module, tensor)
         if self.family.added and module.endswith("norm"):
-            tensor = _shifted(tensor, -self.family.added)
+            tensor = Dequantised.shifted(tensor, -self.family.added)
         yield tensor
 
     def _decoded(
@@ -234,20 +234,3 @@ class _Model:
     def _notes(self) -> Iterator[str]:
         if not self.source.config:
             yield f"{self.source.ref.text}: config.json is made of the metadata of the GGUF file"
-
-
-def _shifted(tensor: Tensor, added: float) -> Tensor:
-    """Return a tensor with a number added to each element, in float32."""
-    return Dequantised(
-        name=tensor.name,
-        dtype="F32",
-        shape=tensor.shape,
-        scheme="shifted",
-        codes=tensor,
-        codebook=None,
-        rows=1,
-        columns=tensor.numel,
-        block=(1, tensor.numel),
-        scales=None,
-        added=added,
-    )

@@ -20,7 +20,7 @@ TENSORS = (OF_LLAMA, LONG, SHORT)
 MOST = 1 << 14
 """The most factors; a head of 512 numbers has 256."""
 
-_ORIGINAL = 8192
+ORIGINAL = 8192
 """The positions that Llama 3 was trained with, before its frequencies were scaled."""
 
 Read = Callable[[Stored], bytes]
@@ -81,7 +81,7 @@ def _of_llama(metadata: Metadata, factors: np.ndarray, head: int, theta: float) 
     """
     factor, low, high = float(factors.max(initial=1.0)), 1.0, 4.0
     waves = 2 * math.pi * theta ** (np.arange(0, head, 2, dtype=np.float64) / head)
-    part = np.clip((_ORIGINAL / waves - low) / (high - low), 0.0, 1.0)
+    part = np.clip((ORIGINAL / waves - low) / (high - low), 0.0, 1.0)
     expected = 1 / ((1 - part) / factor + part)
     if len(factors) != len(expected) or not np.allclose(factors, expected, rtol=1e-3):
         raise _unknown(metadata, f"{OF_LLAMA}, which are not those of Llama 3")
@@ -90,7 +90,7 @@ def _of_llama(metadata: Metadata, factors: np.ndarray, head: int, theta: float) 
         "factor": float(f"{factor:.6g}"),
         "low_freq_factor": low,
         "high_freq_factor": high,
-        "original_max_position_embeddings": _ORIGINAL,
+        "original_max_position_embeddings": ORIGINAL,
     }
 
 

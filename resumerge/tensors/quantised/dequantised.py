@@ -88,6 +88,13 @@ class Dequantised(Tensor):
             divides=divides,
         )
 
+    @classmethod
+    def shifted(cls, tensor: Tensor, added: float) -> Dequantised:
+        """Return a tensor of floats with a number added to each element, in float32."""
+        return replace(
+            cls.elementwise(tensor, (tensor.numel,), "shifted"), shape=tensor.shape, added=added
+        )
+
     @property
     def grid(self) -> tuple[int, int]:
         """The (rows, columns) of the grid of one matrix."""

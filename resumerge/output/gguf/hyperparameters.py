@@ -1,0 +1,331 @@
+"""The hyperparameters in a GGUF file: `sources/gguf/config.py` undone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from resumerge.errors import InputError, refuse
+from resumerge.output.gguf.header import Value
+from resumerge.sources.gguf.config import LARGE_GEMMAS
+from resumerge.sources.gguf.families import WRITTEN
+from resumerge.sources.gguf.rope import LONG, OF_LLAMA, ORIGINAL, SHORT
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""The shapes of tensors by transformers' names."""
+
+_ACTIVATIONS = {
+    "gemma": ("gelu_pytorch_tanh", "gelu", None),
+    "gemma2": ("gelu_pytorch_tanh",),
+    "gemma3_text": ("gelu_pytorch_tanh",),
+}
+"""The activations that llama.cpp computes; the others' is SiLU. (Gemma's first configs say gelu,
+which transformers takes for the approximation by tanh.)"""
+
+_FULL_ATTENTION = {"gemma2": 2, "gemma3_text": 6}
+"""Each how many layers there is one without a window: what llama.cpp takes for granted."""
+
+_YARN = {"beta_fast": 32, "beta_slow": 1, "attention_factor": None, "truncate": True}
+"""The values of yarn's further settings that llama.cpp takes for granted."""
+
+_ALIASES = {"num_experts": "num_local_experts", "num_local_experts": "num_experts"}
+"""The other names of keys, which transformers 5 writes for some families."""
+
+_NO_DEFAULT = "a value: what transformers takes otherwise is not known here"
+
+
+class Hyperparameters:
+    """The hyperparameters of a model.
+
+    Args:
+        model: the model as the recipe names it, for messages.
+        config: its config.json.
+        shapes: the shapes of its tensors.
+
+    Attributes:
+        architecture: llama.cpp's name of the architecture.
+        family: the family.
+
+    Raises:
+        InputError: llama.cpp has no such family.
+    """
+
+    def __init__(self, model: str, config: Mapping[str, Any], shapes: Shapes) -> None:
+        self.model, self._config, self._shapes = model, config, shapes
+        kind = config.get("model_type")
+        if not isinstance(kind, str) or kind not in WRITTEN:
+            raise refuse(
+                "A model of this type cannot be written as GGUF",
+                where=f"{model}: config.json",
+                path="model_type",
+                expected=", ".join(WRITTEN),
+                found=repr(kind)[:60],
+                fix="name a folder as output, and convert it with llama.cpp's own script",
+            )
+        self.architecture, self.family = WRITTEN[kind]
+        self.head = self._head()
+        self.heads = self._whole("num_attention_heads")
+        self.keys = self._keys()
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the head is the embedding."""
+        usual = self.architecture.startswith("gemma")
+        return bool(self._config.get("tie_word_embeddings", usual))
+
+    @property
+    def experts(self) -> int:
+        """The number of experts."""
+        found = self.values().get(f"{self.architecture}.expert_count", 0)
+        assert isinstance(found, int)
+        return found
+
+    def unfit(self, key: str, expected: str, found: object) -> InputError:
+        """Return the error for a value of config.json that GGUF has no place for."""
+        return refuse(
+            "The model's config.json says what a GGUF file, or llama.cpp, cannot",
+            where=f"{self.model}: config.json",
+            path=key,
+            expected=expected,
+            found="no such key" if found is None else repr(found)[:100],
+            fix="correct config.json if it is wrong; otherwise name a folder as output",
+        )
+
+    def values(self) -> dict[str, Value]:
+        """Return the metadata on the architecture.
+
+        Raises:
+            InputError: a value is missing, or one that llama.cpp does not compute with.
+        """
+        config, family = self._config, self.family
+        self._check()
+        turned = self._turned
+        found: dict[str, Value] = {
+            "context_length": self._whole("max_position_embeddings"),
+            "embedding_length": self._whole("hidden_size"),
+            "block_count": self._whole("num_hidden_layers"),
+            "feed_forward_length": self._whole("intermediate_size"),
+            "attention.head_count": self.heads,
+            "attention.head_count_kv": self.keys,
+            "attention.layer_norm_rms_epsilon": self._number("rms_norm_eps"),
+            "attention.key_length": self.head,
+            "attention.value_length": self.head,
+            "rope.dimension_count": turned,
+            "rope.freq_base": self._theta,
+            "vocab_size": self._shapes["model.embed_tokens.weight"][0],
+            **self._scaled_positions(),
+        }
+        for key, name in family.numbers.items():
+            value = config.get(key, config.get(_ALIASES.get(key, "")))
+            if key == "rope_local_base_freq":
+                value = value or _section(config.get("rope_parameters"), "sliding_attention").get(
+                    "rope_theta", 10000.0
+                )
+            if self.architecture == "phi3" and value is None:
+                value = 0  # no window
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise self.unfit(key, "a number", value)
+            is_float = name.endswith(("softcapping", "freq_base_swa"))
+            found[name] = float(value) if is_float else value
+        return {f"{self.architecture}.{name}": value for name, value in found.items()}
+
+    def factors(self) -> dict[str, tuple[float, ...]]:
+        """Return the tensors of factors by which frequencies of positions are divided.
+
+        Source: transformers, modeling_rope_utils.py.
+        """
+        rope, kind = self._rope, self._rope_type
+        if kind in ("longrope", "su"):
+            return {
+                LONG: self._list(rope, "long_factor"),
+                SHORT: self._list(rope, "short_factor"),
+            }
+        if kind != "llama3":
+            return {}
+        low, high, factor, original = (
+            self._of_rope(key, default)
+            for key, default in (
+                ("low_freq_factor", 1.0),
+                ("high_freq_factor", 4.0),
+                ("factor", 8.0),
+                ("original_max_position_embeddings", ORIGINAL),
+            )
+        )
+        divisors = []
+        for number in range(0, self.head, 2):
+            wave = 2 * math.pi * self._theta ** (number / self.head)
+            part = min(1.0, max(0.0, (original / wave - low) / (high - low)))
+            divisors.append(1 / ((1 - part) / factor + part))
+        return {OF_LLAMA: tuple(divisors)}
+
+    def notes(self) -> Iterator[str]:
+        """Yield what llama.cpp does not do as transformers does."""
+        config, kind = self._config, str(self._config.get("model_type"))
+        window = config.get("sliding_window")
+        uses = config.get("use_sliding_window", kind in ("mistral", "mixtral", "phi3"))
+        if window and uses and not kind.startswith("gemma"):
+            yield (
+                f"{self.model}: attention has a window of {window} tokens, which llama.cpp leaves "
+                f"out for {self.architecture}: with longer texts its results differ"
+            )
+
+    @property
+    def _turned(self) -> int:
+        """The numbers of a head that positions turn."""
+        part = self._rope.get("partial_rotary_factor", self._config.get("partial_rotary_factor"))
+        if part in (None, 1, 1.0):
+            return self.head
+        if self.family.model_type != "phi3" or type(part) is not float:
+            raise self.unfit("partial_rotary_factor", "1, for this family", part)
+        return int(self.head * part)
+
+    @property
+    def _rope(self) -> Mapping[str, Any]:
+        """What config.json says of positions, in the form of transformers 5 or an earlier one."""
+        found = self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
+        if not isinstance(found, Mapping):
+            raise self.unfit("rope_scaling", "an object", found)
+        return _section(found, "full_attention") or found
+
+    @property
+    def _rope_type(self) -> str:
+        found = self._rope.get("rope_type") or self._rope.get("type") or "default"
+        return str(found)
+
+    @property
+    def _theta(self) -> float:
+        found = self._rope.get("rope_theta") or self._config.get("rope_theta") or self.family.theta
+        if type(found) not in (int, float) or not 0 < found < math.inf:
+            raise self.unfit("rope_theta", "a number above 0", found)
+        return float(found)
+
+    def _scaled_positions(self) -> dict[str, Value]:
+        rope, kind = self._rope, self._rope_type
+        if kind in ("default", "llama3"):
+            return {}
+        if kind == "linear":
+            return {
+                "rope.scaling.type": "linear",
+                "rope.scaling.factor": self._of_rope("factor"),
+            }
+        if kind == "yarn":
+            for key, usual in _YARN.items():
+                if rope.get(key, usual) not in (usual, None):
+                    raise self.unfit(f"rope_scaling.{key}", repr(usual), rope[key])
+            return {
+                "rope.scaling.type": "yarn",
+                "rope.scaling.factor": self._of_rope("factor"),
+                "rope.scaling.original_context_length": int(
+                    self._of_rope("original_max_position_embeddings")
+                ),
+            }
+        if kind in ("longrope", "su") and self.family.model_type == "phi3":
+            most, original = self._whole("max_position_embeddings"), self._original()
+            scale = most / original
+            spread = math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 else 1.0
+            return {
+                "rope.scaling.type": "longrope",
+                "rope.scaling.original_context_length": original,
+                "rope.scaling.attn_factor": spread,
+            }
+        raise self.unfit("rope_scaling", "linear, yarn, llama3, or longrope of Phi 3", kind)
+
+    def _original(self) -> int:
+        key = "original_max_position_embeddings"
+        found = self._rope.get(key) or self._config.get(key)
+        if type(found) is not int or found <= 1:
+            raise self.unfit(key, "a whole number", found)
+        return found
+
+    def _of_rope(self, key: str, default: float | None = None) -> float:
+        found: Any = self._rope.get(key, default)
+        if type(found) not in (int, float) or not 0 < found < math.inf:
+            raise self.unfit(f"rope_scaling.{key}", "a number above 0", found)
+        return float(found)
+
+    def _list(self, rope: Mapping[str, Any], key: str) -> tuple[float, ...]:
+        found, expected = rope.get(key), self._turned // 2
+        if not isinstance(found, list) or len(found) != expected:
+            raise self.unfit(f"rope_scaling.{key}", f"a list of {expected} numbers", found)
+        return tuple(map(float, found))
+
+    def _head(self) -> int:
+        """Return the numbers of a head."""
+        if self._config.get("head_dim") is not None:
+            return self._whole("head_dim")
+        hidden, heads = self._whole("hidden_size"), self._whole("num_attention_heads")
+        return hidden // heads
+
+    def _keys(self) -> int:
+        """Return the number of heads of keys, by the shapes of the tensors."""
+        at = "model.layers.0.self_attn"
+        fused, queries = f"{at}.qkv_proj.weight", f"{at}.q_proj.weight"
+        if fused in self._shapes:
+            keys = (self._shapes[fused][0] // self.head - self.heads) // 2
+            own = (self.heads + 2 * keys) * self.head == self._shapes[fused][0]
+        elif {queries, f"{at}.k_proj.weight"} <= self._shapes.keys():
+            keys = self._shapes[f"{at}.k_proj.weight"][0] // self.head
+            own = self._shapes[queries][0] == self.heads * self.head
+        else:
+            raise self.unfit("model_type", f"a model with {queries}", self._config["model_type"])
+        if not own or keys < 1:
+            raise self.unfit("num_attention_heads", "a number that fits the weights", self.heads)
+        return keys
+
+    def _whole(self, key: str) -> int:
+        found = self._config.get(key)
+        if type(found) is not int or not 0 < found < 1 << 32:
+            raise self.unfit(key, _NO_DEFAULT if found is None else "a whole number", found)
+        return found
+
+    def _number(self, key: str) -> float:
+        found: Any = self._config.get(key)
+        if type(found) not in (int, float) or not 0 < found < math.inf:
+            raise self.unfit(key, _NO_DEFAULT if found is None else "a number above 0", found)
+        return float(found)
+
+    def _check(self) -> None:
+        """Check that llama.cpp computes as config.json says."""
+        config, kind = self._config, self.family.model_type
+        activation = config.get("hidden_activation", config.get("hidden_act"))
+        known = _ACTIVATIONS.get(kind, ("silu", "swish", None))
+        if activation not in known:
+            raise self.unfit("hidden_act", str(known[0]), activation)
+        for key, value in self.family.fixed.items():
+            if config.get(key, value) != value:
+                raise self.unfit(key, repr(value), config[key])
+        if kind == "qwen2_moe" and config.get("norm_topk_prob"):
+            raise self.unfit("norm_topk_prob", "false", True)
+        if kind in ("gemma2", "gemma3_text"):
+            self._check_gemma()
+
+    def _check_gemma(self) -> None:
+        config, kind = self._config, self.family.model_type
+        layers = self._whole("num_hidden_layers")
+        large = (kind, layers) in LARGE_GEMMAS
+        scale = self._whole("hidden_size") // self.heads if large else self.head
+        if config.get("query_pre_attn_scalar", scale) != scale:
+            found = config["query_pre_attn_scalar"]
+            raise self.unfit("query_pre_attn_scalar", f"{scale}, as llama.cpp has it", found)
+        every = _FULL_ATTENTION[kind]
+        usual = [
+            "sliding_attention" if (n + 1) % every else "full_attention" for n in range(layers)
+        ]
+        if config.get("layer_types", usual) != usual:
+            raise self.unfit(
+                "layer_types",
+                f"every {every}. layer with full attention, as llama.cpp has it",
+                "others",
+            )
+        if config.get("sliding_window_pattern", every) != every:
+            found = config["sliding_window_pattern"]
+            raise self.unfit("sliding_window_pattern", f"{every}, as llama.cpp has it", found)
+        if kind == "gemma3_text" and config.get("attn_logit_softcapping") is not None:
+            raise self.unfit("attn_logit_softcapping", "null", config["attn_logit_softcapping"])
+
+
+def _section(found: Any, key: str) -> Mapping[str, Any]:
+    """Return an object within an object; an empty one if there is none."""
+    inner = found.get(key) if isinstance(found, Mapping) else None
+    return inner if isinstance(inner, Mapping) else {}

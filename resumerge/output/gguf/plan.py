@@ -1,0 +1,219 @@
+"""The plan of a model that is written as one GGUF file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from resumerge.errors import InputError, Problem, refuse
+from resumerge.output.config import output_config
+from resumerge.output.gguf.header import ALIGNMENT, Placed, Value, aligned, header
+from resumerge.output.gguf.hyperparameters import Hyperparameters
+from resumerge.output.gguf.tensors import TYPES, Written, WrittenTensors
+from resumerge.output.gguf.vocabulary import WrittenTokenizer
+from resumerge.planning.plan import Plan, Shard, Unit
+from resumerge.quantisation.gguf_blocks import ENCODED
+from resumerge.recipe import Recipe
+from resumerge.recipe.schema.output_dtypes import OF_GGUF
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.tensors import Encoded
+from resumerge.tensors.dtypes import BY_TORCH_NAME
+from resumerge.tensors.generated import Literal
+from resumerge.tensors.target import BLOCK
+from resumerge.tokenizers.output_files import extended_tokenizer
+from resumerge.tokenizers.vocabulary import CONFIG, read_chat_template, read_json, read_vocabulary
+
+_FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
+"""llama.cpp's numbers of the types of files (gguf-py, LlamaFileType)."""
+
+_QUANTISATION_VERSION = 2
+
+
+def problems_of_types(recipe: Recipe, *, is_gguf: bool) -> Iterator[Problem]:
+    """Yield where a recipe asks for a type of GGUF, and no GGUF file is written.
+
+    Args:
+        recipe: the last document of a recipe.
+        is_gguf: whether its result is written as GGUF.
+    """
+    for document in recipe.documents:
+        asked = document.out_dtype
+        if asked in OF_GGUF and not (is_gguf and document is recipe):
+            yield document.problem(
+                f"{asked} is a type of GGUF files",
+                "out_dtype",
+                expected="an output whose name ends in .gguf"
+                if document is recipe
+                else "another type: the result of a stage is not written as GGUF",
+                found=asked,
+                fix="name the output NAME.gguf, or write another out_dtype"
+                if document is recipe
+                else "write it in the last document",
+            )
+
+
+def planned_recipe(recipe: Recipe) -> Recipe:
+    """Return the recipe of the merge that computes what a file is made of.
+
+    What is quantised is computed in float32, so that it is rounded once.
+    """
+    return replace(recipe, out_dtype="float32") if recipe.out_dtype in OF_GGUF else recipe
+
+
+def with_gguf(
+    plan: Plan, recipe: Recipe, name: str, metadata: MetadataCache, *, offline: bool = False
+) -> Plan:
+    """Return the plan of a GGUF file, from that of the model it holds.
+
+    Args:
+        plan: the plan of the model, as `planned_recipe` computes it.
+        recipe: the recipe as it is.
+        name: the name of the file.
+        metadata: the metadata cache of remote files.
+        offline: do not use the network.
+
+    Raises:
+        InputError: llama.cpp has no such family or tokenizer, or GGUF no place for a value.
+        Resumable: the network failed.
+    """
+    model = plan.reference_model.ref.text
+    config, tensors = output_config(plan), plan.tensors()
+    if not config:
+        raise refuse(
+            "A GGUF file needs the model's config.json",
+            where=model,
+            expected="a folder with config.json",
+            found="weights alone",
+            fix="name a file that ends in .safetensors as output",
+        )
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    facts = Hyperparameters(model, config, shapes)
+    made = WrittenTensors(facts, _type_asked(recipe))
+    written = tuple(made.of(tensors))
+    tokenizer, digests = _tokenizer(plan, config, shapes, metadata, offline=offline)
+    values: dict[str, Value] = {
+        "general.architecture": facts.architecture,
+        "general.type": "model",
+        "general.name": tokenizer.label(name.removesuffix(".gguf")),
+        "general.file_type": _FILE_TYPES[_main_type(written)],
+        "general.quantization_version": _QUANTISATION_VERSION,
+        "general.alignment": ALIGNMENT,
+        **facts.values(),
+        **{f"tokenizer.{key}": value for key, value in tokenizer.values().items()},
+    }
+    units, shard = _placed(written, values, name)
+    notes = [*plan.notes, *facts.notes(), *made.notes, *tokenizer.notes]
+    if _main_type(written) in ENCODED:
+        notes.append("what a merge does to the numbers is not measured where they are quantised")
+    return replace(
+        plan,
+        recipe=recipe,
+        units=units,
+        shards=(shard,),
+        notes=tuple(dict.fromkeys(notes)),
+        tokenizers={**plan.tokenizers, **digests},
+        measured=not any(isinstance(unit.expression, Encoded) for unit in units),
+    )
+
+
+def _type_asked(recipe: Recipe) -> str | None:
+    """Return the type of GGUF that the recipe asks for; None if it says nothing."""
+    asked = recipe.out_dtype or recipe.dtype
+    if asked is None:
+        return None
+    found = BY_TORCH_NAME.get(asked, asked.upper())
+    if found in TYPES:
+        return found
+    raise InputError(
+        [
+            recipe.problem(
+                "This type is not written to GGUF files",
+                "out_dtype" if recipe.out_dtype else "dtype",
+                expected="float32, float16, bfloat16, q8_0 or q4_0",
+                found=asked,
+                fix="write one of these as out_dtype; for another type, quantise a file in "
+                "bfloat16 with llama.cpp's llama-quantize",
+            )
+        ]
+    )
+
+
+def _main_type(written: Sequence[Written]) -> str:
+    """Return the type of most elements."""
+    counts = dict.fromkeys(TYPES, 0)
+    for tensor in written:
+        counts[tensor.type] += math.prod(tensor.shape)
+    return max(counts, key=counts.__getitem__)
+
+
+def _tokenizer(
+    plan: Plan, config: dict[str, Any], shapes: Any, metadata: MetadataCache, *, offline: bool
+) -> tuple[WrittenTokenizer, dict[str, str]]:
+    """Return the output's tokenizer, and the digests of the files that decide it."""
+    made = plan.vocabulary
+    host = made.host if made else read_vocabulary(plan.reference_model, metadata, offline=offline)
+    new = {token.content: token.definition for token in made.new} if made else {}
+    tokenizer = WrittenTokenizer(
+        model=host.ref.text,
+        facts=extended_tokenizer(made) if made and made.new else host.facts(),
+        settings=read_json(host.source.folder / CONFIG) if CONFIG in host.files else {},
+        ids=made.ids if made else host.ids,
+        added={**host.added, **{token: facts for token, facts in new.items() if facts is not None}},
+        config=config,
+        rows=shapes["model.embed_tokens.weight"][0],
+        template=plan.chat_template or read_chat_template(host.source, metadata, offline=offline),
+    )
+    return tokenizer, {host.ref.text: host.digest}
+
+
+def _placed(
+    written: Sequence[Written], values: dict[str, Value], name: str
+) -> tuple[tuple[Unit, ...], Shard]:
+    """Return the units of the file, and the file."""
+    places, end = [], 0
+    for tensor in written:
+        places.append(Placed(tensor.name, tensor.shape, tensor.type, end))
+        end = aligned(end + sum(part.nbytes for part in tensor.parts))
+    first = header(values, places)
+    units: list[Unit] = []
+    for tensor in written:
+        for part in _parts(tensor, len(units)):
+            offset = units[-1].offset + units[-1].nbytes if units else len(first)
+            units.append(replace(part, index=len(units), offset=offset))
+    assert units[-1].offset + units[-1].nbytes == len(first) + end
+    return tuple(units), Shard(0, name, first, len(first) + end, 0, len(units))
+
+
+def _parts(tensor: Written, index: int) -> Iterator[Unit]:
+    """Yield the units of a tensor, and one of zeros where the next one is aligned."""
+    blank = Unit(
+        index=index,
+        name=tensor.name,
+        dtype="",
+        shape=(),
+        shard=0,
+        offset=0,
+        nbytes=0,
+        block_elements=BLOCK,
+        expression=tensor.parts[0],
+    )
+    rows = tensor.shape[:-1] if len(tensor.parts) > 1 else ()
+    for number, part in enumerate(tensor.parts):
+        whole = (*rows, part.shape[-1]) if rows else part.shape
+        yield replace(
+            blank,
+            dtype=part.dtype,
+            shape=part.shape,
+            nbytes=part.nbytes,
+            block_elements=tensor.block_elements,
+            expression=part,
+            tensors={} if number else {tensor.name: whole},
+        )
+    size = sum(part.nbytes for part in tensor.parts)
+    if gap := aligned(size) - size:
+        filling = Literal.of(f"after {tensor.name}", "U8", (0,) * gap)
+        yield replace(
+            blank, name=filling.name, dtype="U8", shape=(gap,), nbytes=gap, expression=filling
+        )

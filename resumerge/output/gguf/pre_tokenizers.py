@@ -1,0 +1,78 @@
+"""llama.cpp's names of how text is split before a byte-level BPE, by what tokenizer.json says.
+
+llama.cpp knows a pre-tokenizer by a name, whose expressions it has itself. Its converter finds the
+name by the hash of an encoded text. Here it is found by the expressions in tokenizer.json, so that
+models with other tokens are known too; one with other expressions is refused, since text would be
+split in another way, silently. Source of the names: llama.cpp, llama-vocab.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA_3 = rf"{_ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}{_REST}"
+_QWEN_2 = rf"{_ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{_REST}"
+_QWEN_3_5 = (
+    rf"{_ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_BEFORE, _SLASHES = r"[^\r\n\p{L}\p{N}]?", r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_TEKKEN = rf"{_BEFORE}{_UPPER}*{_LOWER}+|{_BEFORE}{_UPPER}+{_LOWER}*|\p{{N}}{_SLASHES}"
+_GPT_4O = (
+    rf"{_BEFORE}{_UPPER}*{_LOWER}+{_ENDINGS}?|{_BEFORE}{_UPPER}+{_LOWER}*{_ENDINGS}?"
+    rf"|\p{{N}}{{1,3}}{_SLASHES}"
+)
+_GPT_2, _DIGITS = "that of GPT-2", "single digits"
+
+_NAMES: dict[tuple[tuple[str, ...], bool], str] = {
+    ((_LLAMA_3,), True): "llama-bpe",
+    ((_LLAMA_3,), False): "smaug-bpe",
+    ((_QWEN_2,), False): "qwen2",
+    ((_QWEN_3_5,), False): "qwen35",
+    ((_TEKKEN,), True): "tekken",
+    ((_GPT_4O,), False): "gpt-4o",
+    ((_GPT_2,), False): "gpt-2",
+    ((_DIGITS, _GPT_2), False): "smollm",
+}
+"""The names by the expressions that split text one after the other, and whether a piece that is a
+token stays one without merges."""
+
+KNOWN = ", ".join(_NAMES.values())
+
+
+def pre_tokenizer_name(tokenizer: Mapping[str, Any]) -> str | None:
+    """Return llama.cpp's name of the pre-tokenizer in a tokenizer.json; None if it has none."""
+    steps = _steps(tokenizer.get("pre_tokenizer"))
+    whole = bool(tokenizer["model"].get("ignore_merges"))
+    return None if steps is None else _NAMES.get((tuple(steps), whole))
+
+
+def _steps(found: Any) -> list[str] | None:
+    """Return the expressions that split text, one after the other; None if some are unknown."""
+    if not isinstance(found, Mapping):
+        return None
+    kind = found.get("type")
+    if kind == "Sequence":
+        steps = []
+        for each in found.get("pretokenizers") or ():
+            inner = _steps(each)
+            if inner is None:
+                return None
+            steps += inner
+        return steps
+    if kind == "ByteLevel":
+        if found.get("add_prefix_space"):
+            return None
+        return [_GPT_2] if found.get("use_regex", True) else []
+    if kind == "Digits":
+        return [_DIGITS] if found.get("individual_digits") else None
+    if kind == "Split":
+        pattern, how = found.get("pattern"), (found.get("behavior"), bool(found.get("invert")))
+        expression = pattern.get("Regex") if isinstance(pattern, Mapping) else None
+        known = how in (("Isolated", False), ("Removed", True))
+        return [expression] if known and isinstance(expression, str) else None
+    return None

@@ -1,0 +1,240 @@
+"""The tensors of a GGUF file, from those of a model: names, orders of rows, types."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from resumerge.errors import InputError, refuse
+from resumerge.output.gguf.hyperparameters import Hyperparameters
+from resumerge.quantisation.gguf_blocks import ENCODED, encoded
+from resumerge.sizes import some
+from resumerge.sources.gguf.families import SHARED_GATE
+from resumerge.tensors import Dequantised, Encoded, Interleaved, Merged, Rounded, Tensor
+from resumerge.tensors.dtypes import FLOATS
+from resumerge.tensors.generated import Literal
+from resumerge.tensors.parts import part_of
+from resumerge.tensors.target import BLOCK
+
+PLAIN = ("F32", "F16", "BF16")
+TYPES = (*PLAIN, *ENCODED)
+"""The types of GGUF that are written."""
+
+_FALLBACK = "F16"
+"""The type of matrices whose rows are no whole blocks, as in llama.cpp's converter."""
+
+_FINER = {"Q4_0": "Q8_0"}
+"""The type of embeddings and heads in a file of another type: they suffer most from few bits."""
+
+_ROUTERS = ("ffn_gate_inp", SHARED_GATE)
+_LAYER = re.compile(r"model\.layers\.(0|[1-9]\d*)\.(.+)\.(weight|bias)")
+_EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(\w+)")
+_PACKED = re.compile(r"model\.layers\.(\d+)\.(\w+)\.experts\.(gate_up_proj|down_proj)(?:\.weight)?")
+_BUFFER = "rotary_emb.inv_freq"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A tensor of the file.
+
+    Args:
+        name: its name there.
+        shape: its shape, the innermost dimension last.
+        type: the name of its type in GGUF.
+        parts: what its elements are computed from, one after the other; bytes of blocks for types
+            that have them.
+        block_elements: elements of a block of each part.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type: str
+    parts: tuple[Tensor, ...]
+    block_elements: int
+
+
+class WrittenTensors:
+    """The making of the tensors of a file.
+
+    Args:
+        facts: the model's hyperparameters.
+        type: the type of matrices; None to keep each one's own.
+
+    Attributes:
+        notes: what was written in another type than it was asked for.
+    """
+
+    def __init__(self, facts: Hyperparameters, type: str | None) -> None:
+        self._facts, self._type = facts, type
+        family = facts.family
+        self._top = {known: name for name, known in family.top.items()}
+        self._layer = {known: name for name, known in family.layer.items()}
+        self._cut: dict[str, list[str]] = defaultdict(list)
+
+    @property
+    def notes(self) -> list[str]:
+        return [
+            f"{len(names)} tensors are written in {_FALLBACK}, not {asked}: their rows are no "
+            f"whole blocks of 32 elements ({some(names)})"
+            for asked, names in self._cut.items()
+        ]
+
+    def of(self, tensors: Mapping[str, Tensor]) -> Iterator[Written]:
+        """Yield the tensors of the file.
+
+        Args:
+            tensors: the tensors of the model, by transformers' names, in the order of the file.
+
+        Raises:
+            InputError: the family has no such tensor, or lacks one.
+        """
+        found: dict[str, dict[int, Tensor]] = defaultdict(dict)
+        for name, tensor in tensors.items():
+            if not name.endswith(_BUFFER):
+                for known, number, part in self._named(name, tensor):
+                    found[known][number] = part
+        self._check_complete(found)
+        for name, parts in found.items():
+            yield self._written(name, tuple(parts[number] for number in sorted(parts)))
+        for name, numbers in self._facts.factors().items():
+            yield Written(name, (len(numbers),), "F32", (Literal.of(name, "F32", numbers),), BLOCK)
+
+    def _unknown(self, name: str, expected: str, found: object) -> InputError:
+        return refuse(
+            "The model has a tensor that its family in llama.cpp has no place for",
+            where=f"{self._facts.model}: {name}",
+            expected=expected,
+            found=str(list(found) if isinstance(found, tuple) else found),
+            fix="name a folder as output, and convert it with llama.cpp's own script",
+        )
+
+    def _named(self, name: str, tensor: Tensor) -> Iterator[tuple[str, int, Tensor]]:
+        """Yield the tensors of the file that a tensor is in: name, number of its part, elements."""
+        kind = name.rpartition(".")[2]
+        if (known := self._top.get(name.removesuffix(f".{kind}"))) and kind == "weight":
+            if self._facts.architecture.startswith("gemma") and known == "output":
+                raise self._unknown(name, "a head that is tied to the embedding", tensor.shape)
+            yield f"{known}.{kind}", 0, tensor
+            return
+        if match := _PACKED.fullmatch(name):
+            yield from self._packed(name, tensor, *match.groups())
+            return
+        match = _LAYER.fullmatch(name)
+        layer, rest, kind = match.groups() if match else ("", "", "")
+        expert = _EXPERT.fullmatch(rest)
+        number = int(expert[2]) if expert else 0
+        rest = f"{expert[1]}.{{}}.{expert[3]}" if expert else rest
+        if rest not in self._layer:
+            raise self._unknown(name, f"a tensor of {self._facts.family.model_type}", tensor.shape)
+        yield f"blk.{layer}.{self._layer[rest]}.{kind}", number, tensor
+
+    def _packed(
+        self, name: str, tensor: Tensor, layer: str, module: str, matrix: str
+    ) -> Iterator[tuple[str, int, Tensor]]:
+        """Yield the matrices of a tensor that has all experts', as transformers 5 has them."""
+        mixtral = module == "block_sparse_moe" or self._facts.family.model_type == "mixtral"
+        names = {"down_proj": ["w2" if mixtral else "down_proj"]}.get(
+            matrix, ["w1", "w3"] if mixtral else ["gate_proj", "up_proj"]
+        )
+        known = [
+            self._layer.get(f"{'block_sparse_moe' if mixtral else 'mlp'}.experts.{{}}.{own}")
+            for own in names
+        ]
+        if None in known or len(tensor.shape) != 3 or tensor.shape[1] % len(names):
+            raise self._unknown(name, f"a tensor of {self._facts.family.model_type}", tensor.shape)
+        experts, rows, columns = tensor.shape
+        shape = (rows // len(names), columns)
+        for place in range(experts * len(names)):
+            part = part_of(tensor, f"{name} {place}", shape, place)
+            yield f"blk.{layer}.{known[place % len(names)]}.weight", place // len(names), part
+
+    def _check_complete(self, found: Mapping[str, Mapping[int, Tensor]]) -> None:
+        """Check that each layer has the tensors that the first has, with all experts."""
+        count = self._facts.values()[f"{self._facts.architecture}.block_count"]
+        assert isinstance(count, int)
+        layers = defaultdict[int, set[str]](set)
+        for name in found:
+            if name.startswith("blk."):
+                _, layer, rest = name.split(".", 2)
+                layers[int(layer)].add(rest)
+        needed = {"token_embd.weight", "output_norm.weight"} - found.keys()
+        if not self._facts.is_tied:
+            needed |= {"output.weight"} - found.keys()
+        absent = [f"blk.{n}.{rest}" for n in range(count) for rest in layers[0] - layers[n]]
+        surplus = [f"blk.{n}.{rest}" for n in layers for rest in layers[n] - layers[0]]
+        surplus += [f"blk.{n}" for n in layers if n >= count]
+        for name, parts in found.items():
+            most = self._facts.experts if "_exps." in name else 1
+            absent += [f"{name} of expert {n}" for n in range(most) if n not in parts]
+            surplus += [f"{name} of expert {n}" for n in parts if n >= most]
+        if absent := sorted([*needed, *absent]):
+            raise self._unknown(absent[0], f"{count} layers with the same tensors", some(absent))
+        if surplus:
+            raise self._unknown(surplus[0], f"{count} layers with the same tensors", some(surplus))
+
+    def _written(self, name: str, parts: tuple[Tensor, ...]) -> Written:
+        module = name.split(".")[-2]
+        first = parts[0]
+        if len({part.shape for part in parts}) > 1:
+            raise self._unknown(name, "experts of one shape", first.shape)
+        is_packed = "_exps." in name
+        shape = (len(parts), *first.shape) if is_packed else first.shape
+        if module == SHARED_GATE and len(shape) == 2 and shape[0] == 1:
+            shape, parts = shape[1:], (first,)
+        type = self._type_of(name, module, shape, first)
+        made = tuple(self._made(name, module, part, type) for part in parts)
+        blocks = {_block_elements(part) for part in made}
+        return Written(name, shape, type, made, max(blocks))
+
+    def _type_of(self, name: str, module: str, shape: tuple[int, ...], own: Tensor) -> str:
+        """Return the type of a tensor: vectors, norms and routers are F32."""
+        if own.dtype not in FLOATS:
+            raise self._unknown(name, "floats", own.dtype)
+        if len(shape) == 1 or module.endswith("norm") or module in _ROUTERS:
+            return "F32"
+        asked = self._type or (own.dtype if own.dtype in PLAIN else "F32")
+        if module in ("token_embd", "output"):
+            asked = _FINER.get(asked, asked)
+        if asked in ENCODED and shape[-1] % ENCODED[asked][1]:
+            self._cut[asked].append(name)
+            return _FALLBACK
+        return asked
+
+    def _made(self, name: str, module: str, tensor: Tensor, type: str) -> Tensor:
+        """Return what a part is computed from: in its type, with its rows in llama.cpp's order."""
+        family, dtype = self._facts.family, type if type in PLAIN else "F32"
+        added = family.added if module.endswith("norm") else 0.0
+        tensor = _rounded(tensor, "F32" if added else dtype)
+        if added:
+            tensor = Dequantised.shifted(tensor, added)
+        if family.pairs and module in ("attn_q", "attn_k"):
+            heads = self._facts.heads if module == "attn_q" else self._facts.keys
+            rows = tensor.shape[0]
+            if rows % (2 * heads):
+                raise self._unknown(name, f"rows for {heads} heads, an even number each", rows)
+            tensor = Interleaved.of(tensor, rows // heads)
+        return encoded(tensor, type) if type in ENCODED else tensor
+
+
+def _rounded(tensor: Tensor, dtype: str) -> Tensor:
+    """Return a tensor of the output in another dtype, computed with no rounding to its own."""
+    if isinstance(tensor, Merged):
+        return replace(tensor, dtype=dtype)
+    return Rounded.of(tensor.exact if tensor.dtype != dtype else tensor, dtype)
+
+
+def _block_elements(tensor: Tensor) -> int:
+    """Return the elements of a block: those of the merge that computes it, in whole groups.
+
+    Random masks are keyed by the merge's blocks. A run that cuts one computes it twice.
+    """
+    blocks = [node.block_elements for node in tensor.nodes() if isinstance(node, Merged)]
+    size = max(blocks, default=BLOCK)
+    for node in tensor.nodes():
+        if isinstance(node, Interleaved):
+            size = -(-size // node.group_elements) * node.group_elements
+    if isinstance(tensor, Encoded):
+        return max(1, size // tensor.elements) * tensor.block_bytes
+    return size

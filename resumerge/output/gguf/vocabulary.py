@@ -1,0 +1,322 @@
+"""The tokenizer in a GGUF file, from tokenizer.json: as llama.cpp's converter writes it.
+
+The converter asks transformers and SentencePiece; here tokenizer.json alone is read, which
+transformers makes of other files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from resumerge.errors import InputError, refuse
+from resumerge.output.gguf.header import Value
+from resumerge.output.gguf.pieces import SPACE, is_byte, scores_of
+from resumerge.output.gguf.pre_tokenizers import KNOWN, pre_tokenizer_name
+from resumerge.sizes import some
+
+_NORMAL, _UNKNOWN, _CONTROL, _DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
+"""The types of tokens (gguf-py, TokenType)."""
+
+_SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep": "seperator"}
+"""The words of GGUF's keys (as they are spelt there) by those of transformers' ones."""
+
+_LIKE_CONTROL = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
+"""Tokens that models mark as plain ones though they control; source: llama.cpp's converter."""
+
+_PHI, _OF_PHI = re.compile("phi-?3", re.IGNORECASE), {"<unk>", "<s>", "<|endoftext|>"}
+"""The names of Phi 3, and tokens that llama.cpp takes a model of this name to have."""
+
+_PREFIX = {"always": True, "first": True, "never": False}
+_TO_SPACE_SIGN = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+
+
+@dataclass
+class WrittenTokenizer:
+    """A tokenizer, and what is asked of it.
+
+    Args:
+        model: the model it is of, for messages.
+        facts: its tokenizer.json.
+        settings: its tokenizer_config.json.
+        ids: the number of every token.
+        added: the definition of each added token.
+        config: the output's config.json, whose ids of special tokens are taken where the
+            tokenizer names none.
+        rows: the rows of the embedding.
+        template: the chat template; None for none.
+    """
+
+    model: str
+    facts: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    ids: Mapping[str, int]
+    added: Mapping[str, Mapping[str, Any]]
+    config: Mapping[str, Any]
+    rows: int
+    template: str | None
+    notes: list[str] = field(default_factory=list)
+
+    def values(self) -> dict[str, Value]:
+        """Return the metadata, under the keys of GGUF.
+
+        Raises:
+            InputError: llama.cpp has no such tokenizer.
+        """
+        largest = max(self.ids.values(), default=0)
+        if largest >= self.rows:
+            raise self._unfit(
+                "tokens with numbers",
+                f"numbers below {self.rows}, the rows of the embedding",
+                largest,
+            )
+        model = self.facts["model"]
+        if model.get("type") != "BPE" or not isinstance(model.get("vocab"), Mapping):
+            raise self._unfit("model.type", "BPE", model.get("type"))
+        for key in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
+            if model.get(key):
+                raise self._unfit(f"model.{key}", "none", model[key])
+        by_bytes = model.get("byte_fallback") is True
+        found = self._of_pieces() if by_bytes else self._of_bytes()
+        found |= self._special()
+        if self.template:
+            found["chat_template"] = self.template
+        self._note_on_matching()
+        return {
+            name if name == "chat_template" else f"ggml.{name}": value
+            for name, value in found.items()
+        }
+
+    def label(self, name: str) -> str:
+        """Return the name of a model as the file has it.
+
+        llama.cpp takes spaces after special tokens if the name has that of Phi 3 in it, and fails
+        if the tokens of Phi 3 are not there. (llama-vocab.cpp)
+        """
+        if not self._is_of_phi:
+            return _PHI.sub("Phi_3", name)
+        return name if _PHI.search(name) else f"{name} (Phi-3)"
+
+    @property
+    def _is_of_phi(self) -> bool:
+        """Whether special tokens are those of Phi 3, which take the spaces after them."""
+        takes = any(definition.get("rstrip") for definition in self.added.values())
+        return takes and self.ids.keys() >= _OF_PHI
+
+    def _unfit(self, what: str, expected: str, found: object) -> InputError:
+        return refuse(
+            "The tokenizer cannot be written as GGUF",
+            where=f"{self.model}: tokenizer.json, {what}",
+            expected=expected,
+            found=str(found)[:100],
+            fix="name a folder as output, and convert it with llama.cpp's own script; or name "
+            "another model's tokenizer (tokenizer_source)",
+        )
+
+    def _of_bytes(self) -> dict[str, Value]:
+        """Return the values of a BPE of bytes, like that of GPT-2."""
+        name = pre_tokenizer_name(self.facts)
+        if name is None:
+            raise self._unfit(
+                "pre_tokenizer",
+                f"one that llama.cpp has under a name: {KNOWN}",
+                _shown(self.facts.get("pre_tokenizer")),
+            )
+        normalizer = self.facts.get("normalizer")
+        if normalizer not in (None, {"type": "NFC"}):
+            raise self._unfit("normalizer", "none, or NFC", _shown(normalizer))
+        if normalizer is not None:
+            self.notes.append(
+                f"{self.model}: text is normalised (NFC) before it is split, which llama.cpp "
+                "leaves out"
+            )
+        texts, types = self._tokens()
+        return {
+            "model": "gpt2",
+            "pre": name,
+            "tokens": texts,
+            "token_type": types,
+            "merges": [" ".join(merge) for merge in self._merges()],
+        }
+
+    def _of_pieces(self) -> dict[str, Value]:
+        """Return the values of a BPE of pieces, like that of Llama 2."""
+        plain = self.facts["model"]["vocab"]
+        prefix = self._space_is_added()
+        texts, types = self._tokens()
+        scores = scores_of(plain, self._merges(), self.rows)
+        if scores is None:
+            raise self._unfit(
+                "model.merges",
+                "those of SentencePiece: every way to make a piece",
+                "others: no scores of pieces do the same",
+            )
+        for token, number in plain.items():
+            if is_byte(token):
+                types[number], scores[number] = _BYTE, 0.0
+        unknown = self.facts["model"].get("unk_token")
+        if unknown in self.ids:
+            types[self.ids[unknown]] = _UNKNOWN
+        if (types == _BYTE).sum() != 256:
+            raise self._unfit("model.vocab", "a token for each byte", f"{(types == _BYTE).sum()}")
+        return {
+            "model": "llama",
+            "pre": "default",
+            "tokens": texts,
+            "scores": scores,
+            "token_type": types,
+            "add_space_prefix": prefix,
+        }
+
+    def _space_is_added(self) -> bool:
+        """Return whether a space is put before a text; check how else text is changed."""
+        found = self.facts.get("normalizer")
+        steps = _steps(found, "normalizers")
+        prepended = {"type": "Prepend", "prepend": SPACE}
+        added = prepended in steps
+        rest = [step for step in steps if step != prepended]
+        before = _object(self.facts.get("pre_tokenizer"))
+        if before.get("type") == "Metaspace" and not rest and not added:
+            how = before.get("prepend_scheme", "always")
+            if before.get("replacement", SPACE) == SPACE and how in _PREFIX:
+                if how == "first":
+                    self.notes.append(
+                        f"{self.model}: a space is put before the first word alone; llama.cpp puts "
+                        "one after every special token, too"
+                    )
+                return _PREFIX[how]
+        is_split = before.get("type") == "Split" and before.get("pattern") == {"String": " "}
+        if rest != [_TO_SPACE_SIGN] or (before and not is_split):
+            raise self._unfit(
+                "normalizer and pre_tokenizer",
+                "those of SentencePiece: spaces become \u2581",
+                _shown([found, before]),
+            )
+        return added
+
+    def _merges(self) -> Iterator[tuple[str, str]]:
+        for merge in self.facts["model"].get("merges") or ():
+            parts = merge.split(" ", 1) if isinstance(merge, str) else merge
+            if not isinstance(parts, list) or [type(part) for part in parts] != [str, str]:
+                raise self._unfit("model.merges", "pairs of pieces", merge)
+            if " " in parts[0] + parts[1]:
+                raise self._unfit("model.merges", "pieces without spaces", merge)
+            yield parts[0], parts[1]
+
+    def _tokens(self) -> tuple[list[str], np.ndarray]:
+        """Return the text and the type of each token."""
+        texts = [f"[PAD{number}]" for number in range(self.rows)]
+        types = np.full(self.rows, _UNUSED, np.int32)
+        for token, number in self.ids.items():
+            definition = self.added.get(token)
+            texts[number], types[number] = token, _NORMAL
+            if definition is not None:
+                control = bool(definition.get("special")) or _looks_like_control(token)
+                types[number] = _CONTROL if control else _DEFINED
+                texts[number] = token if control else token.replace(SPACE, " ")
+        try:
+            for text in texts:
+                text.encode()
+        except UnicodeEncodeError:
+            raise self._unfit("tokens", "text", repr(text)) from None
+        return texts, types
+
+    def _special(self) -> dict[str, Value]:
+        """Return the numbers of special tokens, and which of them a text gets."""
+        found: dict[str, Value] = {}
+        for kind, name in _SPECIAL.items():
+            number = self._number_of(kind)
+            if number is not None:
+                found[f"{name}_token_id"] = number
+        begin, end = self._around_text()
+        for kind, token in (("bos", begin), ("eos", end)):
+            if token is not None:
+                found[f"{kind}_token_id"] = token
+            found[f"add_{kind}_token"] = token is not None
+        return found
+
+    def _number_of(self, kind: str) -> int | None:
+        named = self.settings.get(f"{kind}_token")
+        content = named.get("content") if isinstance(named, Mapping) else named
+        if isinstance(content, str) and content in self.ids:
+            return self.ids[content]
+        number = self.config.get(f"{kind}_token_id")
+        number = number[0] if isinstance(number, list) and number else number
+        return number if type(number) is int and 0 <= number < self.rows else None
+
+    def _around_text(self) -> tuple[int | None, int | None]:
+        """Return the token that is put before a text, and the one after it."""
+        around: tuple[int | None, int | None] = (None, None)
+        for step in _steps(self.facts.get("post_processor"), "processors"):
+            kind = step.get("type")
+            if kind == "TemplateProcessing":
+                around = self._around_template(step.get("single") or [])
+            elif kind != "ByteLevel":
+                raise self._unfit(
+                    "post_processor", "a template with one token before and after the text", kind
+                )
+        return around
+
+    def _around_template(self, single: list[Any]) -> tuple[int | None, int | None]:
+        names = [next(iter(part), "") if isinstance(part, Mapping) else "" for part in single]
+        tokens = [
+            self.ids.get(part["SpecialToken"].get("id")) if name == "SpecialToken" else None
+            for name, part in zip(names, single)
+        ]
+        if "Sequence" not in names:
+            raise self._unfit("post_processor", "a template with the text", names)
+        text = names.index("Sequence")
+        before, after = tokens[:text], tokens[text + 1 :]
+        if len(before) > 1 or len(after) > 1 or None in (*before, *after):
+            raise self._unfit("post_processor", "at most one token before and after", names)
+        return next(iter(before), None), next(iter(after), None)
+
+    def _note_on_matching(self) -> None:
+        """Note which added tokens are found in a text in a way that GGUF files cannot say."""
+        normalised = self.facts.get("normalizer") and [
+            token
+            for token, definition in self.added.items()
+            if definition.get("normalized") and not definition.get("special")
+        ]
+        if normalised:
+            self.notes.append(
+                f"{self.model}: {some(normalised)} are looked for in normalised text; llama.cpp "
+                "looks in the text as it is"
+            )
+        names = [
+            token
+            for token, definition in self.added.items()
+            if any(definition.get(key) for key in ("lstrip", "rstrip", "single_word"))
+        ]
+        if names and not self._is_of_phi:
+            self.notes.append(
+                f"{self.model}: {some(names)} take spaces beside them, or stand alone, which a "
+                "GGUF file cannot say"
+            )
+
+
+def _object(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
+
+
+def _steps(found: Any, several: str) -> list[Mapping[str, Any]]:
+    """Return the steps of a part of tokenizer.json, which is one or a sequence."""
+    inner = _object(found)
+    steps = inner.get(several) if inner.get("type") == "Sequence" else [found] if found else []
+    return [_object(step) for step in steps or ()]
+
+
+def _looks_like_control(token: str) -> bool:
+    ends = (("<|", "|>"), ("<\uff5c", "\uff5c>"), ("<unused", ">"))
+    return token in _LIKE_CONTROL or any(
+        token.startswith(first) and token.endswith(last) for first, last in ends
+    )
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:100]

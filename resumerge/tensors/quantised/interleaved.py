@@ -1,0 +1,77 @@
+"""A matrix whose rows lie in another order: in each group the two halves alternate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Interleaved(Tensor):
+    """Rows in groups: those of a group's first half alternate with those of its second half.
+
+    It undoes `Halved`. A range that cuts a group costs that group: its rows are read in order.
+
+    Args:
+        operand: the tensor, of whole bytes.
+        group: rows of a group, an even number.
+    """
+
+    operand: Tensor
+    group: int
+
+    @classmethod
+    def of(cls, operand: Tensor, group: int) -> Interleaved:
+        """Return the rows of a tensor, the two halves of each group mixed."""
+        assert group % 2 == 0 and operand.shape[0] % group == 0
+        return cls(operand.name, operand.dtype, operand.shape, operand, group)
+
+    @property
+    def group_elements(self) -> int:
+        """The elements of a group."""
+        return max(1, self.group * (self.numel // max(1, self.shape[0])))
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.operand,)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        [operand] = children
+        return replace(self, operand=operand)
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        size = self.group_elements
+        yield from self.operand.passed(start // size * size, stop // size * size)
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        if start < stop:
+            size = self.group_elements
+            yield from self.operand.reads(start // size * size, -(-stop // size) * size)
+
+    def working_bytes(self, elements: int) -> float:
+        most = min(self.numel, elements + 2 * self.group_elements)
+        return 2 * most * (BITS[self.dtype] // 8) + self.operand.working_bytes(most)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        if start == stop:
+            return
+        width, size = BITS[self.dtype] // 8, self.group_elements
+        first, last = start // size * size, -(-stop // size) * size
+        raw = evaluation.take("in order", (last - first) * width)
+        self.operand.read(evaluation.inner(), first, last, raw)
+        halves = raw.view(f"u{width}").reshape(-1, 2, self.group // 2, size // self.group)
+        rows = halves.swapaxes(1, 2)
+        target = out.view(f"u{width}")
+        if len(target) == last - first:
+            target.reshape(rows.shape)[:] = rows
+        else:
+            target[:] = rows.reshape(-1)[start - first : stop - first]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"interleaved": self.operand.as_json(), "group": self.group}
