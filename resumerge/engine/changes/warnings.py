@@ -71,11 +71,16 @@ def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
 
 
 def _lost_to_rounding(changes: Sequence[UnitChanges]) -> Iterator[str]:
-    """Yield how much of what was to change rounding took away, if that is more than `MOST_LOST`."""
+    """Yield how much of what was to change rounding took away, if that is more than `MOST_LOST`.
+
+    Where numbers are too large for the output, or not finite, lengths say nothing of rounding.
+    """
+    unfit = ("nans", "infinities", "overflows", "reference_not_finite")
+    changes = [c for c in changes if not any(c.measurements[name] for name in unfit)]
     moved, lost, intended, change = (
         estimated(changes, name) for name in ("moved", "lost", "intended", "change")
     )
-    if not moved or (lost <= MOST_LOST * moved and change >= (1.0 - MOST_LOST) ** 2 * intended):
+    if not lost or (lost <= MOST_LOST * moved and change >= (1.0 - MOST_LOST) ** 2 * intended):
         return
     types = ", ".join(sorted({c.dtype for c in changes if c.measurements["lost"]}))
     survived = math.sqrt(change / intended) if intended else 0.0

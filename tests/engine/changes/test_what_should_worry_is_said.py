@@ -128,6 +128,19 @@ def test_what_is_not_finite_is_told_with_where_it_comes_from(models: Path, tmp_p
     assert exact == {"equal": 0, "nan": 2, "infinite": infinite, "overflow": infinite}
 
 
+def test_a_change_that_is_too_large_is_not_said_to_be_rounded_away(
+    models: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(models, tmp_path / "models")
+    path = folder / "math" / "model.safetensors"
+    large = {name: 3e6 * tensor.float() for name, tensor in load_file(path).items()}
+    save_file(large, path, {"format": "pt"})
+    text = ADDED.replace("float32", "float32\nout_dtype: float16")
+    found = told(folder, text + "- {model: math, parameters: {weight: 1}}\n", tmp_path / "out")
+    assert "are too large for F16" in found[0]
+    assert len(found) == 1
+
+
 def test_the_status_has_the_numbers_of_the_whole_model(models: Path, tmp_path: Path) -> None:
     told(models, TIES.replace("bfloat16", "float32"), tmp_path / "out")
     changes = accounts(tmp_path / "out.state")["numbers"]
