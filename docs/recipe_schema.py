@@ -16,7 +16,7 @@ from typing import Any, Union
 from resumerge.methods import METHODS
 from resumerge.recipe.notes import IGNORED_KEYS
 from resumerge.recipe.schema import keys, mixture, output_dtypes, tokenizer
-from resumerge.recipe.types import GATE_MODES, LAYOUTS, ModelRef
+from resumerge.recipe.types import GATE_MODES, LAYOUTS, QUANTISED, ModelRef
 
 FILE = Path(__file__).with_name("recipe.schema.json")
 
@@ -57,7 +57,7 @@ DTYPE = {"enum": [None, "", *output_dtypes.DTYPES, *(f"torch.{d}" for d in outpu
 SPECIAL: dict[str, Any] = {
     "merge_method": {"anyOf": [{"enum": list(METHODS)}, {"type": "string"}]},
     "dtype": DTYPE,
-    "out_dtype": DTYPE,
+    "out_dtype": {"enum": [*DTYPE["enum"], *QUANTISED, *output_dtypes.OF_GGUF]},
     "parameters": {"$ref": "#/$defs/Parameters"},
     "tokenizer_source": {"anyOf": [{"enum": ["union", "base"]}, {"$ref": "#/$defs/Model"}, NULL]},
     "source": {"anyOf": [{"enum": ["union", "base"]}, {"$ref": "#/$defs/Model"}]},
@@ -115,6 +115,9 @@ def _section(section: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         found = definitions[name] = {"type": "object", "properties": {}, "required": []}
         hints = typing.get_type_hints(section)
         for field in dataclasses.fields(section):
+            if section is mixture.MixtureFile and field.name == "out_dtype":
+                found["properties"][field.name] = NULL
+                continue
             hint = SECTIONS.get(field.name, hints[field.name])
             value = SPECIAL[field.name] if field.name in SPECIAL else _value(hint, definitions)
             if field.name in SECTIONS:

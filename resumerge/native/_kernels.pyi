@@ -152,3 +152,13 @@ def decode(codes: np.ndarray, table: np.ndarray, out: np.ndarray, /) -> None: ..
 def apply_grid(
     matrix: np.ndarray, columns: int, grid: np.ndarray, block: int, subtracts: bool, /
 ) -> None: ...
+def block_maxima(matrix: np.ndarray, columns: int, block: int, out: np.ndarray, /) -> None: ...
+def quantise(
+    matrix: np.ndarray,
+    columns: int,
+    grid: np.ndarray,
+    block: int,
+    kind: int,
+    out: np.ndarray,
+    /,
+) -> None: ...

@@ -47,4 +47,6 @@
         .add_voted_sum = add_voted_sum_unchecked,           \
         .decode = decode_unchecked,                         \
         .apply_grid = apply_grid_unchecked,                 \
+        .block_maxima = block_maxima_unchecked,             \
+        .quantise = quantise_unchecked,                     \
     }

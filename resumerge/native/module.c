@@ -997,6 +997,77 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(block_maxima_doc,
+             "block_maxima(matrix, columns, block, out): rows of so many columns are cut into "
+             "blocks; out = the largest magnitude of each");
+
+static PyObject *block_maxima(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given_matrix, *given_columns, *given_block, *given_out, *result = NULL;
+    int64_t columns, block;
+    Array matrix = {0}, out = {0};
+    if (!PyArg_ParseTuple(args, "OOOO:block_maxima", &given_matrix, &given_columns, &given_block,
+                          &given_out))
+        return NULL;
+    if (!take_integer(given_columns, "columns", 1, INT64_MAX / 8, &columns) ||
+        !take_block(given_block, &block) ||
+        !take_array(given_matrix, "matrix", "f", 4, 0, ANY_LENGTH, &matrix))
+        goto done;
+    int64_t length = matrix.view.len / 4, rows = length / columns;
+    if (rows * columns != length) {
+        PyErr_SetString(PyExc_ValueError, "matrix: expected whole rows");
+        goto done;
+    }
+    if (!take_array(given_out, "out", "f", 4, 1, rows * blocks_of(columns, block), &out)) goto done;
+    RUN(kernels->block_maxima(matrix.view.buf, rows, columns, block, out.view.buf));
+    result = Py_NewRef(Py_None);
+done:
+    drop_array(&matrix);
+    drop_array(&out);
+    return result;
+}
+
+PyDoc_STRVAR(quantise_doc,
+             "quantise(matrix, columns, grid, block, kind, out): rows of so many columns are cut "
+             "into blocks; out = the codes of each one's numbers, divided by its number of the "
+             "grid; of 8 bits if kind is 0 (float8 E4M3), or two in a byte: whole numbers from -8 "
+             "to 7, with 8 added, if it is 1, FP4 E2M1 if it is 2");
+
+static PyObject *quantise(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given_matrix, *given_columns, *given_grid, *given_block, *given_kind, *given_out;
+    PyObject *result = NULL;
+    int64_t columns, block, kind;
+    Array matrix = {0}, grid = {0}, out = {0};
+    if (!PyArg_ParseTuple(args, "OOOOOO:quantise", &given_matrix, &given_columns, &given_grid,
+                          &given_block, &given_kind, &given_out))
+        return NULL;
+    if (!take_integer(given_columns, "columns", 1, INT64_MAX / 8, &columns) ||
+        !take_block(given_block, &block) || !take_integer(given_kind, "kind", 0, 2, &kind) ||
+        !take_array(given_matrix, "matrix", "f", 4, 0, ANY_LENGTH, &matrix))
+        goto done;
+    int64_t length = matrix.view.len / 4, rows = length / columns;
+    if (rows * columns != length) {
+        PyErr_SetString(PyExc_ValueError, "matrix: expected whole rows");
+        goto done;
+    }
+    if (kind && (columns % 2 || block % 2)) {
+        PyErr_SetString(PyExc_ValueError, "columns, block: expected even numbers");
+        goto done;
+    }
+    if (!take_array(given_grid, "grid", "f", 4, 0, rows * blocks_of(columns, block), &grid) ||
+        !take_array(given_out, "out", "B", 1, 1, kind ? length / 2 : length, &out))
+        goto done;
+    RUN(kernels->quantise(matrix.view.buf, rows, columns, grid.view.buf, block, (int)kind,
+                          out.view.buf));
+    result = Py_NewRef(Py_None);
+done:
+    drop_array(&matrix);
+    drop_array(&grid);
+    drop_array(&out);
+    return result;
+}
+
 PyDoc_STRVAR(use_doc, "use(name): compute with an instruction set that this processor can run");
 
 static PyObject *use(PyObject *self, PyObject *given) {
@@ -1021,6 +1092,7 @@ static PyMethodDef functions[] = {
     FUNCTION(add_task_vectors),
     FUNCTION(add_voted_sum),
     FUNCTION(apply_grid),
+    FUNCTION(block_maxima),
     FUNCTION(clamp_to_distance),
     FUNCTION(column_gram),
     FUNCTION(count_changes),
@@ -1033,6 +1105,7 @@ static PyMethodDef functions[] = {
     FUNCTION(keys_in_bracket),
     FUNCTION(l1_norms),
     FUNCTION(mask_above),
+    FUNCTION(quantise),
     FUNCTION(random_mask),
     FUNCTION(rank_mask),
     FUNCTION(round_to),

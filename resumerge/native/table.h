@@ -77,6 +77,8 @@ typedef struct {
                           float, int64_t, float *, const Output *);
     void (*decode)(const uint8_t *, int64_t, const float *, int, float *);
     void (*apply_grid)(float *, int64_t, int64_t, const float *, int64_t, int);
+    void (*block_maxima)(const float *, int64_t, int64_t, int64_t, float *);
+    void (*quantise)(const float *, int64_t, int64_t, const float *, int64_t, int, uint8_t *);
 } Kernels;
 
 extern const Kernels resumerge_baseline;

@@ -10,6 +10,7 @@ import yaml
 from resumerge.methods import METHODS
 from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
+from resumerge.planning.quantised_alike import QuantisedOutput
 from resumerge.printable import printable
 from resumerge.recipe.references import HUB
 from resumerge.recipe.types import OF_PROMPTS
@@ -64,10 +65,23 @@ def model_card(
         is_reference = number == _first_reference(plan)
         role += ", config and tokenizer" if is_reference and source.config else ""
         lines.append(f"- {_described(source, contents)}{role}")
+    if plan.quantised:
+        lines += ["", *_quantised(plan.quantised)]
     recipe = plan.recipe.text.strip()
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0))
     lines += ["", *section, "## Recipe", "", f"{fence}yaml", recipe, fence, ""]
     return "\n".join(lines)
+
+
+def _quantised(output: QuantisedOutput) -> list[str]:
+    """Return a section on how the weights are quantised, and what loads them."""
+    loaders = f"{output.loaders[0].upper()}{output.loaders[1:]}."
+    return [
+        "## Quantisation",
+        "",
+        f"Weights of linear layers are written as `{output.name}`: {_escaped(output.kind)}. "
+        f"{_escaped(loaders)}",
+    ]
 
 
 def _gates(plan: Plan) -> str:
@@ -102,7 +116,8 @@ def _first_reference(plan: Plan) -> int:
 def _described(source: Source, contents: Mapping[str, str]) -> str:
     """Return the link and the revision of a source, and of its adapter."""
     if source.base is None or source.adapter is None:
-        quantised = f", quantised: {source.quantised}" if source.quantised else ""
+        lost = "what that took from the weights was lost before the merge"
+        quantised = f", quantised: {source.quantised} ({lost})" if source.quantised else ""
         return f"{_link(source)} ({_revision(source, contents)}){quantised}"
     base, adapter = (_described(part, contents) for part in (source.base, source.adapter))
     return f"{base} with the LoRA adapter {adapter}"

@@ -21,7 +21,7 @@ def output_config(plan: Plan) -> dict[str, Any]:
     With slices, the keys that count layers (at the top or in a nested config) get the output's
     count. Settings of layers beside them (``layer_types``), stated or left to the class, follow the
     slices: each is from the model that its layer comes from. What the reference's says of quantised
-    weights is left out: weights that are merged are plain.
+    weights is left out, and what is quantised in the output is said.
     """
     made = plan.mixture.config if plan.mixture else plan.reference_model.config
     config: dict[str, Any] = _copied(unquantised_config(made))
@@ -41,6 +41,8 @@ def output_config(plan: Plan) -> dict[str, Any]:
             written.update(section)
     if config and _has_own_head(plan):
         config = untied_config(config)
+    if plan.quantised is not None:
+        config["quantization_config"] = _copied(plan.quantised.config)
     if plan.vocabulary is not None:
         config = remap_token_ids(config, plan.vocabulary, plan.vocabulary.host.source.config)
     return config
@@ -60,13 +62,16 @@ def _has_own_head(plan: Plan) -> bool:
 def main_dtype(plan: Plan, prefix: str = "") -> str | None:
     """Return the float dtype (torch's name) that most bytes of the output have; None without one.
 
+    Quantised weights do not count.
+
     Args:
         plan: the plan of the merge.
         prefix: what the names of the tensors that count begin with.
     """
     counts: Counter[str] = Counter()
+    quantised = plan.quantised.tensors if plan.quantised else frozenset()
     for unit in plan.units:
-        if unit.dtype in FLOATS and unit.name.startswith(prefix):
+        if unit.name not in quantised and unit.dtype in FLOATS and unit.name.startswith(prefix):
             counts[FLOATS[unit.dtype]] += unit.nbytes
     return counts.most_common(1)[0][0] if counts else None
 

@@ -217,7 +217,7 @@ class Expressions:
 
     def _dtype(self, own: set[str]) -> str:
         """Return the recipe's dtype, or the narrowest that holds all values of these dtypes."""
-        asked = self.recipe.out_dtype or self.recipe.dtype
+        asked = self.recipe.plain_dtype
         if asked:
             return BY_TORCH_NAME[asked]
         if len(own) == 1:

@@ -13,6 +13,7 @@ from resumerge.experts.upcycling import MadeMixture
 from resumerge.kernels.blocks import Run
 from resumerge.layout import Layers
 from resumerge.output_path import GGUF
+from resumerge.planning.quantised_alike import QuantisedOutput
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut
@@ -54,6 +55,8 @@ class Unit:
         tensors: shapes of the tensors of the output that begin in it, by name; they follow each
             other. If a unit has only the first part of one, the units after it have the rest, and
             no tensors. Empty also if only the place of the unit is known.
+        dtypes: the dtypes of `tensors` where the unit is the bytes (U8) of tensors of several
+            dtypes.
     """
 
     index: int
@@ -66,6 +69,7 @@ class Unit:
     block_elements: int
     expression: Tensor
     tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def numel(self) -> int:
@@ -178,6 +182,7 @@ class Plan:
         left_out: the tensors of its models that this merge does not use, stages aside.
         accounts: what became of every tensor of the sources, in all stages.
         measured: whether it can be measured what the merge does to the numbers.
+        quantised: how the weights of the output are quantised; None if they are plain.
     """
 
     recipe: Recipe
@@ -202,6 +207,7 @@ class Plan:
     left_out: tuple[LeftOut, ...] = ()
     accounts: Accounts = field(default_factory=Accounts)
     measured: bool = True
+    quantised: QuantisedOutput | None = None
 
     def model(self, number: int) -> Source:
         """Return a source or the result of a stage, by its number."""
@@ -234,12 +240,17 @@ class Plan:
         return replace(self, notes=(*self.notes, *added), reminders=(*self.reminders, *added))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of the output, by name, in their order in the files."""
+        """Return the tensors of the output, by name, in their order in the files.
+
+        Those of a quantised weight are bytes (U8).
+        """
         found: dict[str, Tensor] = {}
         units = iter(self.units)
         for unit in units:
             first = 0
             for name, shape in unit.tensors.items():
+                if name in unit.dtypes:
+                    shape = (nbytes(unit.dtypes[name], math.prod(shape)),)
                 size = math.prod(shape)
                 if size > unit.numel:
                     rest = islice(units, size // unit.numel - 1)

@@ -22,6 +22,7 @@ from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch, match_modules
 from resumerge.planning.parameters import Parameters, check_parameters, notes_on_filters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
+from resumerge.planning.quantised_output import check_quantised, quantised_output
 from resumerge.planning.reference_files import (
     compare_configs,
     notes_on_quantisation,
@@ -179,14 +180,17 @@ class _Planner:
             self.notes += alignment.notes
         if not targets and not self.problems:
             self.problems.append(self._nothing_to_merge())
+        reference = self.models.reference
+        self._collect(check_quantised(self.recipe, self.sources[reference], flat=self.flat))
         if not self.problems:
             self._collect(check_implied(self.recipe, self.models, layer_maps, planned))
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
         self.notes += notes_on_differences(self.recipe, self.models, specs, flat=self.flat)
         self._add_notes(modules, unnamed, layer_maps, planned, unused)
-        reference = self.models.reference
         self.notes += note_on_packed_files(targets, self.mixtures, reference)
+        targets, quantised, notes = quantised_output(self.recipe, self.sources[reference], targets)
+        self.notes += notes
         single = self.sources[reference].single
         parts = parts_of(self.sources[reference], stem)
         units, shards = pack(targets, sys.maxsize if single else shard_size, parts)
@@ -208,6 +212,8 @@ class _Planner:
                 for ref, vocabulary in self.tokenizers.vocabularies.items()
             },
             unshared=self.unshared,
+            quantised=quantised,
+            measured=quantised is None,
             left_out=(*self.left_out, *_left_out_of(self.sources.values())),
         ).with_reminders(reminder_of_tokenizer(self.recipe, self.models, self.tokenizers))
 

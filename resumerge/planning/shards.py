@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from resumerge.output_path import STEM, shard_name
 from resumerge.planning.plan import Shard, Unit
 from resumerge.sources.types import Source
-from resumerge.tensors.dtypes import BITS, nbytes
+from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.target import Target
 
 MODEL: Mapping[str, str] = {"": STEM}
@@ -78,7 +78,7 @@ def _pack_part(
         filled += size
     for index, tensors in enumerate(groups):
         number = len(shards)
-        tensors.sort(key=lambda whole: -BITS[whole[0].dtype])
+        tensors.sort(key=lambda whole: -whole[0].alignment)
         group = [target for whole in tensors for target in whole]
         header = _header(group, prefix)
         first, offset = len(units), len(header)
@@ -95,6 +95,7 @@ def _pack_part(
                     block_elements=target.block_elements,
                     expression=target.expression,
                     tensors=target.tensors,
+                    dtypes=target.dtypes,
                 )
             )
             offset += target.nbytes
@@ -119,9 +120,10 @@ def _header(group: Sequence[Target], prefix: str) -> bytes:
     end = 0
     for target in group:
         for name, shape in target.tensors.items():
-            begin, end = end, end + nbytes(target.dtype, math.prod(shape))
+            dtype = target.dtypes.get(name, target.dtype)
+            begin, end = end, end + nbytes(dtype, math.prod(shape))
             entries[name.removeprefix(prefix)] = {
-                "dtype": target.dtype,
+                "dtype": dtype,
                 "shape": list(shape),
                 "data_offsets": [begin, end],
             }

@@ -1,5 +1,7 @@
 """Quantised checkpoints: which tensors are the numbers of a weight, and what they stand for.
 
+Some schemes are written, too: `output.py` has what they say of that.
+
 One short file for each scheme. It recognises its weights by the names, dtypes and shapes of tensors
 and, where these do not say enough, by quantization_config; and it makes a tensor of the algebra of
 each (`tensors/quantised/`), under the weight's plain name. `checkpoint.py` has what a scheme is
@@ -14,12 +16,20 @@ from resumerge.quantisation.awq import Awq
 from resumerge.quantisation.bitsandbytes import Bitsandbytes4, Bitsandbytes8
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.gptq import Gptq
-from resumerge.quantisation.mxfp4 import GptOss, Mxfp4
+from resumerge.quantisation.mxfp4 import MXFP4, GptOss, Mxfp4
 from resumerge.quantisation.nvfp4 import Nvfp4
-from resumerge.quantisation.pack_quantized import PackQuantized
-from resumerge.quantisation.scaled import Scaled
+from resumerge.quantisation.output import OutputScheme
+from resumerge.quantisation.pack_quantized import INT4, PackQuantized
+from resumerge.quantisation.scaled import FP8_BLOCK, FP8_CHANNEL, Scaled
 
-__all__ = ["QUANTISATIONS", "Checkpoint", "Weight", "dequantised_weights"]
+__all__ = [
+    "OUTPUTS",
+    "QUANTISATIONS",
+    "Checkpoint",
+    "OutputScheme",
+    "Weight",
+    "dequantised_weights",
+]
 
 QUANTISATIONS: tuple[Scheme, ...] = (
     Bitsandbytes4(),
@@ -33,6 +43,9 @@ QUANTISATIONS: tuple[Scheme, ...] = (
     Scaled(),
 )
 """The schemes. What one takes the next ones do not see."""
+
+OUTPUTS = {scheme.name: scheme for scheme in (FP8_BLOCK, FP8_CHANNEL, INT4, MXFP4)}
+"""The schemes that weights are written in, by the value of the recipe's ``out_dtype``."""
 
 
 def dequantised_weights(checkpoint: Checkpoint) -> Iterator[Weight]:

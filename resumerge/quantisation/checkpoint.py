@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from resumerge.errors import InputError, refuse
+from resumerge.quantisation.output import Layout
 from resumerge.tensors import Stored, Tensor
 from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
 
@@ -27,8 +28,9 @@ class Weight:
         name: the plain name of the weight.
         tensor: what computes it, in float32.
         parts: the names of the tensors that it is computed from.
-        unused: the names of tensors that only describe it: shapes, codebooks.
         kind: the scheme in words.
+        unused: the names of tensors that only describe it: shapes, codebooks.
+        written: the tensors that a changed weight is written as; None if it is not written.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Weight:
     parts: tuple[str, ...]
     kind: str
     unused: tuple[str, ...] = ()
+    written: Layout | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ transformers, integrations/mxfp4.py. gpt-oss stores the experts of a layer as ``
 (experts, outputs, groups, 16) and ``NAME_scales`` (experts, outputs, groups); its weight NAME is
 (experts, inputs, outputs). compressed-tensors (mxfp4-pack-quantized) stores plain
 matrices, and so do models whose I8 weights have scales in F8_E8M0.
+
+Written are matrices as compressed-tensors has them: the scale is the power of two of the largest
+magnitude, rounded, divided by 4 (quantization/utils/mxfp_utils.py).
 """
 
 from __future__ import annotations
@@ -14,11 +17,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from resumerge.kernels.quantised import Code
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_bytes, as_scales, scaled_weight
+from resumerge.quantisation.output import (
+    BY_COMPRESSED_TENSORS,
+    Layout,
+    OutputScheme,
+    of_compressed_tensors,
+    stem_of,
+)
 from resumerge.quantisation.scaled import scales_beside
 from resumerge.tensors import Dequantised, Repacked, Stacked, Stored
 from resumerge.tensors.quantised.codes import E2M1, Codebook
+from resumerge.tensors.quantised.quantised import Form
 
 OF_BYTES = Codebook("e2m1 of a byte", tuple(E2M1.numbers[code & 15] for code in range(256)))
 """The numbers of codes that have a byte each."""
@@ -28,6 +40,29 @@ GROUP = 32
 
 EXPONENTS = frozenset({"U8", "F8_E8M0"})
 """The dtypes of scales that are powers of two."""
+
+_GROUPS = {
+    "num_bits": 4,
+    "type": "float",
+    "strategy": "group",
+    "group_size": GROUP,
+    "scale_dtype": "torch.uint8",
+    "zp_dtype": "torch.uint8",
+}
+
+MXFP4 = OutputScheme(
+    name="mxfp4",
+    kind=f"MXFP4 in groups of {GROUP}",
+    layout=Layout(
+        form=Form("mxfp4", Code.E2M1, 6.0, "U8"),
+        block=(1, GROUP),
+        codes="weight_packed",
+        scales="weight_scale",
+        dtype="U8",
+    ),
+    config=of_compressed_tensors("mxfp4-pack-quantized", _GROUPS),
+    loaders=BY_COMPRESSED_TENSORS,
+)
 
 
 class Mxfp4(Scheme):
@@ -55,7 +90,14 @@ def _matrix(checkpoint: Checkpoint, name: str, packed: Stored, scales: Stored) -
     tensor = scaled_weight(checkpoint, name, "MXFP4", shape, codes, floats, codebook=E2M1)
     unused = checkpoint.names(f"{name}_shape")
     kind = f"MXFP4 in groups of {GROUP}"
-    yield Weight(name, tensor, (packed.name, scales.name), kind, unused)
+    stem = stem_of(name)
+    written = replace(
+        MXFP4.layout,
+        codes=packed.name.removeprefix(stem),
+        scales=scales.name.removeprefix(stem),
+        dtype=packed.dtype,
+    )
+    yield Weight(name, tensor, (packed.name, scales.name), kind, unused, written)
 
 
 class GptOss(Scheme):

@@ -5,23 +5,53 @@
 ``weight_packed`` has the numbers of a row one after the other, the first in the lowest bits, each
 with half of the range added, so that it is not negative. Zero points are packed likewise, along
 the other dimension. ``weight_g_idx`` has the group of each column where these are not in order.
-Source: compressed-tensors, compressors/pack_quantized.
+
+Written are 4 bits in groups of 128 of a row, symmetric, rounded to nearest: ``scale = largest
+magnitude / 7.5``, numbers from -8 to 7. Source: compressed-tensors, compressors/pack_quantized;
+quantization/utils/helpers.py, `calculate_qparams`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from resumerge.kernels.quantised import Code
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_bytes, as_scales, scaled_weight
+from resumerge.quantisation.output import (
+    BY_COMPRESSED_TENSORS,
+    SCALES,
+    Layout,
+    OutputScheme,
+    of_compressed_tensors,
+)
 from resumerge.tensors import Dequantised, Repacked, Stored, Tensor
 from resumerge.tensors.quantised.codes import Codebook, whole_numbers
+from resumerge.tensors.quantised.quantised import Form
 
 WORD = 32
 """The bits of the integers that numbers are packed into."""
+
+_GROUPS = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}
+
+INT4 = OutputScheme(
+    name="int4",
+    kind="whole numbers of 4 bits in groups of 128",
+    layout=Layout(
+        form=Form("int4", Code.INT4, 7.5, "BF16"),
+        block=(1, 128),
+        codes="weight_packed",
+        scales="weight_scale",
+        dtype="I32",
+        shape="weight_shape",
+    ),
+    config=of_compressed_tensors("pack-quantized", _GROUPS),
+    loaders=BY_COMPRESSED_TENSORS,
+)
 
 
 class PackQuantized(Scheme):
@@ -66,7 +96,17 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
         tuple(part.name for part in parts if part is not None),
         f"whole numbers of {bits} bits in groups of {tensor.block[1]}",
         checkpoint.names(f"{name}_shape"),
+        None if zeros or order else _written(bits, packed, scales, tensor),
     )
+
+
+def _written(bits: int, packed: Stored, scales: Stored, tensor: Dequantised) -> Layout | None:
+    """Return how the weight is written; None if its numbers or scales are of another type."""
+    whole = tensor.columns % (WORD // 4) == 0 and tensor.block[1] % 2 == 0
+    if bits != 4 or scales.dtype not in SCALES or not whole:
+        return None
+    form = replace(INT4.layout.form, scales=scales.dtype)
+    return replace(INT4.layout, form=form, block=tensor.block, shape="")
 
 
 def _codes(packed: Stored, shape: tuple[int, ...], bits: int) -> tuple[Tensor, Codebook]:

@@ -7,17 +7,85 @@ or each block of 128 x 128. Written by transformers (fp8: DeepSeek-V3, Qwen3; fb
 compressed-tensors (float-quantized, int-quantized, naive-quantized) and modelopt. DeepSeek names
 the scale ``weight_scale_inv``, or ``scale``, and multiplies by it all the same
 (https://huggingface.co/deepseek-ai/DeepSeek-V3, inference/kernel.py, `weight_dequant_kernel`).
+
+Written are float8 numbers (E4M3) with a scale for each block of 128 x 128, or for each row:
+``scale = largest magnitude / 448``. Sources: transformers, integrations/finegrained_fp8.py;
+compressed-tensors, quantization/utils/helpers.py, `calculate_qparams`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from resumerge.kernels.quantised import Code
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_scales, scaled_weight
+from resumerge.quantisation.output import (
+    BY_COMPRESSED_TENSORS,
+    SCALES,
+    Layout,
+    OutputScheme,
+    of_compressed_tensors,
+    stem_of,
+)
 from resumerge.tensors import Dequantised, Stored
+from resumerge.tensors.quantised.quantised import Form
 
 CODES = {"F8_E4M3": "float8 (E4M3)", "F8_E5M2": "float8 (E5M2)", "I8": "whole numbers of 8 bits"}
+
+LARGEST = 448.0
+"""The largest number in E4M3."""
+
+
+def _fine_grained(plain: Sequence[str]) -> dict[str, Any]:
+    """Return the quantization_config of transformers' `FineGrainedFP8Config`."""
+    return {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "fmt": "e4m3",
+        "weight_block_size": [128, 128],
+        "modules_to_not_convert": list(plain),
+    }
+
+
+FP8_BLOCK = OutputScheme(
+    name="fp8_block",
+    kind="float8 (E4M3) with a scale for each block of 128 x 128",
+    layout=Layout(
+        form=Form("fp8_block", Code.E4M3, LARGEST, "F32"),
+        block=(128, 128),
+        codes="weight",
+        scales="weight_scale_inv",
+        dtype="F8_E4M3",
+    ),
+    config=_fine_grained,
+    loaders="transformers loads it with the package accelerate, and computes in float8 on GPUs "
+    "that have it (compute capability 8.9), elsewhere in bfloat16; vLLM loads it as it is",
+)
+
+_CHANNEL = {"num_bits": 8, "type": "float", "strategy": "channel"}
+_TOKEN = {
+    "num_bits": 8,
+    "type": "float",
+    "strategy": "token",
+    "symmetric": True,
+    "dynamic": True,
+}
+
+FP8_CHANNEL = OutputScheme(
+    name="fp8_channel",
+    kind="float8 (E4M3) with a scale for each row",
+    layout=Layout(
+        form=Form("fp8_channel", Code.E4M3, LARGEST, "BF16"),
+        block=(1, 0),
+        codes="weight",
+        scales="weight_scale",
+        dtype="F8_E4M3",
+    ),
+    config=of_compressed_tensors("float-quantized", _CHANNEL, _TOKEN),
+    loaders=BY_COMPRESSED_TENSORS,
+)
 
 
 class Scaled(Scheme):
@@ -62,6 +130,24 @@ def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) ->
         tensor,
         (codes.name, scales.name, *((zeros.name,) if zeros else ())),
         f"{CODES[codes.dtype]} with {_scales(scales.numel, tensor.columns, tensor.block)}",
+        written=None if zeros else _written(codes, scales, tensor),
+    )
+
+
+def _written(codes: Stored, scales: Stored, tensor: Dequantised) -> Layout | None:
+    """Return how the weight is written; None if its numbers or scales are of another type."""
+    in_stack = (
+        len(codes.shape) > 2 and tensor.rows % tensor.block[0] and tensor.rows != tensor.block[0]
+    )
+    if codes.dtype != "F8_E4M3" or scales.dtype not in SCALES or len(codes.shape) < 2 or in_stack:
+        return None
+    stem = stem_of(codes.name)
+    return Layout(
+        form=Form("float8", Code.E4M3, LARGEST, scales.dtype),
+        block=tensor.block,
+        codes=codes.name.removeprefix(stem),
+        scales=scales.name.removeprefix(stem),
+        dtype=codes.dtype,
     )
 
 

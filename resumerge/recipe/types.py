@@ -11,6 +11,12 @@ from resumerge.recipe.yaml_lines import descend, nearest_line
 
 Scalar = float | int | bool | str
 
+QUANTISED = ("fp8_block", "fp8_channel", "int4", "mxfp4", "same")
+"""The values of ``out_dtype`` that say how the weights of linear layers are quantised.
+
+``same`` is the scheme that the reference model has.
+"""
+
 
 @dataclass(frozen=True)
 class Conditional:
@@ -272,6 +278,16 @@ class Recipe:
     def documents(self) -> tuple[Recipe, ...]:
         """The stages, then the recipe itself."""
         return (*self.stages, self)
+
+    @property
+    def quantised_as(self) -> str | None:
+        """The scheme that the output's weights are quantised in; None for plain ones."""
+        return self.out_dtype if self.out_dtype in QUANTISED else None
+
+    @property
+    def plain_dtype(self) -> str | None:
+        """The dtype of what the output has in plain floats; None for that of the models."""
+        return self.dtype if self.quantised_as else self.out_dtype or self.dtype
 
     @property
     def stage_names(self) -> frozenset[str]:

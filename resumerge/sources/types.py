@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from resumerge.quantisation.output import Layout
 from resumerge.recipe.types import ModelRef
 from resumerge.sources.left_out import LeftOut
 from resumerge.tensors import Stored, Tensor, with_stored
@@ -83,6 +84,20 @@ class Coded(NamedTuple):
     shape: tuple[int, ...]
 
 
+class Coding(NamedTuple):
+    """The tensors that a quantised weight is stored as.
+
+    Args:
+        parts: the names of the tensors of its file: codes, scales, and what describes them.
+        kind: the scheme in words.
+        written: the tensors that a changed weight is written as; None if it is not written.
+    """
+
+    parts: tuple[str, ...]
+    kind: str
+    written: Layout | None
+
+
 class Description(NamedTuple):
     """The description of a model that its weight files have, in their own words: of GGUF.
 
@@ -143,6 +158,7 @@ class Source:
             of a quantised model. None if they are `tensors`.
         stated: what config.json said of the quantisation; `config` leaves it out.
         quantised: how many weights are quantised and in which way, in words; empty for none.
+        weights: how each quantised weight is stored, by its plain name.
         described: what GGUF files say of the model, as long as its tensors have their names; None
             for other files.
         led_to_by_file: whether its first file alone leads to it, also in a folder with others: of
@@ -169,6 +185,7 @@ class Source:
     stored: Mapping[str, Tensor] | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)
     quantised: str = ""
+    weights: Mapping[str, Coding] = field(default_factory=dict)
     described: Description | None = None
     led_to_by_file: bool = False
 
@@ -202,6 +219,18 @@ class Source:
         left_out = (replace(each, tensor=with_stored(each.tensor, place)) for each in self.left_out)
         return replace(self, tensors=tensors, number=number, left_out=tuple(left_out))
 
+    def stored_tensors(self) -> dict[str, Stored]:
+        """Return the tensors of a quantised model as its files have them, by name.
+
+        Those of a model with an adapter are the model's; empty for another model.
+        """
+        prefix, model = ("base/", self.base) if self.base else ("", self)
+        return {
+            name: replace(tensor, source=self.number, file=prefix + tensor.file)
+            for name, tensor in (model.stored or {}).items()
+            if isinstance(tensor, Stored)
+        }
+
     def part_of(self, file: str) -> tuple[Source, str]:
         """Return the part that a file of `files` belongs to, and the file's name in it."""
         return next(
@@ -232,7 +261,11 @@ class Source:
             "revision": self.revision,
             **({"single": True} if self.single or self.led_to_by_file else {}),
             "config": config_digest(self.config),
-            **({"quantised": config_digest(self.stated)} if self.stored is not None else {}),
+            **(
+                {"quantised": config_digest(self.stated)}
+                if self.stored is not None or self.weights
+                else {}
+            ),
             "files": {
                 name: {"size": f.size, **f.identity} for name, f in sorted(self.files.items())
             },

@@ -17,6 +17,7 @@ from resumerge.tensors.quantised.dequantised import Dequantised
 from resumerge.tensors.quantised.encoded import Encoded
 from resumerge.tensors.quantised.halved import Halved
 from resumerge.tensors.quantised.interleaved import Interleaved
+from resumerge.tensors.quantised.quantised import Quantised
 from resumerge.tensors.quantised.repacked import Repacked
 from resumerge.tensors.quantised.transposed import Transposed
 from resumerge.tensors.rounded import Rounded, rounded_input, rounded_once
@@ -36,6 +37,7 @@ __all__ = [
     "Halved",
     "Interleaved",
     "Merged",
+    "Quantised",
     "Repacked",
     "Rounded",
     "ScratchFile",

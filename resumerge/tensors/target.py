@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.tensor import Tensor
 
 BLOCK = 1 << 18
@@ -45,6 +45,7 @@ class Target:
         expression: what computes it.
         tensors: shapes of the tensors of the output that begin in it, by name. Empty where it
             completes the tensor that the target before it began.
+        dtypes: the dtypes of `tensors` where it is the bytes (U8) of tensors of several dtypes.
     """
 
     name: str
@@ -53,6 +54,12 @@ class Target:
     block_elements: int
     expression: Tensor
     tensors: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def alignment(self) -> int:
+        """The bits of the widest element: a multiple of them is before it in its file."""
+        return max(BITS[dtype] for dtype in (self.dtype, *self.dtypes.values()))
 
     @property
     def continues_tensor(self) -> bool:

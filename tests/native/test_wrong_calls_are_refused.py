@@ -138,6 +138,22 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "rows that are cut": lambda out: _kernels.apply_grid(
         out, len(out) - 1, np.zeros(2, np.float32), len(out), False
     ),
+    "maxima of rows that are cut": lambda out: _kernels.block_maxima(out[:3], 2, 1, out),
+    "room for too few maxima": lambda out: _kernels.block_maxima(
+        np.zeros(4, np.float32), 4, 1, out[:3]
+    ),
+    "codes of rows that are cut": lambda out: _kernels.quantise(
+        np.zeros(3, np.float32), 2, np.ones(1, np.float32), 2, 0, out.view(np.uint8)[:3]
+    ),
+    "pairs of codes in odd rows": lambda out: _kernels.quantise(
+        np.zeros(6, np.float32), 3, np.ones(2, np.float32), 4, 1, out.view(np.uint8)[:3]
+    ),
+    "codes with too few scales": lambda out: _kernels.quantise(
+        np.zeros(4, np.float32), 4, np.ones(1, np.float32), 2, 2, out.view(np.uint8)[:2]
+    ),
+    "codes of a fourth kind": lambda out: _kernels.quantise(
+        np.zeros(4, np.float32), 4, np.ones(1, np.float32), 4, 3, out.view(np.uint8)[:4]
+    ),
     "an element type of 99": lambda out: Vector(out, 99),
     "an instruction set of elsewhere": lambda out: use("sse9"),
     "room for exact results of another number": lambda out: Vector(

@@ -65,6 +65,8 @@ def _without_the_rest(source: Source, read: set[str]) -> Source:
         },
         files=files,
         config={},
+        stated={},
+        weights={},
         companions={},
         notes=(),
         left_out=(),

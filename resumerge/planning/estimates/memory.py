@@ -13,6 +13,7 @@ from resumerge.tensors import (
     Adapted,
     Gathered,
     Merged,
+    Quantised,
     Rounded,
     Spilled,
     Step,
@@ -197,6 +198,8 @@ class MemoryCounter:
     _nodes: int = 0
     _draws: bool = False
     _kept: int = 0
+    _kept_beside: int = 0
+    """As `_kept`, of quantised weights: their buffers have other names."""
     _multiplies: bool = False
     _held_to_the_end: int = 0
     _reductions: Neighbours = field(default_factory=Neighbours)
@@ -209,7 +212,9 @@ class MemoryCounter:
         elements = _run_elements(unit)
         nbytes = _run_bytes(unit, elements)
         passing = elements * FLOAT32 > REUSED
-        if not passing:
+        if not passing and isinstance(unit.expression, Quantised):
+            self._kept_beside = max(self._kept_beside, nbytes)
+        elif not passing:
             self._kept = max(self._kept, nbytes)
         self._add_to_line(nbytes if passing else 0, unit.blocks)
         spilled = [node for node in dict.fromkeys(nodes) if isinstance(node, Spilled)]
@@ -273,7 +278,7 @@ class MemoryCounter:
             reductions=self._reductions.most,
             across_blocks=2 * sum(self._held_in_turn.values()) + self._held_to_the_end + results,
             buffers=MATMUL_BYTES * self._multiplies + AHEAD_BYTES * bool(kinds),
-            kept=self._kept,
+            kept=self._kept + self._kept_beside,
             passing=tuple(self._passing),
             traffic=traffic,
             steps=steps,

@@ -132,6 +132,22 @@ class ExpertEntry:
     residual_scale: float | None = field(default=None, metadata=key(_scale))
 
 
+def _no_out_dtype(value: object) -> None:
+    """Accept null.
+
+    Raises:
+        InvalidValue: anything else.
+    """
+    if value is not None:
+        raise InvalidValue(
+            "A mixture of dense models takes no out_dtype",
+            expected="dtype, which its weights have",
+            found=describe(value),
+            fix="Write 'dtype: bfloat16'; to quantise the mixture, name its folder in a second "
+            "recipe with 'merge_method: passthrough' and this line",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class MixtureFile:
     """The top level of a recipe that makes a mixture of experts."""
@@ -159,6 +175,7 @@ class MixtureFile:
         default=GATE_MODES[0], metadata=key(value_of(_one_of("gate_mode", GATE_MODES)))
     )
     dtype: str | None = field(default=None, metadata=key(value_of(read_dtype)))
+    out_dtype: str | None = field(default=None, metadata=key(value_of(_no_out_dtype)))
     experts_per_token: int | None = field(
         default=None, metadata=key(optional(value_of(_read_count)))
     )

@@ -6,6 +6,7 @@ import re
 
 from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.spelling import closest
+from resumerge.recipe.types import QUANTISED
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 """The names that mergekit 0.1.5 accepts (observed), each also with the prefix ``torch.``."""
@@ -30,21 +31,6 @@ OF_GGUF = ("q8_0", "q4_0")
 """The quantised types of GGUF that are written."""
 
 
-def read_out_dtype(value: object) -> str | None:
-    """Return the dtype of the output: one of `read_dtype`, or in lower case one of `OF_GGUF`.
-
-    Raises:
-        InvalidValue: the name is none of these.
-    """
-    if isinstance(value, str) and value.lower() in OF_GGUF:
-        return value.lower()
-    try:
-        return read_dtype(value)
-    except InvalidValue as error:
-        error.expected += f"; for an output in GGUF also {', '.join(OF_GGUF)}"
-        raise
-
-
 def read_dtype(value: object) -> str | None:
     """Return a dtype's name without the prefix ``torch.``.
 
@@ -59,6 +45,14 @@ def read_dtype(value: object) -> str | None:
     if name in DTYPES:
         return name
     bits = re.findall("[0-9]+", name)  # float8 is no misspelling of float64
+    if value in QUANTISED:
+        raise InvalidValue(
+            "This is a dtype of the output alone",
+            expected=", ".join(DTYPES),
+            found=describe(value),
+            fix=f"Write 'out_dtype: {value}', and delete this line, or name a dtype of floats "
+            "here: 'dtype' is what models are rounded to before they are merged",
+        )
     near = [dtype for dtype in DTYPES if not bits or re.findall("[0-9]+", dtype) == bits]
     meant = _OTHER_NAMES.get(name.lower()) or closest(name, near)
     raise InvalidValue(
@@ -67,3 +61,23 @@ def read_dtype(value: object) -> str | None:
         found=describe(value),
         fix=f"Write '{meant}'" if meant else "Write one of these names, or delete the line",
     )
+
+
+def read_out_dtype(value: object) -> str | None:
+    """Return the dtype of the output, or how it is quantised.
+
+    It is one of `read_dtype`, one of `QUANTISED`, or in lower case one of `OF_GGUF`.
+
+    Raises:
+        InvalidValue: the name is none of these.
+    """
+    if isinstance(value, str) and (value in QUANTISED or value.lower() in OF_GGUF):
+        return value if value in QUANTISED else value.lower()
+    try:
+        return read_dtype(value)
+    except InvalidValue as error:
+        error.expected += f", {', '.join(QUANTISED)}"
+        error.expected += f"; for an output in GGUF also {', '.join(OF_GGUF)}"
+        meant = closest(value, QUANTISED) if isinstance(value, str) else None
+        error.fix = f"Write '{meant}'" if meant else error.fix
+        raise

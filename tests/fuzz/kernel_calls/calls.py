@@ -258,3 +258,20 @@ def _apply_grid(a: Arguments) -> list[Any]:
     grid = a.array(np.float32, rows * -(-a.row // block))
     matrix = a.result(np.float32, rows * a.row)
     return [matrix, a.row, grid, block, a.draw.random() < 0.5]
+
+
+@_call(_kernels.block_maxima)
+def _block_maxima(a: Arguments) -> list[Any]:
+    block, rows = a.draw.choice((1, 2, 16, 128, 2**40)), a.draw.choice((0, 1, 3))
+    matrix = a.array(np.float32, rows * a.row)
+    return [matrix, a.row, block, a.result(np.float32, rows * -(-a.row // block))]
+
+
+@_call(_kernels.quantise)
+def _quantise(a: Arguments) -> list[Any]:
+    block, rows = a.draw.choice((2, 16, 128, 2**40)), a.draw.choice((0, 1, 3))
+    kind = a.draw.choice((0, 1, 2) if a.row % 2 == 0 else (0,))
+    matrix = a.array(np.float32, rows * a.row)
+    grid = a.array(np.float32, rows * -(-a.row // block))
+    bytes_ = rows * a.row // (2 if kind else 1)
+    return [matrix, a.row, grid, block, kind, a.result(np.uint8, bytes_)]

@@ -1,0 +1,180 @@
+"""``out_dtype: same``: each weight of the output is stored as the reference model stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from resumerge.errors import InputError, Problem
+from resumerge.quantisation.output import stem_of
+from resumerge.recipe import Recipe
+from resumerge.sizes import counted
+from resumerge.sources.types import Coding, Source
+from resumerge.tensors import Merged, Rounded, Stored, Tensor
+from resumerge.tensors.target import Target, block_elements
+
+SAME = "same"
+"""The value of ``out_dtype``."""
+
+SHOWN = 3
+"""The most weights that are named in a problem."""
+
+
+@dataclass(frozen=True)
+class QuantisedOutput:
+    """How the weights of the output are quantised.
+
+    Args:
+        name: the value of ``out_dtype``.
+        kind: the scheme in words.
+        loaders: a sentence on what loads the output.
+        config: the quantization_config.
+        tensors: the names of the tensors that are no plain weights.
+    """
+
+    name: str
+    kind: str
+    loaders: str
+    config: Mapping[str, Any]
+    tensors: frozenset[str]
+
+
+def check_alike(recipe: Recipe, reference: Source) -> Iterator[Problem]:
+    """Yield why the output cannot be quantised as the reference is."""
+
+    def problem(what: str, expected: str, found: str, fix: str) -> Problem:
+        return recipe.problem(what, "out_dtype", expected=expected, found=found, fix=fix)
+
+    if not reference.weights or not reference.stored_tensors():
+        yield problem(
+            "The reference model is not quantised",
+            "a quantised base model, or first model if there is no base",
+            f"plain weights in {reference.ref}",
+            "Write 'out_dtype: fp8_block' or another scheme, or a dtype of floats",
+        )
+    elif recipe.extract_expert is not None or any(m.stacked for m in recipe.modules):
+        key = "extract_expert" if recipe.extract_expert is not None else "slices"
+        yield problem(
+            f"With {key} the output is not stored as {reference.ref} is",
+            "the layers of the reference, with their names",
+            f"{key}, and out_dtype: same",
+            "Write 'out_dtype: fp8_block' or another scheme, which computes all scales anew",
+        )
+
+
+def quantised_alike(
+    recipe: Recipe, reference: Source, targets: Sequence[Target]
+) -> tuple[list[Target], QuantisedOutput, list[str]]:
+    """Return the tensors of the output, stored as the reference stores them.
+
+    The tensors of a weight that is not changed are copied, byte by byte; so are those that say how
+    activations and caches are quantised.
+
+    Args:
+        recipe: the recipe.
+        reference: the reference model, which is quantised.
+        targets: the tensors, plain.
+
+    Returns:
+        the tensors; how they are quantised; notes.
+
+    Raises:
+        InputError: a changed weight is stored in a way that is not written.
+    """
+    stored = reference.stored_tensors()
+    made, changed = list[Target](), list[str]()
+    unwritten: dict[str, str] = {}
+    for target in targets:
+        coding = reference.weights.get(target.name)
+        if coding is None:
+            made.append(target)
+        elif _is_unchanged(target.expression, reference.tensors[target.name]):
+            made += (_copied(stored[part]) for part in coding.parts)
+        elif again := _written(target, coding, stored):
+            made += again
+            changed.append(target.name)
+        else:
+            unwritten[target.name] = coding.kind
+    if unwritten:
+        raise InputError([_not_written(recipe, unwritten)])
+    of_weights = {part for coding in reference.weights.values() for part in coding.parts}
+    beside = [n for n in stored if n not in of_weights and n not in reference.tensors]
+    made += (_copied(stored[name]) for name in beside)
+    tensors = frozenset({*of_weights, *beside})
+    kind = f"as in {reference.ref}: {reference.quantised}"
+    output = QuantisedOutput(
+        SAME, kind, f"what loads {reference.ref} loads it", reference.stated, tensors
+    )
+    return made, output, [_note(reference, changed, beside)]
+
+
+def unrounded(tensor: Tensor) -> Tensor:
+    """Return what the output has of a tensor before it is rounded to a dtype of the model."""
+    return tensor if isinstance(tensor, Merged) else tensor.exact
+
+
+def _is_unchanged(tensor: Tensor, own: Tensor) -> bool:
+    """Return whether an output tensor is the reference's, at most rounded."""
+    while True:
+        if isinstance(tensor, Rounded):
+            tensor = tensor.operand
+        elif isinstance(tensor, Merged) and _copies(tensor):
+            [tensor] = tensor.operands
+        else:
+            return tensor is unrounded(own)
+
+
+def _copies(merged: Merged) -> bool:
+    return len(merged.operands) == 1 and merged.merge_method.is_copy(merged.context)
+
+
+def _copied(stored: Stored) -> Target:
+    tensors = {stored.name: stored.shape}
+    block = block_elements(None)
+    return Target(stored.name, stored.dtype, stored.shape, block, stored, tensors)
+
+
+def _written(target: Target, coding: Coding, stored: Mapping[str, Stored]) -> list[Target]:
+    """Return the tensors of a changed weight; none if they are stored in a way not written."""
+    layout = coding.written
+    if layout is None or target.tensors != {target.name: target.shape}:
+        return []
+    stem = stem_of(target.name)
+    names = stem + layout.codes, stem + layout.scales
+    made = layout.target(target, unrounded(target.expression))
+    made = replace(
+        made,
+        tensors={name: stored[name].shape for name in names},
+        dtypes={name: stored[name].dtype for name in names},
+    )
+    if 8 * made.nbytes % made.alignment:
+        return []
+    return [made, *(_copied(stored[part]) for part in coding.parts if part not in names)]
+
+
+def _not_written(recipe: Recipe, unwritten: Mapping[str, str]) -> Problem:
+    names = [f"{name} in {kind}" for name, kind in list(unwritten.items())[:SHOWN]]
+    more = len(unwritten) - len(names)
+    return recipe.problem(
+        "Weights change that are stored in a way that is read, and not written",
+        "out_dtype",
+        expected="float8 (E4M3), INT4 without zero points or order, or MXFP4, where weights change",
+        found=", ".join(names) + (f", and {more} more" if more else ""),
+        fix="Write 'out_dtype: bfloat16', or fp8_block, int4 or another scheme for all weights",
+    )
+
+
+def _note(reference: Source, changed: Sequence[str], beside: Sequence[str]) -> str:
+    same = len(reference.weights) - len(changed)
+    text = (
+        f"{counted(len(changed), 'weight')} that {'changes' if len(changed) == 1 else 'change'} "
+        f"{'is' if len(changed) == 1 else 'are'} quantised as {reference.ref} has them; the codes "
+        f"and scales of {same} are copied"
+    )
+    if beside:
+        text += (
+            f", and so are {counted(len(beside), 'tensor')} on activations and caches, which were "
+            "measured on that model"
+        )
+    return text

@@ -1,0 +1,204 @@
+"""Which weights of the output are quantised, and how: what ``out_dtype`` asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from resumerge.errors import Problem
+from resumerge.layout import listed
+from resumerge.planning.quantised_alike import (
+    SAME,
+    QuantisedOutput,
+    check_alike,
+    quantised_alike,
+    unrounded,
+)
+from resumerge.quantisation import OUTPUTS, OutputScheme
+from resumerge.recipe import Recipe
+from resumerge.sizes import counted
+from resumerge.sources.adapters.orientation import Orientations
+from resumerge.sources.tied_names import is_embedding
+from resumerge.sources.tied_weights import is_head
+from resumerge.sources.types import Source
+from resumerge.tensors.dtypes import FLOATS
+from resumerge.tensors.target import Target
+
+_LAYER = re.compile(r"(^|\.)\d+\.")
+
+_PLAIN = re.compile(
+    r"(^|\.)(vision\w*|visual\w*|image\w*|audio\w*|router|\w*gate|\w*norm\w*|\w*embed\w*|\w*bias|"
+    r"classifier|score)(\.|$)"
+)
+"""Modules that the loaders keep plain: gates of experts, norms, tables, towers of other inputs."""
+
+_FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("w1", "w3"))
+"""Modules beside each other that servers make one of: all are quantised, or none."""
+
+
+def check_quantised(recipe: Recipe, reference: Source, *, flat: bool) -> Iterator[Problem]:
+    """Yield why the output's weights cannot be quantised, if the recipe asks for that.
+
+    Args:
+        recipe: the recipe.
+        reference: the model whose config the output has.
+        flat: whether tensors are matched by name alone.
+    """
+    name = recipe.quantised_as
+    if name is None:
+        return
+
+    def problem(what: str, expected: str, found: str, fix: str) -> Problem:
+        return recipe.problem(what, "out_dtype", expected=expected, found=found, fix=fix)
+
+    if recipe.name and not recipe.stages:
+        yield problem(
+            f"A stage cannot be written as {name}",
+            "a stage in floats: only the result of a recipe is quantised",
+            f"out_dtype: {name} in the document {recipe.name!r}",
+            "Delete the line here; write it into the last document, which has no name",
+        )
+    elif flat or not reference.config:
+        yield problem(
+            f"Without a config.json no weights are written as {name}",
+            "a config.json, which says what is quantised",
+            f"none in {reference.ref}",
+            "Delete 'out_dtype', or name a model with its config.json",
+        )
+    elif reference.components or reference.modules:
+        yield problem(
+            f"A model of several parts is not written as {name}",
+            "a model of transformers",
+            f"{reference.ref} is a pipeline, or a model of sentence-transformers",
+            "Delete 'out_dtype', and quantise the output with its own library",
+        )
+    elif transposed := next(_transposed(reference), None):
+        yield problem(
+            f"A model whose weights are stored as (inputs, outputs) is not written as {name}",
+            "linear layers, which loaders can quantise",
+            f"{transposed} of {reference.ref}, which is a Conv1D",
+            "Delete 'out_dtype'",
+        )
+    elif name == SAME:
+        yield from check_alike(recipe, reference)
+
+
+def quantised_output(
+    recipe: Recipe, reference: Source, targets: Sequence[Target]
+) -> tuple[list[Target], QuantisedOutput | None, list[str]]:
+    """Return the tensors of the output as the recipe's ``out_dtype`` has them.
+
+    Args:
+        recipe: the recipe.
+        reference: the model whose config the output has.
+        targets: the tensors, plain.
+
+    Returns:
+        the tensors; how they are quantised; notes.
+
+    Raises:
+        InputError: a weight cannot be written as the reference has it.
+    """
+    name = recipe.quantised_as
+    if name is None:
+        return list(targets), None, []
+    if name == SAME:
+        return quantised_alike(recipe, reference, targets)
+    scheme = OUTPUTS[name]
+    unfit = _unfit(scheme, targets)
+    made, plain = list[Target](), list[str]()
+    for target in targets:
+        if _is_linear(target) and target.name not in unfit:
+            layout = scheme.layout_beside(target.dtype)
+            made.append(layout.target(target, unrounded(target.expression)))
+        else:
+            made.append(target)
+            if _is_matrix(target):
+                plain.append(_module(next(iter(target.tensors), target.name)))
+    modules = sorted({"lm_head", *plain})
+    tensors = frozenset(n for target in made if target.dtypes for n in target.tensors)
+    output = QuantisedOutput(name, scheme.kind, scheme.loaders, scheme.config(modules), tensors)
+    return made, output, _notes(output, made, plain, unfit)
+
+
+def _transposed(reference: Source) -> Iterator[str]:
+    orientations = Orientations(reference.tensors, default=False)
+    for name, tensor in reference.tensors.items():
+        if not name.endswith(".weight") or len(tensor.shape) != 2 or not _LAYER.search(name):
+            continue
+        bias = reference.tensors.get(f"{_module(name)}.bias")
+        rows, columns = tensor.shape
+        if bias is not None and rows != columns:
+            found = bias.shape == (columns,)
+        else:
+            found = not is_embedding(name) and orientations.is_transposed(name)
+        if found:
+            yield name
+
+
+def _is_linear(target: Target) -> bool:
+    """Return whether a tensor is the weight of a linear layer that loaders quantise."""
+    name = target.name
+    return (
+        target.tensors == {name: target.shape}
+        and len(target.shape) == 2
+        and target.dtype in FLOATS
+        and name.endswith(".weight")
+        and _LAYER.search(name) is not None
+        and not (is_embedding(name) or is_head(name) or _PLAIN.search(_module(name)))
+    )
+
+
+def _is_matrix(target: Target) -> bool:
+    """Return whether a plain tensor may be the weight of a linear layer, or of packed experts."""
+    return target.dtype in FLOATS and len(target.shape) > 1 and not is_embedding(target.name)
+
+
+def _unfit(scheme: OutputScheme, targets: Sequence[Target]) -> dict[str, str]:
+    """Return the weights that do not fit the scheme, and those beside them, with the reason."""
+    linear = {target.name: target for target in targets if _is_linear(target)}
+    unfit = {n: why for n, target in linear.items() if (why := _why_unfit(scheme, target))}
+    for name in list(unfit):
+        stem, _, module = _module(name).rpartition(".")
+        for group in _FUSED:
+            beside = [f"{stem}.{other}.weight" for other in group if module in group]
+            for other in beside:
+                if other in linear and other not in unfit:
+                    unfit[other] = f"beside {module}, which is {unfit[name]}"
+    return unfit
+
+
+def _why_unfit(scheme: OutputScheme, target: Target) -> str:
+    return scheme.layout_beside(target.dtype).unfit(target.shape)
+
+
+def _module(name: str) -> str:
+    return name.removesuffix(".weight")
+
+
+def _notes(
+    output: QuantisedOutput,
+    made: Sequence[Target],
+    plain: Collection[str],
+    unfit: Mapping[str, str],
+) -> list[str]:
+    """Return what a person should know of the quantisation."""
+    count = sum(bool(target.dtypes) for target in made)
+    notes = [
+        f"{counted(count, 'weight')} of linear layers are written as {output.kind} "
+        f"(out_dtype: {output.name}); embeddings, the head, norms, biases and gates stay plain. "
+        f"{output.loaders[0].upper()}{output.loaders[1:]}. What the merge does to the numbers is "
+        "not measured"
+    ]
+    if unfit:
+        reasons = sorted(set(unfit.values()))
+        notes.append(
+            f"{counted(len(unfit), 'weight')} of linear layers stay plain, since their shapes do "
+            f"not fit ({'; '.join(reasons[:3])}): {listed(sorted(unfit))}"
+        )
+    experts = sorted(
+        module for module in set(plain) if module.endswith(("gate_up_proj", "down_proj"))
+    )
+    if packed := [module for module in experts if ".experts." in module]:
+        notes.append(f"packed experts stay plain: {listed(packed)}")
+    return notes

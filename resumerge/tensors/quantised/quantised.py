@@ -1,0 +1,308 @@
+"""A weight as it is written quantised: codes, and a scale for each block of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.kernels import round_to
+from resumerge.kernels.quantised import Code, block_maxima, quantise
+from resumerge.native import Vector
+from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
+from resumerge.tensors.merged import Merged
+from resumerge.tensors.quantised.codes import E8M0
+from resumerge.tensors.target import block_elements
+from resumerge.tensors.tensor import Tensor
+
+MILLISECONDS = 1.2
+"""Time of one core for 2^20 elements, on the machine where the costs of methods were measured."""
+
+_LIMITS = {
+    "F32": (2.0**-126, float(np.finfo(np.float32).max)),
+    "BF16": (2.0**-126, (2.0 - 2.0**-7) * 2.0**127),
+    "F16": (2.0**-14, 65504.0),
+}
+"""The smallest normal number and the largest number of each dtype that scales have."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the numbers of a block are written.
+
+    Args:
+        name: the name in the ledger.
+        code: what the codes are.
+        largest: the number that the largest magnitude of a block is scaled to.
+        scales: the dtype of the scales, by safetensors' name; U8 for powers of two (E8M0).
+    """
+
+    name: str
+    code: Code
+    largest: float
+    scales: str
+
+    def scaled(self, maxima: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return scales as they are stored, and as the numbers that these are.
+
+        A scale is ``maximum / largest``, rounded to nearest; at least the smallest normal number of
+        its dtype, so that a block of zeros divides by something; and NaN where a number of the
+        block is not finite. A power of two is that of the maximum, rounded to one bit of its
+        fraction, divided by the power of two in `largest`, as compressed-tensors has it
+        (quantization/utils/mxfp_utils.py).
+
+        Args:
+            maxima: the largest magnitude of each block, float32.
+
+        Returns:
+            uint8, with the bytes of a scale for each block; float32, in the shape of `maxima`.
+        """
+        finite = np.isfinite(maxima)
+        if self.scales == "U8":
+            offset = int(np.floor(np.log2(self.largest)))
+            exponents = ((maxima.view(np.int32) + (1 << 21)) >> 23) - offset
+            stored = np.where(finite, exponents.clip(0, 254), 255).astype(np.uint8)
+            return stored, E8M0.table[stored, 0]
+        least, most = _LIMITS[self.scales]
+        with np.errstate(all="ignore"):
+            scales = np.where(finite, maxima / np.float32(self.largest), np.float32(np.nan))
+        scales = np.ascontiguousarray(scales.clip(np.float32(least), np.float32(most)))
+        stored = np.empty(scales.size * BITS[self.scales] // 8, np.uint8)
+        vector = as_vector(stored, self.scales)
+        round_to(Vector(scales.reshape(-1)), vector)
+        round_to(vector, Vector(scales.reshape(-1)))
+        return stored, scales
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Quantised(Tensor):
+    """The bytes of a quantised weight: its codes, row by row, its scales, and what describes it.
+
+    A code is that of the number divided by its block's scale, to nearest. Scales follow from blocks
+    that are computed for their codes, and are held until the last codes are written; those that are
+    not known, as after an interruption, are computed again from the weight.
+
+    Args:
+        weight: a matrix of a float type, or a stack of them whose rows are whole blocks.
+        form: how its numbers are written.
+        block: the (rows, columns) of a block with one scale.
+        rows_at_once: the rows that are computed together, of whole blocks.
+        described: bytes that follow the scales.
+    """
+
+    weight: Tensor
+    form: Form
+    block: tuple[int, int]
+    rows_at_once: int
+    described: bytes = b""
+
+    @classmethod
+    def of(
+        cls, name: str, weight: Tensor, form: Form, block: tuple[int, int], described: bytes = b""
+    ) -> Quantised:
+        """Return the bytes of a weight.
+
+        Its rows are computed about as many together as a block has. A merge that is computed in
+        blocks has these rows as its blocks; one that is computed as a whole has all.
+        """
+        columns = weight.shape[-1]
+        rows = weight.numel // columns
+        at_once = block_elements(block[0] * columns) // columns
+        if isinstance(weight, Merged):
+            if weight.block_elements >= weight.numel:
+                at_once = -(-rows // block[0]) * block[0]
+            weight = replace(weight, dtype="F32", block_elements=at_once * columns)
+        grid = -(-rows // block[0]) * -(-columns // block[1])
+        size = rows * columns // form.code.per_byte + grid * (BITS[form.scales] // 8)
+        size += len(described)
+        return cls(
+            name=name,
+            dtype="U8",
+            shape=(size,),
+            weight=weight,
+            form=form,
+            block=block,
+            rows_at_once=at_once,
+            described=described,
+        )
+
+    @property
+    def columns(self) -> int:
+        """The elements of a row of the weight."""
+        return self.weight.shape[-1]
+
+    @property
+    def rows(self) -> int:
+        """The rows of the weight; of a stack, those of all its matrices."""
+        return self.weight.numel // self.columns
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """The (rows, columns) of the grid of scales."""
+        return -(-self.rows // self.block[0]), -(-self.columns // self.block[1])
+
+    @property
+    def code_bytes(self) -> int:
+        """The bytes of the codes."""
+        return self.weight.numel // self.form.code.per_byte
+
+    @property
+    def scale_bytes(self) -> int:
+        """The bytes of the scales."""
+        return self.grid[0] * self._scale_row
+
+    @property
+    def bytes_at_once(self) -> int:
+        """The bytes of the codes of as many rows."""
+        return self.rows_at_once * self._code_row
+
+    @property
+    def own_milliseconds(self) -> float:
+        return self.weight.numel * MILLISECONDS
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the scales, and of what says which of them are known."""
+        return self.scale_bytes + self.grid[0]
+
+    @property
+    def held_in_turn(self) -> str:
+        return "scales"
+
+    def children(self) -> tuple[Tensor, ...]:
+        return (self.weight,)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        [weight] = children
+        return replace(self, weight=weight)
+
+    def run_blocks(self, block_elements: int, nbytes: int) -> int:
+        return max(1, nbytes // (4 * block_elements * self.form.code.per_byte))
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        if stop == self.numel:
+            yield from self.weight.passed(0, self.weight.numel)
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        """Yield what codes are computed from; scales that are held read nothing."""
+        if start < (last := min(stop, self.code_bytes)):
+            columns, height = self.columns, self.rows_at_once
+            top = start // self._code_row // height * height
+            bottom = -(-last // self.bytes_at_once) * height
+            yield from self.weight.reads(top * columns, min(bottom * columns, self.weight.numel))
+
+    def working_bytes(self, elements: int) -> float:
+        piece = min(self.rows_at_once, self.rows) * self.columns
+        before = 0 if self.weight.dtype == "F32" else BITS[self.weight.dtype] // 8
+        maxima = 3 * 4 * piece / self.block[1]
+        codes = piece / self.form.code.per_byte
+        return piece * (4 + before) + maxima + codes + self.weight.working_bytes(piece)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        known = evaluation.held.get(self, self.held_bytes, lambda: _Scales.of(self))
+        codes = min(stop, self.code_bytes)
+        size, rows = self._code_row, self.rows
+        for top in range(start // self.bytes_at_once * self.rows_at_once, rows, self.rows_at_once):
+            first, bottom = top * size, min(top + self.rows_at_once, rows)
+            if first >= codes:
+                break
+            last = bottom * size
+            if start <= first and last <= stop:
+                self._compute(evaluation, top, bottom, out[first - start : last - start], known)
+                continue
+            whole = evaluation.take("quantised", last - first)
+            self._compute(evaluation, top, bottom, whole, known)
+            begin, end = max(first, start), min(last, stop)
+            out[begin - start : end - start] = whole[begin - first : end - first]
+        self._read_rest(evaluation, max(start, codes), stop, out[max(codes - start, 0) :], known)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "quantised": self.form.name,
+            "of": self.weight.as_json(),
+            "block": list(self.block),
+            "scales": self.form.scales,
+        }
+
+    @property
+    def _code_row(self) -> int:
+        return self.columns // self.form.code.per_byte
+
+    @property
+    def _scale_row(self) -> int:
+        return self.grid[1] * (BITS[self.form.scales] // 8)
+
+    def _read_rest(
+        self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray, known: _Scales
+    ) -> None:
+        """Write a range of what follows the codes."""
+        if start >= stop:
+            return
+        height, width = self.block[0], self._scale_row
+        first, end = start - self.code_bytes, stop - self.code_bytes
+        per_piece = self.rows_at_once // height
+        for band in range(first // width // per_piece * per_piece, self.grid[0], per_piece):
+            if band * width >= end:
+                break
+            if not known.known[band : band + per_piece].all():
+                top = band * height
+                bottom = min(top + self.rows_at_once, self.rows)
+                codes = evaluation.take("quantised", (bottom - top) * self._code_row)
+                self._compute(evaluation, top, bottom, codes, known)
+        rest = known.stored.reshape(-1)[first : min(end, self.scale_bytes)]
+        out[: len(rest)] = rest
+        described = np.frombuffer(self.described, np.uint8)
+        out[len(rest) :] = described[max(first - self.scale_bytes, 0) :][: len(out) - len(rest)]
+
+    def _compute(
+        self, evaluation: Evaluation, top: int, bottom: int, out: np.ndarray, known: _Scales
+    ) -> None:
+        """Write the codes of whole blocks of rows, and note their scales."""
+        columns, (height, width) = self.columns, self.block
+        values = self._values(evaluation, top * columns, bottom * columns)
+        maxima = block_maxima(values, columns, width)
+        if height > 1:
+            maxima = np.maximum.reduceat(maxima, np.arange(0, bottom - top, height))
+        stored, scales = self.form.scaled(maxima)
+        bands = slice(top // height, -(-bottom // height))
+        known.stored[bands] = stored.reshape(-1, self._scale_row)
+        known.known[bands] = True
+        grid = np.repeat(scales, height, axis=0)[: bottom - top] if height > 1 else scales
+        quantise(values, columns, np.ascontiguousarray(grid), width, self.form.code, out)
+
+    def _values(self, evaluation: Evaluation, start: int, stop: int) -> np.ndarray:
+        """Return elements of the weight as float32, in a buffer.
+
+        The weight is evaluated at the depth of its bytes: scans of a merge use the same buffers.
+        """
+        values = evaluation.take("to quantise", 4 * (stop - start))
+        if self.weight.dtype == "F32":
+            self.weight.read(evaluation, start, stop, values)
+        else:
+            before = evaluation.vector("to quantise", stop - start, code_of(self.weight.dtype))
+            self.weight.read(evaluation, start, stop, bytes_of(before))
+            round_to(before, Vector(values.view(np.float32)))
+        return values.view(np.float32)
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """The scales of a weight that are known so far.
+
+    Args:
+        stored: the bytes of each row of the grid.
+        known: whether the row is known.
+    """
+
+    stored: np.ndarray
+    known: np.ndarray
+
+    @classmethod
+    def of(cls, tensor: Quantised) -> _Scales:
+        """Return the scales of a weight, of which none is known."""
+        height = tensor.grid[0]
+        rows = np.zeros((height, tensor.scale_bytes // max(1, height)), np.uint8)
+        return cls(rows, np.zeros(height, bool))
