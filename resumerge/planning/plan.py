@@ -13,7 +13,7 @@ from resumerge.experts.upcycling import MadeMixture
 from resumerge.kernels.blocks import Run
 from resumerge.layout import Layers
 from resumerge.output_path import GGUF
-from resumerge.planning.quantised_alike import QuantisedOutput
+from resumerge.planning.quantised.alike import QuantisedOutput
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut

@@ -22,7 +22,7 @@ from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch, match_modules
 from resumerge.planning.parameters import Parameters, check_parameters, notes_on_filters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
-from resumerge.planning.quantised_output import check_quantised, quantised_output
+from resumerge.planning.quantised.weights import check_quantised, quantised_output
 from resumerge.planning.reference_files import (
     compare_configs,
     notes_on_quantisation,

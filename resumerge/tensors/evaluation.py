@@ -145,10 +145,7 @@ class Evaluation:
         return self._buffers.take((self._depth, name), size)
 
     def vector(self, name: Hashable, length: int, code: int) -> Vector:
-        """Return a vector in a buffer, of an element type from `CODES`.
-
-        Its buffers are others than those of `take`.
-        """
+        """Return a vector in the buffer of that name, of an element type from `CODES`."""
         return self._buffers.vector((self._depth, name), length, code)
 
 

@@ -207,7 +207,7 @@ class Quantised(Tensor):
         size, rows = self._code_row, self.rows
         for top in range(start // self.bytes_at_once * self.rows_at_once, rows, self.rows_at_once):
             first, bottom = top * size, min(top + self.rows_at_once, rows)
-            if first >= codes:
+            if max(first, start) >= codes:
                 break
             last = bottom * size
             if start <= first and last <= stop:
@@ -282,7 +282,9 @@ class Quantised(Tensor):
         if self.weight.dtype == "F32":
             self.weight.read(evaluation, start, stop, values)
         else:
-            before = evaluation.vector("to quantise", stop - start, code_of(self.weight.dtype))
+            before = evaluation.vector(
+                "before quantising", stop - start, code_of(self.weight.dtype)
+            )
             self.weight.read(evaluation, start, stop, bytes_of(before))
             round_to(before, Vector(values.view(np.float32)))
         return values.view(np.float32)

@@ -1,4 +1,4 @@
-"""Which weights of the output are quantised, and how: what ``out_dtype`` asks for."""
+"""The weights of the output that are quantised, and what they are written as."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from resumerge.errors import Problem
 from resumerge.layout import listed
-from resumerge.planning.quantised_alike import (
+from resumerge.planning.quantised.alike import (
     SAME,
     QuantisedOutput,
     check_alike,
