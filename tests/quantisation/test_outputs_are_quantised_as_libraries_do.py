@@ -21,6 +21,7 @@ from quantised_outputs import (
 )
 from safetensors.torch import save_file
 from small_batches import use_small_batches
+from streamed_models import serve_local_models
 
 import resumerge
 from resumerge.engine.lifecycle.session import Session
@@ -96,6 +97,9 @@ def test_transformers_loads_what_was_meant(scheme: str, models: Path, tmp_path: 
         assert lost < bound, name
     config = json.loads((models / scheme / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
+    card = (models / scheme / "README.md").read_text()
+    assert f"## Quantisation\n\nWeights of linear layers are written as `{scheme}`" in card
+    assert "ransformers loads it with the package" in card
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -145,6 +149,21 @@ def test_blocks_and_threads_do_not_matter(
     for scheme in SCHEMES:
         again = merge(models, linear(scheme), tmp_path / scheme, threads=3)
         assert as_bytes(stored(again)) == as_bytes(stored(models / scheme))
+
+
+@pytest.mark.parametrize("scheme", ["fp8_block", "same"])
+def test_streamed_by_ranges_it_is_the_same(
+    scheme: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model on a server is read once, though its scales need whole blocks."""
+    use_small_batches(monkeypatch, 50_000)
+    text = linear(scheme, "fp8_block", "b")
+    local = merge(models, text, tmp_path / "local")
+    sent = serve_local_models(monkeypatch)
+    streamed = merge(models, text, tmp_path / "streamed", stream=True, offline=False)
+    assert as_bytes(stored(streamed)) == as_bytes(stored(local))
+    for path, nbytes in sent.items():
+        assert nbytes < 1.3 * Path(path).stat().st_size, path
 
 
 @pytest.mark.parametrize("method", ["ties", "slerp", "dare_ties", "model_stock"])
