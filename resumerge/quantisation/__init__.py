@@ -17,7 +17,7 @@ from resumerge.quantisation.bitsandbytes import Bitsandbytes4, Bitsandbytes8
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.gptq import Gptq
 from resumerge.quantisation.mxfp4 import MXFP4, GptOss, Mxfp4
-from resumerge.quantisation.nvfp4 import Nvfp4
+from resumerge.quantisation.nvfp4 import NVFP4, Nvfp4
 from resumerge.quantisation.output import OutputScheme
 from resumerge.quantisation.pack_quantized import INT4, PackQuantized
 from resumerge.quantisation.scaled import FP8_BLOCK, FP8_CHANNEL, Scaled
@@ -44,7 +44,7 @@ QUANTISATIONS: tuple[Scheme, ...] = (
 )
 """The schemes. What one takes the next ones do not see."""
 
-OUTPUTS = {scheme.name: scheme for scheme in (FP8_BLOCK, FP8_CHANNEL, INT4, MXFP4)}
+OUTPUTS = {scheme.name: scheme for scheme in (FP8_BLOCK, FP8_CHANNEL, INT4, MXFP4, NVFP4)}
 """The schemes that weights are written in, by the value of the recipe's ``out_dtype``."""
 
 

@@ -5,19 +5,54 @@
 
 Two numbers lie in a byte, the first in the lower 4 bits. Sources: compressed-tensors,
 compressors/nvfp4; NVIDIA modelopt, quantization/qtensor/nvfp4_tensor.py.
+
+Written is the form of compressed-tensors: ``global_scale = 448 * 6 / largest magnitude``, and a
+group's ``scale = global_scale * (its largest magnitude / 6)`` (quantization/utils/helpers.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from resumerge.kernels.quantised import Code
 from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_bytes, scaled_weight
+from resumerge.quantisation.output import (
+    BY_COMPRESSED_TENSORS,
+    Layout,
+    OutputScheme,
+    of_compressed_tensors,
+)
 from resumerge.tensors import Dequantised, Stored
 from resumerge.tensors.quantised.codes import E2M1
+from resumerge.tensors.quantised.quantised import Form
 
 GROUP = 16
 """Numbers with one scale."""
+
+_GROUPS = {
+    "num_bits": 4,
+    "type": "float",
+    "strategy": "tensor_group",
+    "group_size": GROUP,
+    "scale_dtype": "torch.float8_e4m3fn",
+    "zp_dtype": "torch.float8_e4m3fn",
+}
+
+NVFP4 = OutputScheme(
+    name="nvfp4",
+    kind=f"NVFP4 in groups of {GROUP}",
+    layout=Layout(
+        form=Form("nvfp4", Code.E2M1, 6.0, "F8_E4M3", 448.0 * 6.0),
+        block=(1, GROUP),
+        codes="weight_packed",
+        scales="weight_scale",
+        dtype="U8",
+        factor="weight_global_scale",
+    ),
+    config=of_compressed_tensors("nvfp4-pack-quantized", _GROUPS),
+    loaders=BY_COMPRESSED_TENSORS,
+)
 
 
 class Nvfp4(Scheme):
@@ -62,4 +97,5 @@ def _weight(
         (packed.name, scales.name, whole.name),
         f"NVFP4 in groups of {tensor.block[1]}",
         checkpoint.names(f"{stem}.weight_shape"),
+        NVFP4.layout if divides and shape[-1] % GROUP == 0 and len(shape) == 2 else None,
     )

@@ -34,6 +34,7 @@ class Layout:
         scales: the name of the scales, after the module's.
         dtype: the dtype of the codes in the file.
         shape: the name of a tensor with the weight's shape; empty for none.
+        factor: the name of the factor of the whole weight; empty for none.
     """
 
     form: Form
@@ -42,6 +43,7 @@ class Layout:
     scales: str
     dtype: str
     shape: str = ""
+    factor: str = ""
 
     def unfit(self, shape: tuple[int, ...]) -> str:
         """Return why a matrix of a shape cannot be written in the scheme; empty if it can."""
@@ -74,6 +76,8 @@ class Layout:
         width = columns // form.code.per_byte // _PACKED[self.dtype]
         tensors = {stem + self.codes: (*rows, width), stem + self.scales: quantised.grid}
         dtypes = {stem + self.codes: self.dtype, stem + self.scales: form.scales}
+        if self.factor:
+            tensors[stem + self.factor], dtypes[stem + self.factor] = (1,), "F32"
         if self.shape:
             tensors[stem + self.shape], dtypes[stem + self.shape] = (2,), "I64"
         return Target(
@@ -90,7 +94,8 @@ class Layout:
         """Return the bytes of codes and scales."""
         scales = (rows // self.block[0]) * (columns // (self.block[1] or columns or 1))
         width = BITS[self.form.scales] // 8
-        return rows * columns // self.form.code.per_byte + scales * width
+        codes = rows * columns // self.form.code.per_byte
+        return codes + scales * width + 4 * bool(self.factor)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from resumerge.recipe.yaml_lines import descend, nearest_line
 
 Scalar = float | int | bool | str
 
-QUANTISED = ("fp8_block", "fp8_channel", "int4", "mxfp4", "same")
+QUANTISED = ("fp8_block", "fp8_channel", "int4", "mxfp4", "nvfp4", "same")
 """The values of ``out_dtype`` that say how the weights of linear layers are quantised.
 
 ``same`` is the scheme that the reference model has.

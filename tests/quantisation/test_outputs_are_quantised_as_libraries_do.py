@@ -52,18 +52,21 @@ def quantised_by_the_library(scheme: str, weight: torch.Tensor) -> dict[str, tor
         return {"weight": codes.reshape(rows, columns), "weight_scale_inv": scales}
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
-    from compressed_tensors.quantization.utils import calculate_qparams
+    from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
 
     config = OUTPUTS[scheme].config([])
     args = QuantizationArgs(**config["config_groups"]["group_0"]["weights"])
     groups = weight.reshape(len(weight), -1, args.group_size or weight.shape[1])
-    scale, zero = calculate_qparams(groups.amin(2), groups.amax(2), args)
-    scale = scale if scheme == "mxfp4" else scale.to(torch.bfloat16).float()
+    whole = generate_gparam(weight.amin(), weight.amax()) if scheme == "nvfp4" else None
+    scale, zero = calculate_qparams(groups.amin(2), groups.amax(2), args, global_scale=whole)
+    in_model = scheme in ("fp8_channel", "int4")
+    scale = scale.to(torch.bfloat16).float() if in_model else scale
     args_ = QuantizationScheme(targets=["Linear"], weights=args)
     state = {"weight": weight, "weight_scale": scale, "weight_zero_point": zero}
+    state |= {"weight_global_scale": whole} if whole is not None else {}
     made = BaseCompressor.get_value_from_registry(config["format"]).compress(state, args_)
     made = {name: torch.as_tensor(value) for name, value in made.items()}
-    if scheme != "mxfp4":
+    if in_model:
         made["weight_scale"] = made["weight_scale"].to(torch.bfloat16)
     return made
 
@@ -301,6 +304,13 @@ def test_what_cannot_be_quantised_is_refused(case: str, models: Path, tmp_path: 
     [problem] = [p for p in caught.value.problems if p.what == what]
     assert problem.expected and problem.found and problem.fix
     assert not (tmp_path / "out").exists()
+
+
+def test_a_gguf_file_has_types_of_its_own(models: Path, tmp_path: Path) -> None:
+    with pytest.raises(resumerge.InputError) as caught:
+        merge(models, linear("fp8_block"), tmp_path / "out.gguf")
+    [problem] = caught.value.problems
+    assert problem.what == "This type is not written to GGUF files"
 
 
 def test_the_recipe_names_every_scheme_that_is_written() -> None:

@@ -20,7 +20,7 @@ CONFIG = {
     "head_dim": 64,
     "dtype": "bfloat16",
 }
-SCHEMES = ("fp8_block", "fp8_channel", "int4", "mxfp4")
+SCHEMES = ("fp8_block", "fp8_channel", "int4", "mxfp4", "nvfp4")
 
 
 def write(folder: Path, seed: int, changed: dict[str, torch.Tensor] | None = None) -> Path:

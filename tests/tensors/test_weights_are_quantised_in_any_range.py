@@ -20,6 +20,7 @@ FORMS = (
     Form("fp8", Code.E4M3, 448.0, "F32"),
     Form("int4", Code.INT4, 7.5, "BF16"),
     Form("mxfp4", Code.E2M1, 6.0, "U8"),
+    Form("nvfp4", Code.E2M1, 6.0, "F8_E4M3", 448.0 * 6.0),
 )
 
 
@@ -89,9 +90,9 @@ def test_what_codes_are_computed_from_is_told(tensor: Quantised, data: st.DataOb
 @pytest.mark.parametrize("form", FORMS)
 def test_scales_of_zeros_of_the_smallest_and_of_what_is_not_finite(form: Form) -> None:
     maxima = np.array([[0.0, 1e-45, 1.0, 448.0, np.inf, np.nan]], np.float32)
-    stored, scales = form.scaled(maxima)
+    stored, scales = form.scaled(maxima, form.factor(448.0))
     assert scales.shape == maxima.shape
     assert (scales[0, :4] > 0).all() and np.isfinite(scales[0, :4]).all()
     assert np.isnan(scales[0, 4:]).all()
-    assert stored.nbytes == maxima.size * {"F32": 4, "BF16": 2, "U8": 1}[form.scales]
+    assert stored.nbytes == maxima.size * {"F32": 4, "BF16": 2}.get(form.scales, 1)
     assert np.all(maxima[0, 2:4] / scales[0, 2:4] <= form.largest * 1.3)

@@ -78,7 +78,7 @@ def with_gguf(
         InputError: llama.cpp has no such family or tokenizer, or GGUF no place for a value.
         Resumable: the network failed.
     """
-    model = plan.reference_model.ref.text
+    model, asked = plan.reference_model.ref.text, _type_asked(recipe)
     config, tensors = output_config(plan), plan.tensors()
     if not config:
         raise refuse(
@@ -90,7 +90,7 @@ def with_gguf(
         )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     facts = Hyperparameters(model, config, shapes)
-    made = WrittenTensors(facts, _type_asked(recipe))
+    made = WrittenTensors(facts, asked)
     written = tuple(made.of(tensors))
     tokenizer, digests = _tokenizer(plan, config, shapes, metadata, offline=offline)
     values: dict[str, Value] = {

@@ -141,7 +141,7 @@ def _written(target: Target, coding: Coding, stored: Mapping[str, Stored]) -> li
     if layout is None or target.tensors != {target.name: target.shape}:
         return []
     stem = stem_of(target.name)
-    names = stem + layout.codes, stem + layout.scales
+    names = [stem + name for name in (layout.codes, layout.scales, layout.factor) if name]
     made = layout.target(target, unrounded(target.expression))
     made = replace(
         made,
@@ -159,7 +159,8 @@ def _not_written(recipe: Recipe, unwritten: Mapping[str, str]) -> Problem:
     return recipe.problem(
         "Weights change that are stored in a way that is read, and not written",
         "out_dtype",
-        expected="float8 (E4M3), INT4 without zero points or order, or MXFP4, where weights change",
+        expected="float8 (E4M3), INT4 without zero points or order, MXFP4, or NVFP4 of "
+        "compressed-tensors, where weights change",
         found=", ".join(names) + (f", and {more} more" if more else ""),
         fix="Write 'out_dtype: bfloat16', or fp8_block, int4 or another scheme for all weights",
     )

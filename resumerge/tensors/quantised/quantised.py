@@ -28,6 +28,11 @@ _LIMITS = {
 }
 """The smallest normal number and the largest number of each dtype that scales have."""
 
+_ONE = np.float32(1)
+
+_EIGHTH = 0x20
+"""The code of 0.125 in E4M3: the scale of a block of zeros, as in compressed-tensors."""
+
 
 @dataclass(frozen=True)
 class Form:
@@ -38,14 +43,33 @@ class Form:
         code: what the codes are.
         largest: the number that the largest magnitude of a block is scaled to.
         scales: the dtype of the scales, by safetensors' name; U8 for powers of two (E8M0).
+        whole: the number that the largest magnitude of a weight is multiplied to, before it has
+            scales; the factor is stored after them, in float32. 0 for no factor.
     """
 
     name: str
     code: Code
     largest: float
     scales: str
+    whole: float = 0.0
 
-    def scaled(self, maxima: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def factor(self, largest: float) -> np.float32:
+        """Return what a weight is multiplied by: 1 if there is no factor, or it is not finite.
+
+        Source: compressed-tensors, quantization/utils/helpers.py, `generate_gparam`.
+
+        Args:
+            largest: the largest finite magnitude of the weight.
+        """
+        least = np.finfo(np.float32).tiny
+        with np.errstate(over="ignore"):
+            # torch divides a number by a tensor in this way, and so do the library's factors.
+            found = _ONE / np.maximum(np.float32(largest), least) * np.float32(self.whole)
+        return found if self.whole and np.isfinite(found) else _ONE
+
+    def scaled(
+        self, maxima: np.ndarray, factor: np.float32 = _ONE
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return scales as they are stored, and as the numbers that these are.
 
         A scale is ``maximum / largest``, rounded to nearest; at least the smallest normal number of
@@ -56,6 +80,8 @@ class Form:
 
         Args:
             maxima: the largest magnitude of each block, float32.
+            factor: what the weight is multiplied by; scales in float8 are multiplied by it as they
+                are stored, and the smallest of them is 0.125 where it would be 0.
 
         Returns:
             uint8, with the bytes of a scale for each block; float32, in the shape of `maxima`.
@@ -66,6 +92,16 @@ class Form:
             exponents = ((maxima.view(np.int32) + (1 << 21)) >> 23) - offset
             stored = np.where(finite, exponents.clip(0, 254), 255).astype(np.uint8)
             return stored, E8M0.table[stored, 0]
+        if self.scales == "F8_E4M3":
+            with np.errstate(all="ignore"):
+                scales = factor * (maxima / np.float32(self.largest))
+                scales = np.where(finite, scales, np.float32(np.nan))
+            stored = np.empty(scales.size, np.uint8)
+            vector = as_vector(stored, self.scales)
+            round_to(Vector(scales.reshape(-1)), vector)
+            stored[stored == 0] = _EIGHTH
+            round_to(vector, Vector(scales.reshape(-1)))
+            return stored, scales / factor
         least, most = _LIMITS[self.scales]
         with np.errstate(all="ignore"):
             scales = np.where(finite, maxima / np.float32(self.largest), np.float32(np.nan))
@@ -117,7 +153,7 @@ class Quantised(Tensor):
             weight = replace(weight, dtype="F32", block_elements=at_once * columns)
         grid = -(-rows // block[0]) * -(-columns // block[1])
         size = rows * columns // form.code.per_byte + grid * (BITS[form.scales] // 8)
-        size += len(described)
+        size += 4 * bool(form.whole) + len(described)
         return cls(
             name=name,
             dtype="U8",
@@ -166,7 +202,7 @@ class Quantised(Tensor):
     @property
     def held_bytes(self) -> int:
         """The bytes of the scales, and of what says which of them are known."""
-        return self.scale_bytes + self.grid[0]
+        return self.scale_bytes + self.grid[0] + 4
 
     @property
     def held_in_turn(self) -> str:
@@ -194,6 +230,11 @@ class Quantised(Tensor):
             bottom = -(-last // self.bytes_at_once) * height
             yield from self.weight.reads(top * columns, min(bottom * columns, self.weight.numel))
 
+    def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
+        """Yield the reads of the whole weight, if it has a factor."""
+        if self.form.whole:
+            yield from self.weight.reads(0, self.weight.numel)
+
     def working_bytes(self, elements: int) -> float:
         piece = min(self.rows_at_once, self.rows) * self.columns
         before = 0 if self.weight.dtype == "F32" else BITS[self.weight.dtype] // 8
@@ -202,7 +243,7 @@ class Quantised(Tensor):
         return piece * (4 + before) + maxima + codes + self.weight.working_bytes(piece)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        known = evaluation.held.get(self, self.held_bytes, lambda: _Scales.of(self))
+        known = evaluation.held.get(self, self.held_bytes, lambda: self._begun(evaluation))
         codes = min(stop, self.code_bytes)
         size, rows = self._code_row, self.rows
         for top in range(start // self.bytes_at_once * self.rows_at_once, rows, self.rows_at_once):
@@ -254,7 +295,8 @@ class Quantised(Tensor):
                 self._compute(evaluation, top, bottom, codes, known)
         rest = known.stored.reshape(-1)[first : min(end, self.scale_bytes)]
         out[: len(rest)] = rest
-        described = np.frombuffer(self.described, np.uint8)
+        factor = known.factor.tobytes() if self.form.whole else b""
+        described = np.frombuffer(factor + self.described, np.uint8)
         out[len(rest) :] = described[max(first - self.scale_bytes, 0) :][: len(out) - len(rest)]
 
     def _compute(
@@ -266,12 +308,23 @@ class Quantised(Tensor):
         maxima = block_maxima(values, columns, width)
         if height > 1:
             maxima = np.maximum.reduceat(maxima, np.arange(0, bottom - top, height))
-        stored, scales = self.form.scaled(maxima)
+        stored, scales = self.form.scaled(maxima, known.factor)
         bands = slice(top // height, -(-bottom // height))
         known.stored[bands] = stored.reshape(-1, self._scale_row)
         known.known[bands] = True
         grid = np.repeat(scales, height, axis=0)[: bottom - top] if height > 1 else scales
         quantise(values, columns, np.ascontiguousarray(grid), width, self.form.code, out)
+
+    def _begun(self, evaluation: Evaluation) -> _Scales:
+        """Return the scales, of which none is known, with the weight's factor."""
+        largest, size = 0.0, self.rows_at_once * self.columns
+        for start in range(0, self.weight.numel if self.form.whole else 0, size):
+            stop = min(start + size, self.weight.numel)
+            maxima = block_maxima(
+                self._values(evaluation, start, stop), self.columns, self.block[1]
+            )
+            largest = max(largest, float(np.max(maxima, where=np.isfinite(maxima), initial=0)))
+        return _Scales.of(self, self.form.factor(largest))
 
     def _values(self, evaluation: Evaluation, start: int, stop: int) -> np.ndarray:
         """Return elements of the weight as float32, in a buffer.
@@ -297,14 +350,16 @@ class _Scales:
     Args:
         stored: the bytes of each row of the grid.
         known: whether the row is known.
+        factor: what the weight is multiplied by.
     """
 
     stored: np.ndarray
     known: np.ndarray
+    factor: np.float32
 
     @classmethod
-    def of(cls, tensor: Quantised) -> _Scales:
+    def of(cls, tensor: Quantised, factor: np.float32) -> _Scales:
         """Return the scales of a weight, of which none is known."""
         height = tensor.grid[0]
         rows = np.zeros((height, tensor.scale_bytes // max(1, height)), np.uint8)
-        return cls(rows, np.zeros(height, bool))
+        return cls(rows, np.zeros(height, bool), factor)
