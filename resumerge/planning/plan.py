@@ -227,7 +227,7 @@ class Plan:
     @property
     def is_gguf(self) -> bool:
         """Whether the output is one file in GGUF, which has config and tokenizer in it."""
-        return self.shards[0].name.endswith(GGUF)
+        return any(shard.name.endswith(GGUF) for shard in self.shards[:1])
 
     @property
     def reference_model(self) -> Source:

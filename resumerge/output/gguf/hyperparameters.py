@@ -29,6 +29,8 @@ _FULL_ATTENTION = {"gemma2": 2, "gemma3_text": 6}
 _YARN = {"beta_fast": 32, "beta_slow": 1, "attention_factor": None, "truncate": True}
 """The values of yarn's further settings that llama.cpp takes for granted."""
 
+_EMBEDDING = "model.embed_tokens.weight"
+
 _ALIASES = {"num_experts": "num_local_experts", "num_local_experts": "num_experts"}
 """The other names of keys, which transformers 5 writes for some families."""
 
@@ -64,6 +66,8 @@ class Hyperparameters:
                 fix="name a folder as output, and convert it with llama.cpp's own script",
             )
         self.architecture, self.family = WRITTEN[kind]
+        if len(shapes.get(_EMBEDDING, ())) != 2:
+            raise self.unfit("model_type", f"a model with a matrix {_EMBEDDING}", kind)
         self.head = self._head()
         self.heads = self._whole("num_attention_heads")
         self.keys = self._keys()
@@ -113,7 +117,7 @@ class Hyperparameters:
             "attention.value_length": self.head,
             "rope.dimension_count": turned,
             "rope.freq_base": self._theta,
-            "vocab_size": self._shapes["model.embed_tokens.weight"][0],
+            "vocab_size": self._shapes[_EMBEDDING][0],
             **self._scaled_positions(),
         }
         for key, name in family.numbers.items():
@@ -255,18 +259,21 @@ class Hyperparameters:
         if self._config.get("head_dim") is not None:
             return self._whole("head_dim")
         hidden, heads = self._whole("hidden_size"), self._whole("num_attention_heads")
+        if heads > hidden:
+            raise self.unfit("num_attention_heads", f"at most {hidden}", heads)
         return hidden // heads
 
     def _keys(self) -> int:
         """Return the number of heads of keys, by the shapes of the tensors."""
         at = "model.layers.0.self_attn"
         fused, queries = f"{at}.qkv_proj.weight", f"{at}.q_proj.weight"
-        if fused in self._shapes:
-            keys = (self._shapes[fused][0] // self.head - self.heads) // 2
-            own = (self.heads + 2 * keys) * self.head == self._shapes[fused][0]
-        elif {queries, f"{at}.k_proj.weight"} <= self._shapes.keys():
-            keys = self._shapes[f"{at}.k_proj.weight"][0] // self.head
-            own = self._shapes[queries][0] == self.heads * self.head
+        rows = {name: shape[0] for name, shape in self._shapes.items() if len(shape) == 2}
+        if fused in rows:
+            keys = (rows[fused] // self.head - self.heads) // 2
+            own = (self.heads + 2 * keys) * self.head == rows[fused]
+        elif {queries, f"{at}.k_proj.weight"} <= rows.keys():
+            keys = rows[f"{at}.k_proj.weight"] // self.head
+            own = rows[queries] == self.heads * self.head
         else:
             raise self.unfit("model_type", f"a model with {queries}", self._config["model_type"])
         if not own or keys < 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,12 +33,14 @@ _QUANTISATION_VERSION = 2
 
 
 def problems_of_types(recipe: Recipe, *, is_gguf: bool) -> Iterator[Problem]:
-    """Yield where a recipe asks for a type of GGUF, and no GGUF file is written.
+    """Yield where a recipe asks for a type of GGUF and no such file is written, or for another one.
 
     Args:
         recipe: the last document of a recipe.
         is_gguf: whether its result is written as GGUF.
     """
+    if is_gguf and recipe.quantised_as:
+        yield _not_written(recipe, "out_dtype", recipe.quantised_as)
     for document in recipe.documents:
         asked = document.out_dtype
         if asked in OF_GGUF and not (is_gguf and document is recipe):
@@ -52,6 +55,17 @@ def problems_of_types(recipe: Recipe, *, is_gguf: bool) -> Iterator[Problem]:
                 if document is recipe
                 else "write it in the last document",
             )
+
+
+def _not_written(recipe: Recipe, key: str, asked: str) -> Problem:
+    return recipe.problem(
+        "This type is not written to GGUF files",
+        key,
+        expected="float32, float16, bfloat16, q8_0 or q4_0",
+        found=asked,
+        fix="write one of these as out_dtype; for another type, quantise a file in bfloat16 with "
+        "llama.cpp's llama-quantize",
+    )
 
 
 def planned_recipe(recipe: Recipe) -> Recipe:
@@ -126,18 +140,7 @@ def _type_asked(recipe: Recipe) -> str | None:
     found = BY_TORCH_NAME.get(asked, asked.upper())
     if found in TYPES:
         return found
-    raise InputError(
-        [
-            recipe.problem(
-                "This type is not written to GGUF files",
-                "out_dtype" if recipe.out_dtype else "dtype",
-                expected="float32, float16, bfloat16, q8_0 or q4_0",
-                found=asked,
-                fix="write one of these as out_dtype; for another type, quantise a file in "
-                "bfloat16 with llama.cpp's llama-quantize",
-            )
-        ]
-    )
+    raise InputError([_not_written(recipe, "out_dtype" if recipe.out_dtype else "dtype", asked)])
 
 
 def _main_type(written: Sequence[Written]) -> str:
@@ -176,7 +179,16 @@ def _placed(
     for tensor in written:
         places.append(Placed(tensor.name, tensor.shape, tensor.type, end))
         end = aligned(end + sum(part.nbytes for part in tensor.parts))
-    first = header(values, places)
+    try:
+        first = header(values, places)
+    except (UnicodeEncodeError, struct.error, OverflowError) as error:
+        raise refuse(
+            "The metadata of the model cannot be written to a GGUF file",
+            where=name,
+            expected="text in UTF-8, and numbers of 32 bits",
+            found=str(error)[:100],
+            fix="correct the model's config.json or chat template",
+        ) from None
     units: list[Unit] = []
     for tensor in written:
         for part in _parts(tensor, len(units)):

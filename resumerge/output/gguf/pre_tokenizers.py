@@ -58,7 +58,8 @@ def _steps(found: Any) -> list[str] | None:
     kind = found.get("type")
     if kind == "Sequence":
         steps = []
-        for each in found.get("pretokenizers") or ():
+        several = found.get("pretokenizers")
+        for each in several if isinstance(several, list) else [None]:
             inner = _steps(each)
             if inner is None:
                 return None

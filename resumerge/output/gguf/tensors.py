@@ -192,6 +192,8 @@ class WrittenTensors:
         """Return the type of a tensor: vectors, norms and routers are F32."""
         if own.dtype not in FLOATS:
             raise self._unknown(name, "floats", own.dtype)
+        if not 1 <= len(shape) <= 3 or own.numel == 0:
+            raise self._unknown(name, "a vector or a matrix with elements", shape)
         if len(shape) == 1 or module.endswith("norm") or module in _ROUTERS:
             return "F32"
         asked = self._type or (own.dtype if own.dtype in PLAIN else "F32")

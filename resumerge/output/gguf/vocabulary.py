@@ -160,7 +160,7 @@ class WrittenTokenizer:
             if is_byte(token):
                 types[number], scores[number] = _BYTE, 0.0
         unknown = self.facts["model"].get("unk_token")
-        if unknown in self.ids:
+        if isinstance(unknown, str) and unknown in self.ids:
             types[self.ids[unknown]] = _UNKNOWN
         if (types == _BYTE).sum() != 256:
             raise self._unfit("model.vocab", "a token for each byte", f"{(types == _BYTE).sum()}")
@@ -183,7 +183,7 @@ class WrittenTokenizer:
         before = _object(self.facts.get("pre_tokenizer"))
         if before.get("type") == "Metaspace" and not rest and not added:
             how = before.get("prepend_scheme", "always")
-            if before.get("replacement", SPACE) == SPACE and how in _PREFIX:
+            if before.get("replacement", SPACE) == SPACE and how in [*_PREFIX]:
                 if how == "first":
                     self.notes.append(
                         f"{self.model}: a space is put before the first word alone; llama.cpp puts "
@@ -200,7 +200,10 @@ class WrittenTokenizer:
         return added
 
     def _merges(self) -> Iterator[tuple[str, str]]:
-        for merge in self.facts["model"].get("merges") or ():
+        merges = self.facts["model"].get("merges") or []
+        if not isinstance(merges, list):
+            raise self._unfit("model.merges", "a list", type(merges).__name__)
+        for merge in merges:
             parts = merge.split(" ", 1) if isinstance(merge, str) else merge
             if not isinstance(parts, list) or [type(part) for part in parts] != [str, str]:
                 raise self._unfit("model.merges", "pairs of pieces", merge)
@@ -245,7 +248,7 @@ class WrittenTokenizer:
         content = named.get("content") if isinstance(named, Mapping) else named
         if isinstance(content, str) and content in self.ids:
             return self.ids[content]
-        number = self.config.get(f"{kind}_token_id")
+        number: Any = self.config.get(f"{kind}_token_id")
         number = number[0] if isinstance(number, list) and number else number
         return number if type(number) is int and 0 <= number < self.rows else None
 
@@ -255,7 +258,8 @@ class WrittenTokenizer:
         for step in _steps(self.facts.get("post_processor"), "processors"):
             kind = step.get("type")
             if kind == "TemplateProcessing":
-                around = self._around_template(step.get("single") or [])
+                single = step.get("single")
+                around = self._around_template(single if isinstance(single, list) else [])
             elif kind != "ByteLevel":
                 raise self._unfit(
                     "post_processor", "a template with one token before and after the text", kind
@@ -263,9 +267,11 @@ class WrittenTokenizer:
         return around
 
     def _around_template(self, single: list[Any]) -> tuple[int | None, int | None]:
-        names = [next(iter(part), "") if isinstance(part, Mapping) else "" for part in single]
+        names = [next(iter(_object(part)), "") for part in single]
         tokens = [
-            self.ids.get(part["SpecialToken"].get("id")) if name == "SpecialToken" else None
+            self.ids.get(str(_object(part["SpecialToken"]).get("id")))
+            if name == "SpecialToken"
+            else None
             for name, part in zip(names, single)
         ]
         if "Sequence" not in names:
@@ -308,7 +314,7 @@ def _steps(found: Any, several: str) -> list[Mapping[str, Any]]:
     """Return the steps of a part of tokenizer.json, which is one or a sequence."""
     inner = _object(found)
     steps = inner.get(several) if inner.get("type") == "Sequence" else [found] if found else []
-    return [_object(step) for step in steps or ()]
+    return [_object(step) for step in steps] if isinstance(steps, list) else []
 
 
 def _looks_like_control(token: str) -> bool:

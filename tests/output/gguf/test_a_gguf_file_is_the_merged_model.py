@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gguf import MODEL_ARCH_NAMES, MODEL_TENSORS, TENSOR_NAMES, GGMLQuantizationType, GGUFReader
 from gguf.quants import quantize
-from gguf_models import converted, numbers_of
+from gguf_models import EXPERTS, LAYERS, converted, numbers_of
 from gguf_outputs import MADE, write_checkpoint
 from merging import merge, tensors_of
 from safetensors.numpy import load_file
@@ -92,6 +92,40 @@ def test_transformers_computes_the_same_with_it(name: str, tmp_path: Path) -> No
         for folder, more in ((tmp_path / name, {}), (tmp_path, {"gguf_file": "model.gguf"}))
     ]
     assert torch.equal(*found)
+
+
+def test_packed_experts_are_those_of_separate_ones(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    tensors = write_checkpoint(tmp_path / "apart", "qwen3moe")
+    write_checkpoint(tmp_path / "packed", "qwen3moe")
+    found = {name: values for name, values in tensors.items() if ".experts." not in name}
+    for layer in range(LAYERS):
+        at = f"model.layers.{layer}.mlp.experts"
+        gate, up, down = (
+            np.stack([tensors[f"{at}.{n}.{part}_proj.weight"] for n in range(EXPERTS)])
+            for part in ("gate", "up", "down")
+        )
+        found[f"{at}.gate_up_proj"] = np.concatenate((gate, up), axis=1)
+        found[f"{at}.down_proj"] = down
+    save_file(found, tmp_path / "packed" / "model.safetensors", {"format": "pt"})
+    files = []
+    for name in ("apart", "packed"):
+        text = COPY.replace("NAME", name).replace("float32", "q8_0")
+        (tmp_path / f"of {name}").mkdir()
+        out = merge(tmp_path, text, tmp_path / f"of {name}" / "model.gguf")
+        files.append({t.name: np.array(t.data).tobytes() for t in GGUFReader(out).tensors})
+    assert files[0] == files[1]
+
+
+def test_a_mirror_has_the_file_the_recipe_and_the_card(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "model")
+    text = COPY.replace("NAME", "model").replace("float32", "q8_0")
+    out = merge(tmp_path, text, tmp_path / "model.gguf", mirror=str(tmp_path / "mirror"))
+    found = {path.name for path in (tmp_path / "mirror").iterdir() if path.is_file()}
+    assert found == {"README.md", "mergekit_config.yml", "model.gguf"}
+    assert (tmp_path / "mirror" / "model.gguf").read_bytes() == out.read_bytes()
+    assert "library_name: gguf" in (tmp_path / "mirror" / "README.md").read_text()
 
 
 def test_rows_that_are_no_whole_blocks_are_f16(tmp_path: Path) -> None:

@@ -144,6 +144,14 @@ def _lower_case(facts: dict[str, Any]) -> None:
     facts["normalizer"] = {"type": "Lowercase"}
 
 
+def _a_list_of_nothing(facts: dict[str, Any]) -> None:
+    facts["post_processor"]["single"] = [{"SpecialToken": [3]}, 4]
+
+
+def _strange_steps(facts: dict[str, Any]) -> None:
+    facts["pre_tokenizer"]["pretokenizers"] = {"a": 1}
+
+
 def _words(facts: dict[str, Any]) -> None:
     facts["model"]["type"] = "WordPiece"
 
@@ -168,6 +176,8 @@ def _no_byte(facts: dict[str, Any]) -> None:
         (_lower_case, False, "normalizer"),
         (_words, False, "model.type"),
         (_two_tokens_before, False, "post_processor"),
+        (_a_list_of_nothing, False, "post_processor"),
+        (_strange_steps, False, "pre_tokenizer"),
         (_fewer_merges, True, "model.merges"),
         (_lower_case, True, "normalizer and pre_tokenizer"),
         (_no_byte, True, "model.vocab"),
@@ -187,6 +197,13 @@ def test_what_llama_cpp_would_tokenise_otherwise_is_refused(
         merge(tmp_path, RECIPE, tmp_path / "model.gguf")
     assert error.value.problems[0].where.endswith(f"tokenizer.json, {where}")
     assert not (tmp_path / "model.gguf").exists()
+
+
+def test_a_template_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").write_text('{"chat_template": "a\\ud800"}')
+    with pytest.raises(InputError, match="metadata of the model cannot be written"):
+        merge(tmp_path, RECIPE, tmp_path / "model.gguf")
 
 
 def test_a_vocabulary_that_a_recipe_makes_is_written(tmp_path: Path) -> None:

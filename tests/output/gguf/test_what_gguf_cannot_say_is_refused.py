@@ -28,6 +28,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"rms_norm_eps": None}, "rms_norm_eps"),
     ("llama", {"max_position_embeddings": None}, "max_position_embeddings"),
     ("llama", {"num_attention_heads": 8, "head_dim": 64}, "num_attention_heads"),
+    ("llama", {"num_attention_heads": 1000, "head_dim": None}, "num_attention_heads"),
+    ("llama", {"rope_parameters": None, "rope_scaling": [1]}, "rope_scaling"),
     ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope_scaling"),
     (
         "llama",
@@ -68,6 +70,8 @@ def change_tensors(folder: Path, added: dict[str, torch.Tensor], *removed: str) 
         ({}, ("model.layers.1.mlp.up_proj.weight",), "blk.1.ffn_up.weight"),
         ({}, ("lm_head.weight",), "output.weight"),
         ({"score.weight": (2, 256)}, (), "score.weight"),
+        ({}, ("model.embed_tokens.weight",), "model.embed_tokens.weight"),
+        ({"model.layers.0.mlp.up_proj.bias": ()}, (), "ffn_up.bias"),
     ],
 )
 def test_of_tensors(
@@ -88,7 +92,7 @@ def test_types_of_gguf_for_another_output(out: str, tmp_path: Path) -> None:
     assert error.value.problems[0].path == "out_dtype"
 
 
-@pytest.mark.parametrize("asked", ["q4_k_m", "q6_k", "q5_0", "int8"])
+@pytest.mark.parametrize("asked", ["q4_k_m", "q6_k", "q5_0"])
 def test_types_that_are_not_written(asked: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "model")
     with pytest.raises(InputError, match="Unknown dtype") as error:
@@ -96,10 +100,12 @@ def test_types_that_are_not_written(asked: str, tmp_path: Path) -> None:
     assert "q8_0" in str(error.value)
 
 
-def test_float64_is_not_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", ["float64", "fp8_block", "int4", "same"])
+def test_types_of_safetensors_alone(asked: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "model")
-    with pytest.raises(InputError, match="This type is not written to GGUF files"):
-        merge(tmp_path, RECIPE + "out_dtype: float64\n", tmp_path / "model.gguf")
+    with pytest.raises(InputError, match="This type is not written to GGUF files") as error:
+        merge(tmp_path, RECIPE + f"out_dtype: {asked}\n", tmp_path / "model.gguf")
+    assert error.value.problems[0].path == "out_dtype"
 
 
 def test_types_of_gguf_for_a_stage(tmp_path: Path) -> None:
