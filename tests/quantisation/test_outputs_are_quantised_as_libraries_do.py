@@ -280,6 +280,34 @@ def test_experts_are_quantised_and_routers_are_not(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("scheme", ["fp8_block", "int4"])
+def test_a_mixture_of_experts_is_loaded(scheme: str, tmp_path: Path) -> None:
+    """Experts in matrices of their own, which transformers packs as it loads them."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    config = Qwen3MoeConfig(
+        vocab_size=64,
+        hidden_size=256,
+        intermediate_size=384,
+        moe_intermediate_size=128,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        num_experts=4,
+        num_experts_per_tok=2,
+    )
+    made = Qwen3MoeForCausalLM(config).bfloat16()
+    made.save_pretrained(tmp_path / "m")
+    text = f"merge_method: passthrough\nout_dtype: {scheme}\nmodels: [{{model: m}}]\n"
+    found = loaded(merge(tmp_path, text, tmp_path / "out"))
+    for name, tensor in made.state_dict().items():
+        lost = (tensor.float() - found[name].float()).norm() / tensor.float().norm()
+        assert lost < (0.03 if scheme == "fp8_block" else 0.13) * (tensor.ndim > 1) or not lost, (
+            name
+        )
+
+
 REFUSED = {
     "a stage": (
         f"name: x\n{linear('int4')}---\nmerge_method: passthrough\nmodels: [{{model: x}}]\n",
