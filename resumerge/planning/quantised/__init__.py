@@ -1,4 +1,4 @@
-"""Quantised outputs: what ``out_dtype`` makes of the tensors that are planned.
+"""Quantised outputs: the tensors of a plan that are written as codes and scales.
 
 `weights.py` chooses the weights and writes them in a scheme; `alike.py` keeps the scheme that the
 reference model has.
