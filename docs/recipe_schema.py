@@ -15,7 +15,7 @@ from typing import Any, Union
 
 from resumerge.methods import METHODS
 from resumerge.recipe.notes import IGNORED_KEYS
-from resumerge.recipe.schema import keys, mixture, output_dtypes, tokenizer
+from resumerge.recipe.schema import extraction, keys, mixture, output_dtypes, tokenizer
 from resumerge.recipe.types import GATE_MODES, LAYOUTS, QUANTISED, ModelRef
 
 FILE = Path(__file__).with_name("recipe.schema.json")
@@ -71,17 +71,23 @@ SPECIAL: dict[str, Any] = {
     "negative_prompts": {"$ref": "#/$defs/Prompts"},
     "noise_scale": {"type": ["number", "string", "null"]},
     "residual_scale": {"type": ["number", "string", "null"]},
+    "max_rank": {"type": ["integer", "null"], "minimum": 1},
+    "sv_epsilon": {"type": ["number", "string", "null"]},
+    "save_modules": {"$ref": "#/$defs/Prompts"},
+    "include": {"$ref": "#/$defs/Prompts"},
+    "exclude": {"$ref": "#/$defs/Prompts"},
     "layer_range": {"type": "array", "minItems": 2, "maxItems": 2},
     "residual_weight": {},
 }
 """Keys whose values may be written in more ways than their type says."""
 
 SECTIONS = {"tokenizer": tokenizer._TokenizerSection}
+REQUIRED_SECTIONS = {"extract_lora": extraction.ExtractionSection}
 """Keys whose sections have another type after they are read."""
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema: a recipe that merges, or one that makes a mixture of experts."""
+    """Return the schema: a recipe that merges, makes a mixture of experts, or an adapter."""
     definitions: dict[str, Any] = {
         "Model": MODEL,
         "Setting": SETTING,
@@ -91,19 +97,23 @@ def schema() -> dict[str, Any]:
             "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, NULL]
         },
     }
-    for top in (keys.MergeFile, mixture.MixtureFile):
+    for top in (keys.MergeFile, mixture.MixtureFile, extraction.ExtractionFile):
         _section(top, definitions)
         definitions[top.__name__]["properties"] |= {
             name: {"description": "of mergekit; it has no effect here"}
             for name in sorted(IGNORED_KEYS - definitions[top.__name__]["properties"].keys())
         }
-    # A document with a list of experts makes a mixture; others merge.
+    # A document with extract_lora makes an adapter, one with a list of experts a mixture.
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A recipe of resumerge, or a config of mergekit",
         "if": {"properties": {"experts": {"type": "array"}}, "required": ["experts"]},
         "then": {"$ref": "#/$defs/MixtureFile"},
-        "else": {"$ref": "#/$defs/MergeFile"},
+        "else": {
+            "if": {"required": ["extract_lora"]},
+            "then": {"$ref": "#/$defs/ExtractionFile"},
+            "else": {"$ref": "#/$defs/MergeFile"},
+        },
         "$defs": definitions,
     }
 
@@ -118,7 +128,8 @@ def _section(section: Any, definitions: dict[str, Any]) -> dict[str, Any]:
             if section is mixture.MixtureFile and field.name == "out_dtype":
                 found["properties"][field.name] = NULL
                 continue
-            hint = SECTIONS.get(field.name, hints[field.name])
+            sections = SECTIONS | REQUIRED_SECTIONS
+            hint = sections.get(field.name, hints[field.name])
             value = SPECIAL[field.name] if field.name in SPECIAL else _value(hint, definitions)
             if field.name in SECTIONS:
                 value = {"anyOf": [value, NULL]}

@@ -48,6 +48,7 @@ from resumerge.options import Options
 from resumerge.options.hints import (
     CompareOptions,
     ExplainOptions,
+    ExtractLoraOptions,
     ExtractOptions,
     ReproduceOptions,
     ResumeOptions,
@@ -57,7 +58,7 @@ from resumerge.options.hints import (
 from resumerge.options.in_python import error_in_python, in_python, problem_in_python
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath, parse_age, read_address
-from resumerge.recipe.as_yaml import extraction
+from resumerge.recipe.as_yaml import adapter_extraction, extraction
 from resumerge.storage import Storage
 from resumerge.ui.notebook.in_process import keepalive_in_notebook, merge_in_process
 from resumerge.ui.notebook.results import (
@@ -198,6 +199,68 @@ def extract_expert(
     with recipe_of_command(extraction(str(model), number), str(model)) as recipe:
         return merge_in_process(
             chosen, lambda session: session.run(recipe.path, folder), reporter, progress
+        )
+
+
+@with_options("extract-lora")
+@_speaks_python
+def extract_lora(
+    model: StrPath,
+    base_model: StrPath,
+    out: StrPath,
+    *,
+    max_rank: int = 128,
+    sv_epsilon: float = 0.0,
+    distribute_scale: bool = True,
+    embed_lora: bool = False,
+    save_modules: Sequence[str] = (),
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    skip_undecomposable: bool = False,
+    reporter: Reporter | None = None,
+    progress: str = "auto",
+    **options: Unpack[ExtractLoraOptions],
+) -> DisplayedResult:
+    """Make a LoRA adapter of how a model differs from its base, for peft.
+
+    Args:
+        model: the model: a folder, a Hub repo, or with an adapter: ``model+adapter``.
+        base_model: the model that it was trained from.
+        out: the folder to write the adapter to.
+        OPTIONS
+        max_rank: the largest rank of a module.
+        sv_epsilon: directions whose singular value is not larger are left out.
+        distribute_scale: whether both matrices have the roots of the singular values.
+        embed_lora: whether embeddings and heads are decomposed, rather than saved whole.
+        save_modules: names, or their last words, of modules that are saved whole.
+        include: regular expressions, one of which the name of a module must match.
+        exclude: regular expressions that the name of a module must not match.
+        skip_undecomposable: whether what is no matrix is left out, rather than saved whole.
+        reporter: as for `run`.
+        progress: as for `run`.
+
+    Raises:
+        InputError: the models do not fit each other, or are equal.
+        Resumable, Interrupted: as for `run`.
+    """
+    folder, chosen = settled(read_output(out), Options.read("extract-lora", options))
+    recipe = adapter_extraction(
+        str(model),
+        str(base_model),
+        {
+            "max_rank": max_rank,
+            "sv_epsilon": sv_epsilon,
+            "distribute_scale": distribute_scale,
+            "embed_lora": embed_lora,
+            "save_modules": tuple(save_modules),
+            "include": tuple(include),
+            "exclude": tuple(exclude),
+            "skip_undecomposable": skip_undecomposable,
+        },
+    )
+    with recipe_of_command(recipe, str(model)) as file:
+        return merge_in_process(
+            chosen, lambda session: session.run(file.path, folder), reporter, progress
         )
 
 

@@ -22,6 +22,9 @@ ONE_FILE = (SUFFIX, GGUF)
 STEM = "model"
 """The beginning of the names of files that transformers looks for."""
 
+ADAPTER_STEM = "adapter_model"
+"""The same of files that peft looks for."""
+
 STAGES = "stages"
 """The folder in the output that has a folder for each stage that is kept."""
 
@@ -29,8 +32,8 @@ _STAGE = r"\w[\w.-]{0,99}"
 """The pattern of a folder's name that every system takes."""
 
 _SHARD = re.compile(
-    rf"({STAGES}/{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5}})?"
-    + re.escape(SUFFIX),
+    rf"(({STAGES}/{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5}})?"
+    rf"|{ADAPTER_STEM}){re.escape(SUFFIX)}",
     re.ASCII,
 )
 

@@ -86,6 +86,11 @@ def some(
     return separator.join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
+def share(part: float, whole: float) -> str:
+    """Return a part of a whole in percent: ``97.12 %``."""
+    return f"{100.0 * part / whole if whole else 100.0:.2f} %"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: ``1 tensor``, ``2 tensors``."""
     return f"{count} {noun}{'s' * (count != 1)}"

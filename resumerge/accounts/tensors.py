@@ -10,7 +10,17 @@ from resumerge.accounts.stored_tensors import LeafIndex
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
 from resumerge.tensor_uses import HARMLESS, UnusedReason, Use
-from resumerge.tensors import Adapted, Gathered, Merged, Sliced, Stacked, Stored, Tensor, stored_in
+from resumerge.tensors import (
+    Adapted,
+    Factors,
+    Gathered,
+    Merged,
+    Sliced,
+    Stacked,
+    Stored,
+    Tensor,
+    stored_in,
+)
 from resumerge.tensors.dtypes import nbytes
 
 
@@ -99,7 +109,7 @@ class _Uses:
         if isinstance(tensor, Stored):
             self._add_leaf(tensor, use, part)
             return
-        if isinstance(tensor, Merged | Adapted):
+        if isinstance(tensor, Merged | Adapted | Factors):
             if not _is_copy(tensor):
                 use = max(use, Use.MERGED)
             if (id(tensor), use) in self.seen:  # of a stage that several tensors are made of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,23 +16,51 @@ _NAMES = (
 )
 
 
+class _OneThread:
+    """The blocks of all threads that want one thread of BLAS: the last one to end sets it back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks = 0
+        self._before: list[tuple[ctypes.CDLL, str, int]] = []
+
+    def begin(self) -> None:
+        with self._lock:
+            self._blocks += 1
+            if self._blocks == 1:
+                self._before = [
+                    (library, name, getattr(library, name.format("get"))())
+                    for library in _loaded()
+                    for name in _NAMES
+                    if _has(library, name)
+                ]
+                for library, name, _ in self._before:
+                    getattr(library, name.format("set"))(1)
+
+    def end(self) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if not self._blocks:
+                for library, name, threads in self._before:
+                    getattr(library, name.format("set"))(threads)
+
+
+_one_thread = _OneThread()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Have OpenBLAS compute in the thread that calls it, until the end of the block.
 
-    Threads that compare tensors are as many as there are cores already, and what depends on no
-    number of threads has the same bits on every machine of a kind. Where NumPy has another BLAS,
-    nothing changes.
+    Threads that compute are as many as there are cores already, and what depends on no number of
+    threads has the same bits on every machine of a kind. Threads may be in such blocks at once.
+    Where NumPy has another BLAS, nothing changes.
     """
-    libraries = [(library, name) for library in _loaded() for name in _NAMES if _has(library, name)]
-    before = [getattr(library, name.format("get"))() for library, name in libraries]
-    for library, name in libraries:
-        getattr(library, name.format("set"))(1)
+    _one_thread.begin()
     try:
         yield
     finally:
-        for (library, name), threads in zip(libraries, before):
-            getattr(library, name.format("set"))(threads)
+        _one_thread.end()
 
 
 def _loaded() -> list[ctypes.CDLL]:

@@ -46,6 +46,12 @@ class ExtractOptions(_MergeOptions, total=False):
     shard_size: int | str | None
 
 
+class ExtractLoraOptions(_MergeOptions, total=False):
+    """Options that `resumerge.extract_lora` takes, beside those of the adapter."""
+
+    seed: int | None
+
+
 class RunOptions(ExtractOptions, total=False):
     """Options that `resumerge.run` takes, and `resumerge.plan`."""
 

@@ -43,7 +43,7 @@ _RECIPES = ("run", "plan")
 _PLANS = (*_RECIPES, "explain")
 _NEW = (*_RECIPES, "extract-expert")
 _MERGES = ("run", "resume", "plan")
-_ALL = (*_MERGES, "extract-expert")
+_ALL = (*_MERGES, "extract-expert", "extract-lora")
 _HERE = (*_ALL, "reproduce")
 """The commands that may merge without a mirror and a cluster."""
 
@@ -97,7 +97,7 @@ class Options:
         group=OUTPUT_GROUP,
     )  # fmt: skip
     seed: int | None = declare(
-        Number(), "Seed for randomized methods.", *_RECIPES,
+        Number(), "Seed for randomized methods.", *_RECIPES, "extract-lora",
         default_text=str(SEED), kept=Kept.PLANNED,
         group=OUTPUT_GROUP,
     )  # fmt: skip

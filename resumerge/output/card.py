@@ -47,7 +47,7 @@ def model_card(
         "---",
         yaml.safe_dump(metadata, sort_keys=False).strip(),
         "---",
-        f"# {_escaped(name)}",
+        f"# {escaped(name)}",
         "",
         f"A merge of {_merged(plan)} with the **{method.name}** method ({method.summary}), made "
         "with resumerge."
@@ -64,12 +64,10 @@ def model_card(
         role = ", base model" if source.ref == plan.recipe.base_model else ""
         is_reference = number == _first_reference(plan)
         role += ", config and tokenizer" if is_reference and source.config else ""
-        lines.append(f"- {_described(source, contents)}{role}")
+        lines.append(f"- {described(source, contents)}{role}")
     if plan.quantised:
         lines += ["", *_quantised(plan.quantised)]
-    recipe = plan.recipe.text.strip()
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", recipe)), default=0))
-    lines += ["", *section, "## Recipe", "", f"{fence}yaml", recipe, fence, ""]
+    lines += ["", *section, "## Recipe", "", *in_fence(plan.recipe.text, "yaml"), ""]
     return "\n".join(lines)
 
 
@@ -79,8 +77,8 @@ def _quantised(output: QuantisedOutput) -> list[str]:
     return [
         "## Quantisation",
         "",
-        f"Weights of linear layers are written as `{output.name}`: {_escaped(output.kind)}. "
-        f"{_escaped(loaders)}",
+        f"Weights of linear layers are written as `{output.name}`: {escaped(output.kind)}. "
+        f"{escaped(loaders)}",
     ]
 
 
@@ -113,13 +111,13 @@ def _first_reference(plan: Plan) -> int:
     return plan.reference
 
 
-def _described(source: Source, contents: Mapping[str, str]) -> str:
+def described(source: Source, contents: Mapping[str, str]) -> str:
     """Return the link and the revision of a source, and of its adapter."""
     if source.base is None or source.adapter is None:
         lost = "what that took from the weights was lost before the merge"
         quantised = f", quantised: {source.quantised} ({lost})" if source.quantised else ""
         return f"{_link(source)} ({_revision(source, contents)}){quantised}"
-    base, adapter = (_described(part, contents) for part in (source.base, source.adapter))
+    base, adapter = (described(part, contents) for part in (source.base, source.adapter))
     return f"{base} with the LoRA adapter {adapter}"
 
 
@@ -142,6 +140,12 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
     return f"{place}, checksum of what this recipe reads of it: `{content}` (xxh3-128)"
 
 
+def in_fence(text: str, language: str) -> list[str]:
+    """Return the lines of text as a block of code of Markdown, whatever it contains."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return [f"{fence}{language}", text.strip(), fence]
+
+
 def code_span(text: str, *, in_table: bool = False) -> str:
     """Return text as a code span of Markdown, whatever it contains."""
     text = printable(text)
@@ -151,7 +155,7 @@ def code_span(text: str, *, in_table: bool = False) -> str:
     return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
     """Return a name as text of Markdown, not as markup or HTML."""
     return re.sub(
         r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable(name)

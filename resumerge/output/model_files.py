@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.backup_names import CARD
+from resumerge.output.adapter_files import adapter_files
 from resumerge.output.card import model_card
 from resumerge.output.config import main_dtype, output_config
 from resumerge.output.index import index_files
@@ -54,6 +55,11 @@ def companions(
     if plan.is_gguf:
         yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
         yield CARD, model_card(plan, name, contents, "gguf").encode()
+        return
+    if plan.adapter is not None:
+        yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
+        own = plan.adapter, name, metadata, contents, section
+        yield from adapter_files(plan, *own, offline=offline)
         return
     reference = plan.reference_model
     carrier = reference.base or reference

@@ -39,7 +39,7 @@ def check_recipe(recipe: Recipe) -> list[Problem]:
 
 
 def _check_document(recipe: Recipe) -> list[Problem]:
-    if recipe.mixture is not None:
+    if not recipe.has_method:
         return []
     _, problems, _ = choose_template(recipe, ())
     problems = [*problems, *_check_names(recipe)]
@@ -56,7 +56,7 @@ def _check_names(recipe: Recipe) -> list[Problem]:
     If the method is unknown, parameters are checked against the method with the closest name; if
     none is close, it may be one of the user's own, with parameters that are not known either.
     """
-    if recipe.mixture is not None:
+    if not recipe.has_method:
         return []
     name = recipe.merge_method
     meant = name if name in METHODS else closest(name, METHODS)

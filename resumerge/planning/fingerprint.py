@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from resumerge.methods import METHODS
 from resumerge.planning.plan import NUMERICS, Plan
 from resumerge.recipe.normalized import normalized
@@ -63,6 +65,8 @@ def _parts_of_document(plan: Plan, suffix: str) -> dict[str, Any]:
 def _identity(plan: Plan) -> dict[str, Any]:
     if plan.mixture is not None:
         return {"name": plan.recipe.merge_method, "architecture": plan.mixture.architecture}
+    if plan.adapter is not None:
+        return {"name": plan.recipe.merge_method, "numpy": np.__version__}
     return METHODS.identity(plan.recipe.merge_method)
 
 

@@ -10,6 +10,7 @@ from itertools import islice
 
 from resumerge.accounts import Accounts
 from resumerge.experts.upcycling import MadeMixture
+from resumerge.extraction import MadeAdapter
 from resumerge.kernels.blocks import Run
 from resumerge.layout import Layers
 from resumerge.output_path import GGUF
@@ -176,7 +177,8 @@ class Plan:
         unshared: what becomes of tensors that not all models have.
         stages: the plans of the merges whose results are models of this one, or of each other.
         stage_models: these results, and what adapters make of them; numbered after the sources.
-        mixture: the mixture of experts that is made; None if models are merged.
+        mixture: the mixture of experts that is made; None if none is.
+        adapter: the LoRA adapter that is extracted; None if none is.
         kept: names of the stages whose results are written, too: their units and shards come after
             those of the model.
         left_out: the tensors of its models that this merge does not use, stages aside.
@@ -203,6 +205,7 @@ class Plan:
     stages: tuple[Plan, ...] = ()
     stage_models: tuple[Source, ...] = ()
     mixture: MadeMixture | None = None
+    adapter: MadeAdapter | None = None
     kept: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     accounts: Accounts = field(default_factory=Accounts)

@@ -10,11 +10,12 @@ from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling import mix
 from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import as_reference, note_on_packed_files
+from resumerge.extraction import extract
 from resumerge.layout import ModulePart, listed
 from resumerge.layout.compared_modules import notes_on_modules
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
-from resumerge.output_path import STEM
+from resumerge.output_path import ADAPTER_STEM, STEM
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
@@ -47,7 +48,7 @@ from resumerge.planning.tensor_specs import (
 )
 from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.recipe.types import Mixture
+from resumerge.recipe.types import Extraction, Mixture
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
@@ -67,7 +68,7 @@ def make_plan(
     unshared: Unshared = Unshared.REFUSED,
     stem: str = STEM,
 ) -> Plan:
-    """Plan a merge, or a mixture of experts.
+    """Plan a merge, a mixture of experts, or an adapter.
 
     Args:
         recipe: the recipe.
@@ -90,6 +91,8 @@ def make_plan(
             seed=seed,
             shard_size=shard_size,
         )
+    if recipe.extraction is not None:
+        return _plan_extraction(recipe, recipe.extraction, sources, seed=seed)
     planner = _Planner(recipe, sources, tokenizers or Tokenizers(), unshared)
     return replace(planner.plan(seed, shard_size, stem), sources=tuple(sources.values()))
 
@@ -121,6 +124,31 @@ def _plan_mixture(
         notes=tuple(dict.fromkeys(notes)),
         tokenizers={ref.text: v.digest for ref, v in tokenizers.vocabularies.items()},
         mixture=made,
+        left_out=(*left_out, *_left_out_of(sources.values())),
+    )
+
+
+def _plan_extraction(
+    recipe: Recipe, extraction: Extraction, sources: Mapping[ModelRef, Source], *, seed: int
+) -> Plan:
+    models = ModelViews(sources, extraction.model)
+    made, targets, notes, left_out = extract(recipe, extraction, models, seed=seed)
+    quantised = [note for source in sources.values() for note in notes_on_quantisation(source)]
+    size = sum(target.nbytes for target in targets)  # peft reads adapters of one file
+    units, shards = pack(targets, size, {"": ADAPTER_STEM})
+    of_models = [note for source in sources.values() for note in source.notes]
+    return Plan(
+        recipe=recipe,
+        sources=tuple(sources.values()),
+        reference=sources[extraction.model].number,
+        layers=models.layers[extraction.model],
+        layer_maps=(),
+        units=units,
+        shards=shards,
+        seed=seed,
+        shard_size=size,
+        notes=tuple(dict.fromkeys([*recipe.notes, *of_models, *notes, *quantised])),
+        adapter=made,
         left_out=(*left_out, *_left_out_of(sources.values())),
     )
 

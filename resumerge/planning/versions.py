@@ -30,6 +30,7 @@ class Versions:
         """Return the versions on this machine that matter for a plan."""
         names = {node.method for node in plan.nodes() if isinstance(node, Merged)}
         libraries = ["torch"] if any(node.needs_torch for node in plan.nodes()) else []
+        libraries += ["numpy"] if plan.adapter is not None else []
         return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))
 
     def differences(self, there: str) -> list[str]:

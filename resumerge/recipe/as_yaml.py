@@ -25,6 +25,19 @@ def extraction(model: str, number: int) -> dict[str, Any]:
     return {"merge_method": "passthrough", "models": [{"model": model}], "extract_expert": number}
 
 
+def adapter_extraction(model: str, base_model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recipe of the adapter that makes a base model what another model is.
+
+    Args:
+        model: the model.
+        base_model: the base model.
+        options: the keys below ``extract_lora``; those that are None or empty are left out.
+    """
+    given = {key: value for key, value in options.items() if value not in (None, (), [])}
+    written = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
+    return {"extract_lora": {"model": model, **written}, "base_model": base_model}
+
+
 def as_yaml(recipe: Mapping[str, Any]) -> str:
     """Return the text of a recipe, in the order of its keys.
 

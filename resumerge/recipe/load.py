@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,15 +12,18 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
+from resumerge.recipe.schema.extraction import OF_ALL_MERGES, ExtractionFile, ExtractionSection
 from resumerge.recipe.schema.keys import MergeFile, ModuleEntry
 from resumerge.recipe.schema.mixture import OF_MERGES, ExpertEntry, MixtureFile
 from resumerge.recipe.schema.sections import read_section
 from resumerge.recipe.stages import check_stages, with_stages
 from resumerge.recipe.types import (
+    EXTRACTION,
     GATE_MODES,
     MIXTURE,
     OF_PROMPTS,
     Expert,
+    Extraction,
     Input,
     Mixture,
     ModelRef,
@@ -29,6 +32,8 @@ from resumerge.recipe.types import (
     Slice,
 )
 from resumerge.recipe.yaml_lines import MAX_CHARS, Document, descend, load_yaml, nearest_line
+
+_File = MergeFile | MixtureFile | ExtractionFile
 
 
 @dataclass
@@ -108,13 +113,10 @@ def _read_document(
     A recipe with problems is without its invalid values; None if nothing is left.
     """
     errors = Findings()
-    section: type[MergeFile] | type[MixtureFile] = (
-        MixtureFile if _is_mixture(document.data) else MergeFile
-    )
-    checks = (_check_mixture,) if section is MixtureFile else (_check_choices, _check_tokenizer)
-    errors += [error for check in checks for error in check(document.data)]
+    section = _section(document.data)
+    errors += [error for check in _CHECKS[section] for error in check(document.data)]
     top = {key: value for key, value in document.data.items() if key not in ignored}
-    written: MergeFile | MixtureFile | None = read_section(section, top, (), errors)
+    written: _File | None = read_section(section, top, (), errors)
     if written is None or errors or document.problems:
         valid = _valid_part(section, top, errors)
         part = _recipe(valid, errors, text, file, document) if valid else None
@@ -124,7 +126,7 @@ def _read_document(
 
 
 def _recipe(
-    written: MergeFile | MixtureFile,
+    written: _File,
     findings: Findings,
     text: str,
     file: str,
@@ -137,6 +139,18 @@ def _recipe(
             base_model=written.base_model,
             dtype=written.dtype,
             mixture=_mixture(written),
+            ignored=ignored,
+            text=text,
+            file=file,
+            lines=document.lines,
+            name=written.name or "",
+        )
+    if isinstance(written, ExtractionFile):
+        return Recipe(
+            merge_method=EXTRACTION,
+            base_model=written.base_model,
+            out_dtype=written.out_dtype,
+            extraction=_extraction(written.extract_lora),
             ignored=ignored,
             text=text,
             file=file,
@@ -170,14 +184,12 @@ def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
     )
 
 
-def _valid_part(
-    section: type[MergeFile] | type[MixtureFile], top: dict[Any, Any], errors: Findings
-) -> MergeFile | MixtureFile | None:
+def _valid_part(section: type[_File], top: dict[Any, Any], errors: Findings) -> _File | None:
     """Return what is left of a recipe without invalid values, and without what is invalid then."""
     rest = deepcopy(top)
     while sum(_delete(rest, error.at) for error in errors):
         errors = Findings()
-        written: MergeFile | MixtureFile | None = read_section(section, rest, (), errors)
+        written: _File | None = read_section(section, rest, (), errors)
         if written is not None:
             return written
     return None
@@ -241,6 +253,17 @@ def _module(
 def _is_mixture(top: Mapping[Any, Any]) -> bool:
     """Return whether a document makes a mixture of experts, as mergekit-moe does."""
     return isinstance(top.get("experts"), list)
+
+
+def _section(top: Mapping[Any, Any]) -> type[_File]:
+    if EXTRACTION in top:
+        return ExtractionFile
+    return MixtureFile if _is_mixture(top) else MergeFile
+
+
+def _extraction(section: ExtractionSection) -> Extraction:
+    given = {name: value for name, value in vars(section).items() if value is not None}
+    return Extraction(**given)
 
 
 def _mixture(file: MixtureFile) -> Mixture:
@@ -366,3 +389,24 @@ def _check_tokenizer(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
             fix="Delete tokenizer_source, and write its value as 'source:' below 'tokenizer:'",
             at=("tokenizer_source",),
         )
+
+
+def _check_extraction(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
+    """Yield an error for each key of a merge in a recipe that extracts an adapter."""
+    for key in OF_ALL_MERGES:
+        if key in top:
+            yield InvalidValue(
+                f"A recipe has either '{EXTRACTION}', to extract an adapter, or '{key}'",
+                expected="one of the two",
+                found="both",
+                fix=f"Delete '{key}:' and what is below it",
+                at=(key,),
+            )
+
+
+_CHECKS: Mapping[type[_File], tuple[Callable[[Mapping[Any, Any]], Iterator[InvalidValue]], ...]] = {
+    MergeFile: (_check_choices, _check_tokenizer),
+    MixtureFile: (_check_mixture,),
+    ExtractionFile: (_check_extraction,),
+}
+"""What is checked of the keys of a document as a whole, by its section."""

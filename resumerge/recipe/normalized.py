@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resumerge.recipe.types import Conditional, Expert, Mixture, Recipe, Slice, TokenizerSetting
+from resumerge.recipe.types import (
+    EXTRACTION,
+    Conditional,
+    Expert,
+    Extraction,
+    Mixture,
+    Recipe,
+    Slice,
+    TokenizerSetting,
+)
 
 
 def normalized(recipe: Recipe) -> dict[str, Any]:
@@ -28,6 +37,7 @@ def normalized(recipe: Recipe) -> dict[str, Any]:
         "chat_template": recipe.chat_template,
         **({"experts": "together"} if recipe.experts_together else {}),
         **({"mixture": _mixture(recipe.mixture)} if recipe.mixture else {}),
+        **({EXTRACTION: _extraction(recipe.extraction)} if recipe.extraction else {}),
         **({} if expert is None else {"extract_expert": expert}),
         **({"stages": stages} if stages else {}),
         **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),
@@ -74,6 +84,13 @@ def _mixture(mixture: Mixture) -> dict[str, Any]:
         "experts_per_token": mixture.experts_per_token,
         "architecture": mixture.architecture,
         "expert_layout": mixture.expert_layout,
+    }
+
+
+def _extraction(extraction: Extraction) -> dict[str, Any]:
+    return {
+        name: str(value) if name == "model" else _plain(value)
+        for name, value in vars(extraction).items()
     }
 
 

@@ -14,9 +14,21 @@ def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
     """Return the problems of the documents as a whole: of their names, and of what names what."""
     if len(documents) == 1:
         return []
+    if problems := [_of_an_adapter(d) for d in documents if d.extraction is not None]:
+        return problems
     if problems := [*_unnamed(documents), *_named_twice(documents)]:
         return problems
     return [*_misspelled(documents), *(_in_circles(documents) or _unused(documents))]
+
+
+def _of_an_adapter(document: Recipe) -> Problem:
+    return document.problem(
+        "A recipe that extracts an adapter has one document",
+        "extract_lora",
+        expected="two models, each in files",
+        found="other documents beside it",
+        fix="Run the other documents first, and name the output here",
+    )
 
 
 def with_stages(documents: Sequence[Recipe]) -> Recipe:

@@ -229,6 +229,39 @@ class Mixture:
         return (*self.experts, *self.shared_experts)
 
 
+EXTRACTION = "extract_lora"
+"""The name that stands for the method of a recipe that extracts an adapter; the key of its part."""
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """The part of a recipe that makes a LoRA adapter of how a model differs from its base.
+
+    The options and their meaning are those of mergekit-extract-lora 0.1.5 (observed).
+
+    Args:
+        model: the model.
+        max_rank: the largest rank of a module.
+        sv_epsilon: directions whose singular value is not larger are left out.
+        distribute_scale: whether both matrices have the roots of the singular values.
+        embed_lora: whether embeddings and heads are decomposed, rather than saved whole.
+        save_modules: the modules that are saved whole: names, or their last words.
+        include: regular expressions, one of which the name of a module must match; none for all.
+        exclude: regular expressions that it must not match.
+        skip_undecomposable: whether modules that are no matrices are left out, rather than saved.
+    """
+
+    model: ModelRef
+    max_rank: int = 128
+    sv_epsilon: float = 0.0
+    distribute_scale: bool = True
+    embed_lora: bool = False
+    save_modules: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    skip_undecomposable: bool = False
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A whole recipe. ``models`` or ``slices`` at the top level become one module.
@@ -245,6 +278,7 @@ class Recipe:
         mixture: the mixture of experts that the recipe makes, instead of merging; else None.
         extract_expert: every model is a mixture, and seen as the dense model that its expert of
             this number is.
+        extraction: the adapter that the recipe extracts, instead of merging; else None.
         ignored: the keys that mean nothing anywhere, by their YAML paths.
         notes: sentences on keys and values that have no effect, or a surprising one.
         text: the YAML text, for the ledger and the model card.
@@ -266,6 +300,7 @@ class Recipe:
     experts_together: bool = False
     mixture: Mixture | None = None
     extract_expert: int | None = None
+    extraction: Extraction | None = None
     ignored: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     text: str = ""
@@ -288,6 +323,11 @@ class Recipe:
     def plain_dtype(self) -> str | None:
         """The dtype of what the output has in plain floats; None for that of the models."""
         return self.dtype if self.quantised_as else self.out_dtype or self.dtype
+
+    @property
+    def has_method(self) -> bool:
+        """Whether a merge method makes the result."""
+        return self.mixture is None and self.extraction is None
 
     @property
     def stage_names(self) -> frozenset[str]:
@@ -325,6 +365,7 @@ class Recipe:
         named = [i.model for s in self.slices for i in s.inputs]
         named += [ref for ref in (self.base_model, *(s.base_model for s in self.slices)) if ref]
         named += [expert.model for expert in self.mixture.every] if self.mixture else []
+        named += [self.extraction.model] if self.extraction else []
         return tuple(dict.fromkeys(named))
 
     def path_of(self, ref: ModelRef) -> str:
@@ -334,6 +375,8 @@ class Recipe:
         paths += ["base_model"] if self.base_model == ref else []
         experts = self.mixture.every if self.mixture else ()
         paths += [f"{expert.path}.source_model" for expert in experts if expert.model == ref]
+        if self.extraction and self.extraction.model == ref:
+            paths.append(f"{EXTRACTION}.model")
         paths += [self.tokenizer.key] if self.tokenizer else []
         return next(iter(paths), "base_model")
 

@@ -29,6 +29,8 @@ class UnusedReason(Enum):
     NOT_CHOSEN = "not_chosen", "of layers or experts that are not chosen"
     FROM_ANOTHER = "from_another", "that the output has from another model"
     UNSHARED = "unshared", "that not all models have (--tensor-intersection)"
+    UNCHANGED = "unchanged", "of modules that the base model has alike"
+    NOT_EXTRACTED = "not_extracted", "of modules that the adapter is not to have"
     NO_PLACE = "no_place", "for which the architecture of the output has no place"
 
 
@@ -43,6 +45,7 @@ HARMLESS = frozenset(
         UnusedReason.NOT_LOADED,
         UnusedReason.TOKENIZER,
         UnusedReason.QUANTISATION,
+        UnusedReason.UNCHANGED,
     }
 )
 """The reasons for which nothing is lost that a model computes with: transformers makes the tensor

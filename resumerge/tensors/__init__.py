@@ -9,6 +9,7 @@ the format. Nothing here knows of models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted
+from resumerge.tensors.adapters.factors import Factors
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
@@ -33,6 +34,7 @@ __all__ = [
     "Computed",
     "Dequantised",
     "Encoded",
+    "Factors",
     "Gathered",
     "Halved",
     "Interleaved",

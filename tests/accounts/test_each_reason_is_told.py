@@ -177,6 +177,14 @@ def extracted(models: Path) -> Accounts:
     return accounts(models, recipe)
 
 
+def adapter(models: Path) -> Accounts:
+    """An adapter without one layer, of a model whose head is that of its base."""
+    write(models / "a")
+    write(models / "other", **{HEAD: load_file(models / "a/model.safetensors")[HEAD]})
+    recipe = "extract_lora: {model: other, exclude: ['layers.0']}\nbase_model: a\n"
+    return accounts(models, recipe)
+
+
 MIXTURE = "base_model: a\ngate_mode: random\nexperts: [{source_model: b}, {source_model: c}]\n"
 
 
@@ -236,6 +244,8 @@ CASES = [
         {"a": mlps(0, 1), **{name: set(SHAPES) - mlps(0, 1) for name in "bc"}},
     ),
     (UnusedReason.UNSHARED, unshared, {"a": {"y"}, "b": {"z"}}),
+    (UnusedReason.UNCHANGED, adapter, {"a": {HEAD}, "other": {HEAD}}),
+    (UnusedReason.NOT_EXTRACTED, adapter, {"a": layers(0), "other": layers(0)}),
     (UnusedReason.NO_PLACE, no_place, {"b": {"value_head.weight"}}),
     (UnusedReason.NO_PLACE, extracted, {"a": ROUTERS}),
 ]

@@ -13,7 +13,8 @@ from commands import each_help, resumerge
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
     *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),
-    *("compare", "try", "push", "extract-expert", "clean", "methods", "demo", "cache"),
+    *("compare", "try", "push", "extract-expert", "extract-lora", "clean"),
+    *("methods", "demo", "cache"),
 ]
 
 HEAVY = {

@@ -19,6 +19,7 @@ from resumerge.options import declared
 from resumerge.options.hints import (
     CompareOptions,
     ExplainOptions,
+    ExtractLoraOptions,
     ExtractOptions,
     ResumeOptions,
     RunOptions,
@@ -102,6 +103,7 @@ def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
         ("resume", ResumeOptions),
         ("plan", RunOptions),
         ("extract-expert", ExtractOptions),
+        ("extract-lora", ExtractLoraOptions),
         ("compare", CompareOptions),
         ("explain", ExplainOptions),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resumerge.backup_names import CARD
-from resumerge.engine.changes import card_section, changes_of
+from resumerge.engine.changes import adapter_section, card_section, changes_of
 from resumerge.engine.context import RunContext
 from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.recovery.ownership import has_checksum
@@ -40,7 +40,10 @@ def model_files(
     try:
         for folder, part in models_of(plan):
             own = part.recipe.name if folder else name
-            section = [] if folder else card_section(changes_of(ledger, len(part.units)))
+            changes = changes_of(ledger, len(part.units))
+            section = [] if folder else card_section(changes)
+            if part.adapter is not None:
+                section = adapter_section(part.adapter.ranks, changes)
             files = companions(
                 part, own, context.metadata, contents, section=section, offline=offline
             )

@@ -15,7 +15,7 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from resumerge.engine.changes import changes_of, warnings_of
+from resumerge.engine.changes import changes_of, kept_in_words, warnings_of
 from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.checks.companions import check_companions
 from resumerge.engine.checks.disk import check_disk
@@ -210,12 +210,16 @@ def _attempt(
         ledger.path,
         merging_seconds=seconds,
         mirror=url,
-        notes=(*plan.reminders, *(() if context.options.strict else warnings_of(changes))),
+        notes=(
+            *plan.reminders,
+            *([kept_in_words(changes)] if plan.adapter and changes else []),
+            *(() if context.options.strict or plan.adapter else warnings_of(changes)),
+        ),
         output_bytes=plan.output_bytes,
         peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),
         seconds=(ended - started).total_seconds(),
         accounts=plan.accounts,
-        changes=tuple(changes),
+        changes=() if plan.adapter else tuple(changes),
     )
     context.reporter.done(result)
     return result

@@ -15,7 +15,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
 from resumerge.engine.opening.stage_models import StageModels
 from resumerge.engine.opening.streamed_sources import notes_on_streaming, problems_of_streaming
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Problem
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
 from resumerge.output.gguf import planned_recipe, problems_of_types, with_gguf
@@ -59,6 +59,8 @@ def pinned_plan(
     context.reporter.doing("opening the models and planning")
     options = context.options
     is_gguf = out is not None and out.is_gguf
+    if recipe.extraction is not None and out is not None and (out.is_file or is_gguf):
+        raise InputError([_no_folder(recipe, out)])
     problems = [*check_recipe(recipe), *problems_of_types(recipe, is_gguf=is_gguf)]
     sources = open_sources(
         recipe, pins, problems, context.metadata, options.offline, context.reporter.note
@@ -112,6 +114,16 @@ def pinned_plan(
     estimated = estimate(plan, options.mirror, most_shards_here(context))
     notes += notes_on_streaming(plan, estimated) if options.stream else ()
     return replace(plan, notes=tuple(notes)), estimated
+
+
+def _no_folder(recipe: Recipe, out: OutputPath) -> Problem:
+    return recipe.problem(
+        "An adapter is a folder, of tensors and their config",
+        "extract_lora",
+        expected="the name of a folder",
+        found=str(out),
+        fix="Name the output without the ending",
+    )
 
 
 def _accounted(plan: Plan, *, strict: bool) -> Plan:

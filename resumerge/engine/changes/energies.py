@@ -1,0 +1,48 @@
+"""How much of a model's change the matrices of an extracted adapter have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from resumerge.engine.changes.units import UnitChanges
+from resumerge.output.card import escaped
+from resumerge.sizes import share
+
+
+def energies_of(changes: Sequence[UnitChanges]) -> dict[str, tuple[float, float]]:
+    """Return the energy of the difference of each module, and how much of it is kept, by its name.
+
+    The energy of a matrix is the sum of the squares of its elements.
+    """
+    return {c.name: (c.measurements["intended"], c.measurements["change"]) for c in changes}
+
+
+def kept_in_words(changes: Sequence[UnitChanges]) -> str:
+    """Return a sentence on how much of the whole difference is kept, and where the least is."""
+    energies = energies_of(changes)
+    whole, kept = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
+    least = min(energies, key=lambda name: energies[name][1] / (energies[name][0] or 1.0))
+    return (
+        f"the matrices have {share(kept, whole)} of the energy of the change; the least, "
+        f"{share(energies[least][1], energies[least][0])}, in {least}"
+    )
+
+
+def adapter_section(ranks: Mapping[str, int], changes: Sequence[UnitChanges]) -> list[str]:
+    """Return the lines of an adapter's card on its matrices: ranks, and what they keep.
+
+    Args:
+        ranks: the rank of each module that has matrices, by its name.
+        changes: what was measured of them; nothing if that was not asked for.
+    """
+    energies = energies_of(changes)
+    lines = ["## Matrices", ""]
+    if energies:
+        whole, kept = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
+        kept_of_all = share(kept, whole)
+        lines += [f"They have {kept_of_all} of the energy (sum of squares) of the change.", ""]
+    lines += ["| module | rank | kept |", "| --- | ---: | ---: |"]
+    for module, rank in ranks.items():
+        known = share(*energies[module][::-1]) if module in energies else ""
+        lines.append(f"| {escaped(module)} | {rank} | {known} |")
+    return [*lines, ""]

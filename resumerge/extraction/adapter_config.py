@@ -1,0 +1,88 @@
+"""adapter_config.json of an extracted adapter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import Any
+
+from resumerge.config_json import class_names
+
+_CAUSAL = re.compile(r"(ForCausalLM|LMHeadModel)$")
+
+
+def adapter_config(
+    base: str,
+    config: Mapping[str, Any],
+    *,
+    ranks: Mapping[str, int],
+    parameters: Collection[str],
+    saved: Collection[str],
+    every: Set[str],
+    every_parameter: Set[str],
+    biases: bool,
+) -> dict[str, Any]:
+    """Return an adapter_config.json. All scales are 1: alphas are the ranks.
+
+    Args:
+        base: the base model as peft is to look for it.
+        config: its config.json.
+        ranks: the rank of each module that has matrices, by its name.
+        parameters: the names of experts' parameters that have some, of the highest rank.
+        saved: the names of the modules that the adapter has whole.
+        every: the names of all modules of the model.
+        every_parameter: the names of all parameters that hold experts.
+        biases: whether the adapter has the model's biases.
+    """
+    rank = max(ranks.values(), default=1)
+    modules = {name: own for name, own in ranks.items() if name not in parameters}
+    others = {name: own for name, own in modules.items() if own != rank}
+    names = class_names(config)
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM" if names and _CAUSAL.search(names[0]) else None,
+        "base_model_name_or_path": base,
+        "r": rank,
+        "lora_alpha": rank,
+        "rank_pattern": others,
+        "alpha_pattern": others,
+        "target_modules": ends_of(modules, every),
+        **({"target_parameters": _ends(parameters, every_parameter)} if parameters else {}),
+        "modules_to_save": saved_names(saved, every) or None,
+        "bias": "all" if biases else "none",
+        "lora_dropout": 0.0,
+        "use_rslora": False,
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+
+
+def ends_of(chosen: Collection[str], every: Set[str]) -> list[str]:
+    """Return names that peft finds these modules by, and no others: last words where they do.
+
+    peft takes each module whose name is one of these, or ends with a dot and one of these.
+    """
+    of_others = {name.rpartition(".")[2] for name in every - set(chosen)}
+    words = {name: name.rpartition(".")[2] for name in chosen}
+    return sorted({name if word in of_others else word for name, word in words.items()})
+
+
+def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
+    """Return names that peft finds these modules by, to save them whole: last words where they do.
+
+    peft takes each module whose name ends with one of these, within a word as well.
+    """
+    others = every - set(chosen)
+    words = {name.rpartition(".")[2] for name in chosen}
+    alone = {word for word in words if not any(name.endswith(word) for name in others)}
+    return sorted({w if (w := name.rpartition(".")[2]) in alone else name for name in chosen})
+
+
+def _ends(chosen: Iterable[str], every: Set[str]) -> list[str]:
+    """Return names that peft finds these parameters by: the last two words where they do."""
+    of_others = {_two(name) for name in every - set(chosen)}
+    return sorted({name if _two(name) in of_others else _two(name) for name in chosen})
+
+
+def _two(name: str) -> str:
+    return ".".join(name.split(".")[-2:])

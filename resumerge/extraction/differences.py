@@ -1,0 +1,68 @@
+"""The tensors of two models that differ, read until they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from resumerge.sources.reader import SourceReader
+from resumerge.sources.types import Source
+from resumerge.tensors import Tensor
+from resumerge.tensors.buffers import Buffers
+from resumerge.tensors.dtypes import FLOATS, nbytes
+from resumerge.tensors.evaluation import Evaluation, HeldValues
+
+FIRST, LARGEST = 1 << 12, 1 << 20
+"""Elements that are compared at first, and most at once: most tensors that differ do so soon."""
+
+HELD_BYTES = 64 << 20
+"""The bytes of what is kept of adapters' matrices while tensors are compared."""
+
+
+@contextmanager
+def reading(sources: Mapping[Any, Source]) -> Iterator[Evaluation]:
+    """Yield the means to read models' tensors; remote files that are not here are streamed."""
+    numbered = {s.number: replace(s, streams=True) for s in sources.values() if s.files}
+    reader = SourceReader(numbered)
+    try:
+        yield Evaluation(reader, Buffers(), HeldValues(HELD_BYTES), _no_method, {})
+    finally:
+        reader.close()
+
+
+def differ(evaluation: Evaluation, pairs: Iterable[tuple[Tensor, Tensor]]) -> bool:
+    """Return whether two tensors of any of these pairs have other shapes, or other numbers.
+
+    Raises:
+        Resumable: a file cannot be read now.
+    """
+    return any(_differs(evaluation, own, other) for own, other in pairs)
+
+
+def _differs(evaluation: Evaluation, own: Tensor, other: Tensor) -> bool:
+    if own.shape != other.shape:
+        return True
+    start, count = 0, FIRST
+    while start < own.numel:
+        stop = min(start + count, own.numel)
+        first, second = (_numbers(evaluation, t, start, stop) for t in (own, other))
+        if not np.array_equal(first, second):
+            return True
+        start, count = stop, min(8 * count, LARGEST)
+    return False
+
+
+def _numbers(evaluation: Evaluation, tensor: Tensor, start: int, stop: int) -> np.ndarray:
+    if tensor.dtype in FLOATS:
+        return tensor.floats(evaluation, start, stop)
+    data = np.empty(nbytes(tensor.dtype, stop - start), np.uint8)
+    tensor.read(evaluation, start, stop, data)
+    return data
+
+
+def _no_method(tensor: Any) -> NoReturn:
+    raise AssertionError(f"{tensor.name} is merged")

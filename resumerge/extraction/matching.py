@@ -1,0 +1,208 @@
+"""The tensors of a model, each with that of the base model, under transformers' names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from resumerge.errors import Problem
+from resumerge.layout import CanonicalNames, is_computed
+from resumerge.layout.model_views import ModelViews
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.sizes import counted, some
+from resumerge.sources.adapters.experts import ExpertParameter, Experts, is_stored_transposed
+from resumerge.sources.adapters.meaning import KnownNames
+from resumerge.sources.left_out import LeftOut
+from resumerge.sources.tied_names import tied_names
+from resumerge.sources.types import Source
+from resumerge.tensor_uses import UnusedReason
+from resumerge.tensors import Stacked, Tensor
+
+PACKED = ("gate_up_proj", "up_proj", "down_proj")
+"""The parameters that hold the experts of a layer, in the order in which classes declare them."""
+
+COUNTER = "num_batches_tracked"
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A tensor of the model, and the one of the base model.
+
+    Args:
+        name: transformers' name of it.
+        tied: whether the files have it under another name, which it is tied to.
+    """
+
+    name: str
+    own: Tensor
+    base: Tensor
+    tied: bool = False
+
+    @property
+    def module(self) -> str:
+        """The name of the module that holds it."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def role(self) -> str:
+        """The last word of its name: ``weight``, ``bias``, or that of another parameter."""
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class ExpertsPair:
+    """A parameter that holds a matrix of each expert of a layer, of both models.
+
+    Args:
+        name: transformers' name of it.
+        matrices: the matrix of each expert, of the model and of the base model.
+        shape: the (rows, columns) of each.
+        transposed: whether they are stored as (in, out).
+    """
+
+    name: str
+    matrices: tuple[tuple[Tensor, Tensor], ...]
+    shape: tuple[int, int]
+    transposed: bool
+
+    @property
+    def module(self) -> str:
+        """The name of the module that holds it."""
+        return self.name.rpartition(".")[0]
+
+
+@dataclass
+class Matching:
+    """The tensors of a model beside those of its base model.
+
+    Args:
+        recipe: the recipe.
+        models: both models, the reference being the one that differs.
+        base: the base model.
+
+    Attributes:
+        pairs: the tensors that both have, in the order of the model's files.
+        experts: the parameters that hold experts.
+        left_out: the buffers.
+        counters: the counters of batches, which belong to a norm that is saved whole, by its name.
+        problems: tensors that only one of them has.
+    """
+
+    recipe: Recipe
+    models: ModelViews
+    base: ModelRef
+    pairs: list[Pair] = field(default_factory=list)
+    experts: list[ExpertsPair] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    counters: dict[str, Tensor] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        own = self.models.sources[self.models.reference]
+        canonical = CanonicalNames(own.tensors, own.config)
+        base = self.models.sources[self.base]
+        of_base = CanonicalNames(base.tensors, base.config)
+        base_names = {of_base.of(name): name for name in base.tensors}
+        tied = tied_names(own.config, own.tensors)
+        used: set[str] = set()
+        lacking: list[str] = []
+        packed: dict[str, list[str]] = {}
+        for name in [*self.models.ordered(self.models.reference), *tied]:
+            tensor = own.tensors[tied.get(name, name)]
+            final = canonical.of(name)
+            theirs = self.models.name_in(self.base, name)
+            if theirs not in base.tensors:
+                theirs = base_names.get(final, theirs)
+            if is_computed(tensor):
+                self.left_out.append(LeftOut(tensor, UnusedReason.COMPUTED))
+                used.add(theirs)
+                if final.endswith(f".{COUNTER}"):
+                    self.counters[final.removesuffix(f".{COUNTER}")] = tensor
+            elif _is_of_experts(final):
+                packed.setdefault(final, []).append(name)
+            elif (other := self.models.find(self.base, theirs)) is not None:
+                self.pairs.append(Pair(final, tensor, other, name in tied))
+                used |= {theirs, other.name}
+            else:
+                lacking.append(name)
+        used |= self._match_experts(packed, lacking)
+        self._check(own, lacking, used)
+
+    def _match_experts(self, packed: dict[str, list[str]], lacking: list[str]) -> set[str]:
+        """Match the parameters of experts, packed or not; return the base's names of some."""
+        sides = [Experts(KnownNames(s.tensors), s.tensors) for s in self._both()]
+        used: set[str] = set()
+        for name, stored in packed.items():
+            container, _, word = name.rpartition(".")
+            several = [side.parameters(container) for side in sides]
+            found = [_parameter(parameters, word) for parameters in several]
+            if None in found:
+                lacking += stored
+                continue
+            own, other = (parameter for parameter in found if parameter is not None)
+            if (own.shape, len(own.experts)) != (other.shape, len(other.experts)):
+                shapes = (f"{len(p.experts)} of {list(p.shape)}" for p in (other, own))
+                self.problems.append(self._unlike(name, *shapes))
+                continue
+            matrices = tuple(
+                (_as_one(name, own.shape, one), _as_one(name, own.shape, two))
+                for one, two in zip(own.experts, other.experts)
+            )
+            transposed = bool(is_stored_transposed(several[0]))
+            self.experts.append(ExpertsPair(name, matrices, own.shape, transposed))
+            used |= {matrix.name.partition("[")[0] for e in other.experts for matrix in e}
+        return used
+
+    def _both(self) -> Iterator[Source]:
+        yield self.models.sources[self.models.reference]
+        yield self.models.sources[self.base]
+
+    def _check(self, own: Source, lacking: list[str], used: set[str]) -> None:
+        """Collect the problems of tensors that only one of the models has."""
+        base = self.models.sources[self.base]
+        more = []
+        for name, tensor in base.tensors.items():
+            if is_computed(tensor):
+                self.left_out.append(LeftOut(tensor, UnusedReason.COMPUTED))
+            elif name not in used and tensor.name not in used:
+                more.append(name)
+        for names, having, other in ((lacking, own, base), (more, base, own)):
+            if names:
+                self.problems.append(
+                    self.recipe.problem(
+                        f"{counted(len(names), 'tensor')} of {having.ref} are not in {other.ref}",
+                        "base_model",
+                        expected="two models of one architecture",
+                        found=some(names, most=SHOWN),
+                        fix="Name the base model that this one was trained from",
+                    )
+                )
+        tokens = self.models.vocabularies[self.models.reference].found
+        for pair in self.pairs:
+            first = 1 if pair.own.name in tokens else 0  # the number of tokens may differ
+            if pair.own.shape[first:] != pair.base.shape[first:]:
+                shapes = (str(list(tensor.shape)) for tensor in (pair.base, pair.own))
+                self.problems.append(self._unlike(pair.name, *shapes))
+
+    def _unlike(self, name: str, expected: str, found: str) -> Problem:
+        return self.recipe.problem(
+            f"{name} has another shape in the base model",
+            "base_model",
+            expected=f"{expected}, as in {self.base}",
+            found=f"{found} in {self.models.reference}",
+            fix="Name the base model that this one was trained from",
+        )
+
+
+def _is_of_experts(name: str) -> bool:
+    return name.endswith(tuple(f".experts.{word}" for word in PACKED))
+
+
+def _parameter(several: tuple[ExpertParameter, ...], word: str) -> ExpertParameter | None:
+    return next((p for p in several if p.name.rpartition(".")[2] == word), None)
+
+
+def _as_one(name: str, shape: tuple[int, int], matrices: tuple[Tensor, ...]) -> Tensor:
+    return matrices[0] if len(matrices) == 1 else Stacked.of(name, shape, matrices)

@@ -1,0 +1,251 @@
+"""The plan of an adapter: what becomes of each module of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from resumerge.errors import InputError
+from resumerge.extraction.adapter_config import adapter_config
+from resumerge.extraction.choice import SHOWN, ModuleChoice
+from resumerge.extraction.matching import COUNTER, PACKED, ExpertsPair, Matching
+from resumerge.extraction.modules import ModuleKind, TunedModule
+from resumerge.layout.model_views import ModelViews
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.recipe.types import Extraction
+from resumerge.sizes import counted, some
+from resumerge.sources.left_out import LeftOut
+from resumerge.tensors import Factors, Stacked, Tensor
+from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
+from resumerge.tensors.target import Target, block_elements
+
+PREFIX = "base_model.model."
+"""What the names of an adapter's tensors begin with."""
+
+
+@dataclass(frozen=True)
+class MadeAdapter:
+    """The facts on an adapter that is made, besides its tensors.
+
+    Args:
+        config: adapter_config.json.
+        ranks: the rank of each module, or parameter of experts, that has matrices, by its name.
+        saved: the names of the modules that it has whole.
+        vocabulary: the (rows of the base model's embedding, rows of the adapter's) if they differ.
+    """
+
+    config: Mapping[str, Any]
+    ranks: Mapping[str, int]
+    saved: tuple[str, ...]
+    vocabulary: tuple[int, int] | None = None
+
+
+def extract(
+    recipe: Recipe, extraction: Extraction, models: ModelViews, *, seed: int
+) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
+    """Plan an adapter that makes the base model what another model is.
+
+    Tensors are read until they are known to differ: what is equal is not in the adapter.
+
+    Args:
+        recipe: the recipe that extracts the adapter.
+        extraction: its part on that.
+        models: both models; the reference is the one that differs from the base.
+        seed: the seed of random directions.
+
+    Returns:
+        what is made; its tensors; notes; the tensors that it is not made of.
+
+    Raises:
+        InputError: the models do not fit, or the adapter would be empty, or could not be loaded.
+        Resumable: a file cannot be read now.
+    """
+    assert recipe.base_model is not None
+    matching = Matching(recipe, models, recipe.base_model)
+    if matching.problems:
+        raise InputError(matching.problems)
+    choice = ModuleChoice(recipe, extraction, models, recipe.base_model, matching)
+    if choice.problems:
+        raise InputError(choice.problems)
+    planner = _Planner(recipe, extraction, models, recipe.base_model, choice, seed)
+    targets = list(planner.targets())
+    return planner.made(), targets, list(planner.notes()), choice.left_out
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """The making of an adapter's tensors and config, once it is chosen what it has."""
+
+    recipe: Recipe
+    extraction: Extraction
+    models: ModelViews
+    base: ModelRef
+    choice: ModuleChoice
+    seed: int
+
+    @property
+    def _ranks(self) -> dict[str, int]:
+        """The rank of each module that has matrices; that of experts is the highest of all."""
+        most = self.extraction.max_rank
+        ranks = {name: min(most, *module.matrix) for name, module in self.choice.decomposed.items()}
+        of_experts = [min(most, *pair.shape) for pair in self.choice.experts.values()]
+        highest = max([*ranks.values(), *of_experts], default=1)
+        return {**ranks, **dict.fromkeys(self.choice.experts, highest)}
+
+    def targets(self) -> Iterator[Target]:
+        """Yield every tensor of the adapter, in the order of the model's files."""
+        ranks = self._ranks
+        biases = {pair.name for pair in self.choice.biases}
+        for module in self.choice.modules:
+            if module.name in self.choice.saved:
+                for pair in module.pairs.values():
+                    yield _whole(f"{PREFIX}{pair.name}", pair.own)
+                if (counter := self.choice.matching.counters.get(module.name)) is not None:
+                    yield _whole(f"{PREFIX}{module.name}.{COUNTER}", counter)
+                continue
+            if module.name in self.choice.decomposed:
+                yield self._factors_of(module, ranks[module.name])
+            if (bias := module.pairs.get("bias")) is not None and bias.name in biases:
+                inner = ".base_layer" if module.name in self.choice.decomposed else ""
+                kept = bias.own if self.choice.is_included(module.name) else bias.base
+                yield _whole(f"{PREFIX}{module.name}{inner}.bias", kept)
+        for whole in self.choice.whole_experts.values():
+            parts = tuple(own for own, _ in whole.matrices)
+            stacked = Stacked.of(whole.name, (len(parts), *whole.shape), parts)
+            yield _whole(f"{PREFIX}{whole.name}", stacked)
+        yield from self._experts(ranks)
+
+    def _experts(self, ranks: Mapping[str, int]) -> Iterator[Target]:
+        of_containers: dict[str, list[ExpertsPair]] = {}
+        for pair in self.choice.experts.values():
+            of_containers.setdefault(pair.module, []).append(pair)
+        for several in of_containers.values():
+            several.sort(key=lambda pair: PACKED.index(pair.name.rpartition(".")[2]))
+            # peft wraps the parameters in the order of their declaration: the first is innermost
+            layers = [*accumulate(["", *[".base_layer"] * (len(several) - 1)])]
+            for pair, inner in zip(several, reversed(layers)):
+                yield self._factors(
+                    pair.name,
+                    pair.matrices,
+                    pair.shape,
+                    pair.transposed,
+                    ranks[pair.name],
+                    [f"{pair.module}{inner}.lora_{side}.weight" for side in "AB"],
+                )
+
+    def _factors_of(self, module: TunedModule, rank: int) -> Target:
+        pair, kind = module.weight, module.kind
+        embedding = kind is ModuleKind.EMBEDDING
+        ends = ("lora_embedding_A", "lora_embedding_B") if embedding else ()
+        names = [f"{module.name}.{end}" for end in ends or ("lora_A.weight", "lora_B.weight")]
+        target = self._factors(
+            module.name,
+            ((pair.own, pair.base),),
+            module.matrix,
+            kind in (ModuleKind.EMBEDDING, ModuleKind.TRANSPOSED),
+            rank,
+            names,
+        )
+        if kind is ModuleKind.CONVOLUTION:
+            outputs, *within = pair.own.shape
+            a, b = target.tensors
+            shapes = {a: (rank, *within), b: (outputs, rank, *(1 for _ in within[1:]))}
+            return Target(**{**vars(target), "tensors": shapes})
+        return target
+
+    def _factors(
+        self,
+        name: str,
+        pairs: tuple[tuple[Tensor, Tensor], ...],
+        matrix: tuple[int, int],
+        transposed: bool,
+        rank: int,
+        names: list[str],
+    ) -> Target:
+        inputs, outputs = matrix if transposed else matrix[::-1]
+        width = rank * len(pairs)
+        dtype = self._dtype(pairs[0][0])
+        factors = Factors(
+            name=name,
+            dtype=dtype,
+            shape=(width * (inputs + outputs),),
+            pairs=tuple((own.exact, base.exact) for own, base in pairs),
+            matrix=matrix,
+            transposed=transposed,
+            rank=rank,
+            distributed=self.extraction.distribute_scale,
+            epsilon=self.extraction.sv_epsilon,
+            key=f"{self.seed}/directions/{name}",
+            models=(self.base.text, self.models.reference.text),
+        )
+        a, b = (PREFIX + each for each in names)
+        shapes = {a: (width, inputs), b: (outputs, width)}
+        return Target(name, dtype, factors.shape, factors.numel, factors, shapes)
+
+    def _dtype(self, tensor: Tensor) -> str:
+        if self.recipe.out_dtype:
+            return BY_TORCH_NAME[self.recipe.out_dtype]
+        return tensor.dtype if BITS[tensor.dtype] >= BITS["BF16"] else "BF16"
+
+    def made(self) -> MadeAdapter:
+        """Return what is made, besides its tensors."""
+        ranks = self._ranks
+        base = self.models.sources[self.base]
+        every = {module.name for module in self.choice.modules}
+        every |= {pair.module for pair in self.choice.matching.experts}
+        for name in list(every):
+            words = name.split(".")
+            every |= {".".join(words[:count]) for count in range(1, len(words))}
+        config = adapter_config(
+            self.base.name if self.base.lora is None else self.base.text,
+            base.config,
+            ranks=ranks,
+            parameters=tuple(self.choice.experts),
+            saved=self.choice.saved_modules,
+            every=every,
+            every_parameter={pair.name for pair in self.choice.matching.experts},
+            biases=bool(self.choice.biases),
+        )
+        grown = [m for m in self.choice.saved.values() if m.is_vocabulary and m.is_grown]
+        rows = [(m.weight.base.shape[0], m.weight.own.shape[0]) for m in grown]
+        return MadeAdapter(config, ranks, self.choice.saved_modules, next(iter(rows), None))
+
+    def notes(self) -> Iterator[str]:
+        """Yield notes for the user."""
+        own, base = self.models.reference, self.base
+        modules = len(self.choice.decomposed) + len(self.choice.experts)
+        most = self.extraction.max_rank
+        text = f"{counted(modules, 'module')} of {own} get matrices of rank {most} at most"
+        if self.choice.saved:
+            text += f"; {counted(len(self.choice.saved_modules), 'module')} are saved whole"
+        yield text
+        if self.choice.saved:
+            words = dict.fromkeys(name.rpartition(".")[2] for name in self.choice.saved_modules)
+            yield f"saved whole (modules_to_save): {some(list(words), most=SHOWN)}"
+        if self.choice.biases:
+            yield (
+                f"{len(self.choice.biases)} biases are saved (bias: all): peft puts them into the "
+                "base model as it loads the adapter, and does not take them out again"
+            )
+        if self.choice.not_extracted:
+            yield (
+                f"not extracted, though not as in {base}: "
+                f"{some(self.choice.not_extracted, most=SHOWN)}"
+            )
+        if self.extraction.embed_lora:
+            whole = [m.name for m in self.choice.saved.values() if m.is_vocabulary]
+            if whole:
+                yield f"{some(whole, most=SHOWN)} cannot be decomposed: tied, or of another size"
+        if (made := self.made()).vocabulary is not None:
+            before, after = made.vocabulary
+            yield (
+                f"the vocabulary has {after} rows, in the base model {before}: call its "
+                f"resize_token_embeddings({after}) before the adapter is loaded"
+            )
+
+
+def _whole(name: str, tensor: Tensor) -> Target:
+    block = block_elements(None)
+    return Target(name, tensor.dtype, tensor.shape, block, tensor, {name: tensor.shape})

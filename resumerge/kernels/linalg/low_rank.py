@@ -1,0 +1,161 @@
+"""The largest singular values of a matrix that is read by rows, and their vectors.
+
+NumPy's BLAS and LAPACK compute them. The bits are the same on one machine however many threads
+there are, since each decomposition is computed by one; another processor, or another build of
+BLAS, may round otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from resumerge.host.blas import one_blas_thread
+from resumerge.kernels.draws import normals
+
+Rows = Callable[[], Iterable[np.ndarray]]
+"""A function that returns the rows of a matrix in order, several at once: float32."""
+
+EXTRA = 24
+"""The directions that are looked for beside those that are wanted: with more, fewer passes do."""
+
+SMALL_SIDE = 320
+"""The longest of the shorter sides for which the Gram matrix is cheaper than passes."""
+
+MOST_PASSES = 16
+"""The most pairs of passes over a matrix."""
+
+LAST_GAIN = 1e-4
+"""The gain of a pair of passes, as a share of what is kept, below which no other is made."""
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The leading part ``left @ diag(values) @ right`` of a matrix.
+
+    Args:
+        left: shape (rows, rank), orthonormal columns, float32.
+        values: the singular values, descending, float64.
+        right: shape (rank, columns), orthonormal rows, float32.
+        energy: the sum of the squares of all elements of the matrix.
+    """
+
+    left: np.ndarray
+    values: np.ndarray
+    right: np.ndarray
+    energy: float
+
+
+def is_small(rows: int, columns: int, rank: int) -> bool:
+    """Return whether the Gram matrix of the shorter side is decomposed, which is exact."""
+    short = min(rows, columns)
+    return short <= SMALL_SIDE or 2 * (rank + EXTRA) >= short
+
+
+def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Decomposition:
+    """Return the leading part of a matrix.
+
+    Of a matrix with a short side it is exact within float64 (the eigenvectors of the Gram matrix
+    of that side). Of others it is found by subspace iteration from random directions, with QR
+    between the passes (Halko, Martinsson, Tropp 2011, https://arxiv.org/abs/0909.4061, algorithm
+    4.4), until a pair of passes gains less than `LAST_GAIN`.
+
+    Args:
+        matrix: returns the rows, once for each pass.
+        shape: (rows, columns).
+        rank: how many singular values are wanted; at most the shorter side.
+        key: text that identifies the random directions.
+
+    Raises:
+        FloatingPointError: an element is not finite.
+    """
+    with one_blas_thread():
+        energy = sum(float(np.square(some, dtype=np.float64).sum()) for some in matrix())
+        if not np.isfinite(energy):
+            raise FloatingPointError("not all elements are finite")
+        if not energy:
+            rows, columns = shape
+            empty = np.zeros((rows, rank), np.float32), np.zeros((rank, columns), np.float32)
+            return Decomposition(empty[0], np.zeros(rank), empty[1], 0.0)
+        small = is_small(*shape, rank)
+        found = _by_gram(matrix, shape, rank) if small else _by_passes(matrix, shape, rank, key)
+        return Decomposition(*found, energy)
+
+
+def working_bytes(rows: int, columns: int, rank: int) -> int:
+    """Return the bytes of the arrays of a decomposition, without the rows that are read."""
+    if is_small(rows, columns, rank):
+        short, long = sorted((rows, columns))
+        return 8 * (6 * short * short + 3 * long * min(rank, short) + 3 * short * rank)
+    return 4 * 5 * (rows + columns) * (rank + EXTRA)
+
+
+def _by_gram(
+    matrix: Rows, shape: tuple[int, int], rank: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows, columns = shape
+    short = min(shape)
+    gram = np.zeros((short, short))
+    if columns == short:
+        for some in matrix():
+            wide = some.astype(np.float64)
+            gram += wide.T @ wide
+    else:
+        for first, some in _placed(matrix):
+            for other, more in _placed(matrix):
+                if other <= first:
+                    product = some.astype(np.float64) @ more.T.astype(np.float64)
+                    gram[first : first + len(some), other : other + len(more)] = product
+                    gram[other : other + len(more), first : first + len(some)] = product.T
+    vectors = np.linalg.eigh(gram)[1][:, : -rank - 1 : -1]
+    if columns == short:
+        product = np.empty((rows, rank))
+        for first, some in _placed(matrix):
+            product[first : first + len(some)] = some.astype(np.float64) @ vectors
+        values, left = _normalised(product)
+        return left, values, np.ascontiguousarray(vectors.T, np.float32)
+    product = np.zeros((columns, rank))
+    for first, some in _placed(matrix):
+        product += some.T.astype(np.float64) @ vectors[first : first + len(some)]
+    values, right = _normalised(product)
+    return vectors.astype(np.float32), values, np.ascontiguousarray(right.T)
+
+
+def _normalised(product: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lengths of the columns of a matrix, and the columns with length 1, as float32."""
+    values = np.sqrt(np.square(product).sum(axis=0))
+    return values, (product / np.where(values > 0.0, values, 1.0)).astype(np.float32)
+
+
+def _by_passes(
+    matrix: Rows, shape: tuple[int, int], rank: int, key: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows, columns = shape
+    width = rank + EXTRA
+    right = normals(key, 0, columns * width).reshape(columns, width).astype(np.float32)
+    kept = 0.0
+    for _ in range(MOST_PASSES):
+        product = np.empty((rows, width), np.float32)
+        for first, some in _placed(matrix):
+            np.matmul(some, right, out=product[first : first + len(some)])
+        left = np.linalg.qr(product)[0]
+        product = np.zeros((columns, width), np.float32)
+        for first, some in _placed(matrix):
+            product += some.T @ left[first : first + len(some)]
+        right, triangle = np.linalg.qr(product)
+        inner, values, outer = np.linalg.svd(triangle.astype(np.float64))
+        before, kept = kept, float(np.square(values[:rank]).sum())
+        if kept - before <= LAST_GAIN * kept:
+            break
+    inner, outer = inner[:, :rank].astype(np.float32), outer[:rank].astype(np.float32)
+    return left @ outer.T, values[:rank], np.ascontiguousarray((right @ inner).T)
+
+
+def _placed(matrix: Rows) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the rows of a matrix, each time with the number of the first one."""
+    first = 0
+    for some in matrix():
+        yield first, some
+        first += len(some)

@@ -1,0 +1,133 @@
+"""The sections of a recipe that extracts a LoRA adapter, with mergekit-extract-lora's options."""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from resumerge.recipe.invalid import InvalidValue, describe
+from resumerge.recipe.references import read_reference
+from resumerge.recipe.schema.keys import read_name
+from resumerge.recipe.schema.output_dtypes import read_dtype
+from resumerge.recipe.schema.sections import key, optional, required_key, section_of, value_of
+from resumerge.recipe.types import ModelRef
+
+OF_ALL_MERGES = ("merge_method", "models", "slices", "modules", "experts", "parameters", "dtype")
+"""The keys of recipes that make models, which one that extracts an adapter does not have."""
+
+
+def _read_rank(value: object) -> int:
+    if type(value) is int and value >= 1:
+        return value
+    raise InvalidValue(
+        "max_rank is not a rank",
+        expected="a whole number from 1 on",
+        found=describe(value),
+        fix="Write 'max_rank: 64', or delete the line",
+    )
+
+
+def _read_epsilon(value: object) -> float:
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):  # YAML 1.1 reads 1e-2 as text
+            number = float(value)
+            if math.isfinite(number) and number >= 0.0:
+                return number
+    raise InvalidValue(
+        "sv_epsilon is not a length",
+        expected="a number from 0 on: singular values up to it are left out",
+        found=describe(value),
+        fix="Write a number like 0.001, or delete the line",
+    )
+
+
+def _read_flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidValue(
+        "The value is neither true nor false",
+        expected="true or false",
+        found=describe(value),
+        fix="Write 'true' or 'false', or delete the line",
+    )
+
+
+def _read_words(value: object) -> tuple[str, ...]:
+    words = value if isinstance(value, list) else [value]
+    if all(isinstance(word, str) and word for word in words):
+        return tuple(words)
+    raise InvalidValue(
+        "The value is not a list of names",
+        expected="the names of modules, or their last words",
+        found=describe(value),
+        fix="Write each name on a line of its own, as '- lm_head'",
+    )
+
+
+def _read_expressions(value: object) -> tuple[str, ...]:
+    expressions = _read_words(value)
+    for text in expressions:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise InvalidValue(
+                "This is not a regular expression",
+                expected="a regular expression of Python, which is searched in names of modules",
+                found=f"{text!r}: {error}",
+                fix="Correct it; a dot, a bracket… that is meant as such has a backslash before it",
+            ) from None
+    return expressions
+
+
+_flag = optional(value_of(_read_flag))
+_expressions = optional(value_of(_read_expressions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractionSection:
+    """What is below ``extract_lora``."""
+
+    where: ClassVar[str] = "in extract_lora"
+    model: ModelRef = field(
+        metadata=required_key(
+            value_of(read_reference),
+            expected="the model whose difference from the base model is extracted",
+            fix="Add 'model: org/name' below 'extract_lora:'",
+        )
+    )
+    max_rank: int | None = field(default=None, metadata=key(optional(value_of(_read_rank))))
+    sv_epsilon: float | None = field(default=None, metadata=key(optional(value_of(_read_epsilon))))
+    distribute_scale: bool | None = field(default=None, metadata=key(_flag))
+    embed_lora: bool | None = field(default=None, metadata=key(_flag))
+    save_modules: tuple[str, ...] | None = field(
+        default=None, metadata=key(optional(value_of(_read_words)))
+    )
+    include: tuple[str, ...] | None = field(default=None, metadata=key(_expressions))
+    exclude: tuple[str, ...] | None = field(default=None, metadata=key(_expressions))
+    skip_undecomposable: bool | None = field(default=None, metadata=key(_flag))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractionFile:
+    """The top level of a recipe that extracts an adapter."""
+
+    where: ClassVar[str] = "at the top level of an extraction"
+    name: str | None = field(default=None, metadata=key(optional(value_of(read_name))))
+    extract_lora: Any = field(
+        metadata=required_key(
+            section_of(ExtractionSection),
+            expected="the model, and the options of the adapter",
+            fix="Add 'extract_lora:' and below it 'model: org/name'",
+        )
+    )
+    base_model: ModelRef = field(
+        metadata=required_key(
+            value_of(read_reference),
+            expected="the model that the adapter is for",
+            fix="Add 'base_model: org/name'",
+        )
+    )
+    out_dtype: str | None = field(default=None, metadata=key(value_of(read_dtype)))

@@ -1,0 +1,178 @@
+"""The two matrices of a LoRA adapter that stand for how a model differs from its base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from resumerge.errors import Reason, Resumable
+from resumerge.kernels import round_to
+from resumerge.kernels.linalg.low_rank import decompose, is_small, working_bytes
+from resumerge.native import Vector
+from resumerge.tensors.evaluation import Evaluation, as_vector
+from resumerge.tensors.tensor import Tensor
+
+HELD = 1 << 24
+"""Elements of a difference that is computed once and held; a larger one is, in each pass."""
+
+AT_ONCE = 1 << 20
+"""Elements of a difference that are computed together: whole rows, one at least."""
+
+GRAM_MILLISECONDS, PASSES_MILLISECONDS = 0.12, 0.4
+"""The time of one core for 2^20 elements of a difference and one direction (measured): with the
+Gram matrix of its shorter side, for each of that; with passes, for each that is looked for."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Factors(Tensor):
+    """``A``, then ``B``, of the rank ``r`` whose product ``B @ A`` is nearest to a difference.
+
+    For one matrix ``A`` has the shape (r, in) and ``B`` (out, r). Matrices of several experts have
+    factors each: ``A`` of shape (experts * r, in), the rows of an expert together, and ``B`` of
+    shape (out, r * experts), where each expert has every `experts`-th column, as peft reads them
+    (``target_parameters``).
+
+    Args:
+        pairs: for each expert, or for the one matrix: the tensor, and the one that it differs from.
+        matrix: the (rows, columns) of each of these.
+        transposed: whether they are stored as (in, out).
+        rank: r; directions beyond the shorter side of a matrix are zeros.
+        distributed: whether both factors have the roots of the singular values, rather than ``A``
+            the singular values.
+        epsilon: directions whose singular value is not larger are zeros.
+        key: text that identifies the random directions to begin with.
+        models: the base model and the other one, as text.
+    """
+
+    pairs: tuple[tuple[Tensor, Tensor], ...]
+    matrix: tuple[int, int]
+    transposed: bool
+    rank: int
+    distributed: bool
+    epsilon: float
+    key: str
+    models: tuple[str, str]
+
+    @property
+    def outputs(self) -> int:
+        """The rows of ``B``."""
+        return self.matrix[1] if self.transposed else self.matrix[0]
+
+    @property
+    def inputs(self) -> int:
+        """The columns of ``A``."""
+        return self.matrix[0] if self.transposed else self.matrix[1]
+
+    @property
+    def compared_models(self) -> tuple[str, ...]:
+        return self.models
+
+    def children(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for pair in self.pairs for tensor in pair)
+
+    def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
+        return replace(self, pairs=tuple(zip(children[::2], children[1::2])))
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        if stop == self.numel:
+            yield from self.reads(start, stop)
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        for tensor in self.children():
+            yield from tensor.reads(0, tensor.numel)
+
+    @property
+    def own_milliseconds(self) -> float:
+        rows, columns = self.matrix
+        small = is_small(rows, columns, self._directions)
+        each = GRAM_MILLISECONDS * min(rows, columns) if small else PASSES_MILLISECONDS * self.rank
+        return each * len(self.pairs) * rows * columns / max(1, self.numel)
+
+    def working_bytes(self, elements: int) -> float:
+        rows, columns = self.matrix
+        held = 4 * min(rows * columns, HELD)
+        read = 3 * 4 * max(AT_ONCE, columns)
+        within = max(child.working_bytes(max(AT_ONCE, columns)) for child in self.children())
+        dense = working_bytes(rows, columns, self._directions)
+        return held + read + within + dense + 3 * 4 * self.numel
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        factors = self._factors(evaluation)
+        round_to(Vector(factors[start:stop]), as_vector(out, self.dtype))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "factors": [[tensor.as_json() for tensor in pair] for pair in self.pairs],
+            "rank": self.rank,
+            "transposed": self.transposed,
+            "distributed": self.distributed,
+            "epsilon": self.epsilon,
+        }
+
+    @property
+    def _directions(self) -> int:
+        """The directions that are looked for in one matrix."""
+        return min(self.rank, *self.matrix)
+
+    def _factors(self, evaluation: Evaluation) -> np.ndarray:
+        """Return both factors, flat, and append the energies to the measurements."""
+        count, rank, found = len(self.pairs), self.rank, self._directions
+        result = np.zeros(self.numel, np.float32)
+        a = result[: count * rank * self.inputs].reshape(count, rank, self.inputs)
+        b = result[count * rank * self.inputs :].reshape(self.outputs, rank, count)
+        total = kept = 0.0
+        for number, pair in enumerate(self.pairs):
+            left, values, right, energy = self._decomposed(evaluation, number, pair)
+            values = np.where(values > self.epsilon, values, 0.0)
+            total, kept = total + energy, kept + float(np.square(values).sum())
+            of_a = np.sqrt(values) if self.distributed else values
+            of_b = np.sqrt(values) if self.distributed else (values > 0.0).astype(np.float64)
+            sides = (left.T, right.T) if self.transposed else (right, left)
+            a[number, :found] = of_a.astype(np.float32)[:, None] * sides[0]
+            b[:, :found, number] = sides[1] * of_b.astype(np.float32)
+        if evaluation.measurements is not None:
+            evaluation.measurements.append(_measured(self.numel, total, min(kept, total)))
+        return result
+
+    def _decomposed(
+        self, evaluation: Evaluation, number: int, pair: tuple[Tensor, Tensor]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        rows, columns = self.matrix
+        inner = evaluation.inner()
+        step = max(1, AT_ONCE // columns)
+
+        def difference() -> Iterator[np.ndarray]:
+            for first in range(0, rows, step):
+                start, stop = first * columns, min(first + step, rows) * columns
+                own, other = (tensor.floats(inner, start, stop) for tensor in pair)
+                yield np.subtract(own, other, out=own).reshape(-1, columns)
+
+        held = list(difference()) if rows * columns <= HELD else None
+        try:
+            found = decompose(
+                difference if held is None else lambda: held,
+                self.matrix,
+                self._directions,
+                f"{self.key}/{number}",
+            )
+        except FloatingPointError:
+            raise Resumable(
+                Reason.METHOD,
+                f"{self.name} of {self.models[1]} differs from that of {self.models[0]} by numbers "
+                "that are not finite, so that it cannot be decomposed.\nLeave it out "
+                f"(--exclude-regex '{self.name}'), or save it whole (--save-module {self.name}).",
+            ) from None
+        return found.left, found.values, found.right, found.energy
+
+
+def _measured(elements: int, total: float, kept: float) -> np.ndarray:
+    """Return the measurements of factors: `intended` of the difference, `change` of their product.
+
+    The order of the sums is that of `resumerge.kernels.measurements.measure`.
+    """
+    differs = float(total > 0.0)
+    unit = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]
+    return np.array([[*unit, total, kept, elements * differs, 1.0 - differs, 0.0]])

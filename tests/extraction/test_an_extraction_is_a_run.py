@@ -1,0 +1,197 @@
+"""An extraction is journaled, resumed to the same bytes, verified, reproduced and told of."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from merging import Told, shards_of, working_in
+from small_batches import use_small_batches
+from tiny_models import LLAMA, write_family
+
+import resumerge
+from resumerge.engine.lifecycle.session import Session
+from resumerge.errors import InputError
+from resumerge.options import Options
+from resumerge.recipe import parse_recipe
+from resumerge.tensors import Factors
+
+RECIPE = "extract_lora: {model: math, max_rank: 4}\nbase_model: base\n"
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    write_family(tmp_path, LLAMA)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    return tmp_path
+
+
+def run(models: Path, out: str, **options: Any) -> Path:
+    with working_in(models):
+        chosen = Options(state_dir=models / f"{out}.state", **options)
+        Session(chosen).run(models / "recipe.yaml", models / out)
+    return models / out
+
+
+@pytest.mark.parametrize("computed", [1, 9, 27])
+def test_killed_anywhere_and_resumed_it_has_the_same_bytes(
+    computed: int, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_batches(monkeypatch, 1024)
+    whole = run(models, "whole", threads=1)
+    if (child := os.fork()) == 0:
+        read, count = Factors.read, 0
+
+        def counted(*words: Any) -> None:
+            nonlocal count
+            count += 1
+            if count > computed:
+                os.kill(os.getpid(), signal.SIGKILL)
+            read(*words)
+
+        monkeypatch.setattr(Factors, "read", counted)
+        try:
+            run(models, "killed", threads=1)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    assert not (models / "killed/adapter_model.safetensors").exists()
+    with working_in(models):
+        [before] = resumerge.status("killed", state_dir="killed.state")["runs"]
+        assert before["units"]["committed"] < before["units"]["total"]
+        assert before["units"]["committed"] > 0 or computed == 1
+        Session(Options(state_dir=Path("killed.state"))).resume("killed")
+    assert shards_of(models / "killed") == shards_of(whole)
+    for name in ("adapter_config.json", "README.md"):
+        text = (models / "killed" / name).read_text()
+        assert text.replace("# killed", "# whole") == (whole / name).read_text()
+
+
+def test_the_number_of_threads_changes_no_bit(models: Path) -> None:
+    assert shards_of(run(models, "one", threads=1)) == shards_of(run(models, "two", threads=3))
+
+
+def test_what_is_kept_is_told_of_each_module(models: Path) -> None:
+    out = run(models, "out")
+    with working_in(models):
+        [told] = resumerge.status("out", state_dir="out.state")["runs"]
+        found = told["extraction"]
+        assert told["accounts"]["numbers"] is None
+        assert resumerge.verify("out", state_dir="out.state").damaged == {}
+    modules = {each["module"]: each["kept"] for each in found["modules"]}
+    assert len(modules) == 28
+    assert all(0.1 < kept < 1.0 for kept in modules.values())
+    assert min(modules.values()) < found["kept"] < max(modules.values())
+    card = (out / "README.md").read_text()
+    for name, kept in modules.items():
+        escaped = name.replace("_proj", r"\_proj") if "_proj" not in card else name
+        assert f"| {escaped} | 4 | {100 * kept:.2f} % |" in card
+
+
+def test_it_is_made_again_from_its_card(models: Path) -> None:
+    out = run(models, "out")
+    with working_in(models):
+        made = resumerge.reproduce("out", "again", state_dir="out.state")
+    assert made.identical
+    assert shards_of(models / "again") == shards_of(out)
+
+
+def test_a_plan_says_what_will_be_saved_whole(models: Path) -> None:
+    with working_in(models):
+        told = resumerge.plan("recipe.yaml")
+    assert told["problems"] == [] and told["shards"] == 1
+    assert any("saved whole" in note for note in told["notes"])
+
+
+def test_models_that_are_equal_are_refused(models: Path) -> None:
+    shutil.copytree(models / "base", models / "copy")
+    with working_in(models), pytest.raises(InputError, match="copy equals base"):
+        resumerge.extract_lora("copy", "base", "out")
+    assert not (models / "out").exists()
+
+
+def test_a_tensor_of_one_model_alone_is_refused_by_name(models: Path) -> None:
+    more = {**LLAMA, "num_hidden_layers": 5}
+    write_family(models / "larger", more)
+    with working_in(models), pytest.raises(InputError) as refused:
+        resumerge.extract_lora("larger/math", "base", "out")
+    [problem] = refused.value.problems
+    assert "model.layers.4." in problem.found and "larger/math" in problem.what
+
+
+def test_other_shapes_are_refused_by_name(models: Path) -> None:
+    write_family(models / "wider", {**LLAMA, "intermediate_size": 48})
+    with working_in(models), pytest.raises(InputError) as refused:
+        resumerge.extract_lora("wider/math", "base", "out")
+    assert any("mlp.gate_proj" in problem.what for problem in refused.value.problems)
+
+
+@pytest.mark.parametrize("name", ["out.safetensors", "out.gguf"])
+def test_an_adapter_is_a_folder(name: str, models: Path) -> None:
+    with working_in(models), pytest.raises(InputError, match="An adapter is a folder"):
+        resumerge.extract_lora("math", "base", name)
+    assert not (models / name).exists()
+
+
+def test_one_document_alone() -> None:
+    stage = "---\nname: first\nmerge_method: linear\nmodels: [{model: math}]\n"
+    with pytest.raises(InputError, match="has one document"):
+        parse_recipe(RECIPE.replace("math", "first") + stage)
+
+
+def test_keys_of_merges_are_refused() -> None:
+    with pytest.raises(InputError, match="either 'extract_lora'"):
+        parse_recipe(RECIPE + "merge_method: linear\n")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["max_rank: 0", "sv_epsilon: -1", "embed_lora: 1", "include: ['(']", "save_modules: 3"]
+)
+def test_values_of_other_kinds_are_refused(wrong: str) -> None:
+    text = f"extract_lora: {{model: math, {wrong}}}\nbase_model: base\n"
+    with pytest.raises(InputError) as refused:
+        parse_recipe(text)
+    [problem] = refused.value.problems
+    assert problem.path.startswith(f"extract_lora.{wrong.partition(':')[0]}")
+
+
+def test_numbers_that_are_not_finite_stop_the_run(models: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    file = models / "math/model.safetensors"
+    tensors = load_file(file)
+    tensors["model.layers.2.self_attn.q_proj.weight"][3, 3] = float("nan")
+    save_file(tensors, file, metadata={"format": "pt"})
+    told = Told()
+    with (
+        working_in(models),
+        pytest.raises(resumerge.Resumable, match=r"layers\.2\.self_attn\.q_proj"),
+    ):
+        resumerge.extract_lora("math", "base", "out", max_rank=4, reporter=told)
+    with working_in(models):
+        resumerge.extract_lora(
+            "math", "base", "other", max_rank=4, exclude=["layers.2.self_attn.q"], progress="none"
+        )
+
+
+def test_expressions_and_names_choose_modules(models: Path) -> None:
+    with working_in(models):
+        resumerge.extract_lora(
+            "math",
+            "base",
+            "out",
+            max_rank=4,
+            include=[r"self_attn\.[qv]", "mlp"],
+            exclude=["layers.3"],
+            save_modules=["down_proj"],
+            progress="none",
+        )
+    config = json.loads((models / "out/adapter_config.json").read_text())
+    chosen = [f"model.layers.{n}.self_attn.{p}_proj" for n in range(3) for p in "qv"]
+    chosen += [f"model.layers.{n}.mlp.{p}_proj" for n in range(3) for p in ("gate", "up")]
+    assert config["target_modules"] == sorted(chosen)
+    assert config["modules_to_save"] == ["down_proj", "embed_tokens", "lm_head"]
