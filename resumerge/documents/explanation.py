@@ -88,7 +88,7 @@ def _stage(plan: Plan, whole: Plan) -> dict[str, Any]:
     for kind, settings in layers.items():
         profiles.setdefault(_profile(settings), []).append(kind)
     names = layer_names(layer_key(name) for name in tensors)
-    method = None if plan.mixture else METHODS[plan.recipe.merge_method]
+    method = METHODS[plan.recipe.merge_method] if plan.recipe.has_method else None
     return {
         "name": "" if plan is whole else plan.recipe.name,
         "method": plan.method,

@@ -34,7 +34,7 @@ def model_card(
         library: the Hub's name of the library that loads the model; None if that is not known.
         section: the lines of a section between the models and the recipe.
     """
-    method = None if plan.mixture else METHODS[plan.recipe.merge_method]
+    method = METHODS[plan.recipe.merge_method] if plan.recipe.has_method else None
     parts = [part for source in plan.sources for part in source.parts.values()]
     hub = list(dict.fromkeys(part.ref.name for part in parts if part.kind == "hub"))
     metadata = {

@@ -107,6 +107,12 @@ def test_a_plan_says_what_will_be_saved_whole(models: Path) -> None:
     assert any("saved whole" in note for note in told["notes"])
 
 
+def test_it_is_explained(models: Path) -> None:
+    with working_in(models):
+        told = resumerge.explain("recipe.yaml")
+    assert "extract_lora" in str(told)
+
+
 def test_models_that_are_equal_are_refused(models: Path) -> None:
     shutil.copytree(models / "base", models / "copy")
     with working_in(models), pytest.raises(InputError, match="copy equals base"):
