@@ -19,7 +19,7 @@ from resumerge.methods import METHODS, Value
 from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.storage import Storage
-from resumerge.tensors import Merged, Tensor
+from resumerge.tensors import Adapted, Merged, Tensor
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,10 @@ class ModelSetting:
 
 @dataclass(frozen=True)
 class Setting:
-    """How a tensor is made: the method, its parameters, the models; no method for a copy."""
+    """How a tensor is made: the method, its parameters, the models.
+
+    The method is ``adapter`` if an adapter alone changes the tensor, and None for a copy.
+    """
 
     method: str | None
     parameters: tuple[tuple[str, Value], ...]
@@ -128,6 +131,9 @@ def _copy(
     tensor: Tensor, beneath: Mapping[int, str], sources: Sequence[tuple[str, str]]
 ) -> Setting:
     """Return the setting of a tensor that is not merged here: the models or stages it is of."""
+    adapted = [node.models[1] for node in tensor.nodes() if isinstance(node, Adapted)]
+    if adapted and id(tensor) not in beneath:
+        return Setting("adapter", (), (ModelSetting(adapted[-1], False, ()),))
     stages = [beneath[id(node)] for node in tensor.nodes() if id(node) in beneath]
     models = dict.fromkeys(stages or (model for model, _ in sources))
     return Setting(None, (), tuple(ModelSetting(model, False, ()) for model in models))

@@ -98,7 +98,7 @@ def new_recipe_of(
         return _checked(_mixture(models, base, dtype))
     adapted = [f"{base}+{adapter}" for adapter in models]
     if method is None:
-        method = "passthrough" if len(adapted) == 1 else "linear"
+        method = "passthrough" if len(adapted) == 1 else "task_arithmetic"
     takes_base = find_method(method).base == "required"
     return new_recipe(method, adapted, base if takes_base else None, dtype)
 

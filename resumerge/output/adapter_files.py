@@ -10,7 +10,8 @@ import yaml
 
 from resumerge.backup_names import CARD
 from resumerge.extraction import MadeAdapter
-from resumerge.output.card import described, escaped, in_fence
+from resumerge.markdown import escaped, in_fence
+from resumerge.output.card import described
 from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, fetch, list_companions

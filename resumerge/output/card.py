@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import yaml
 
+from resumerge.markdown import code_span, escaped, in_fence
 from resumerge.methods import METHODS
 from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
 from resumerge.planning.quantised.alike import QuantisedOutput
-from resumerge.printable import printable
 from resumerge.recipe.references import HUB
 from resumerge.recipe.types import OF_PROMPTS
 from resumerge.sizes import counted
@@ -138,25 +137,3 @@ def _revision(source: Source, contents: Mapping[str, str]) -> str:
     if not content:
         return place
     return f"{place}, checksum of what this recipe reads of it: `{content}` (xxh3-128)"
-
-
-def in_fence(text: str, language: str) -> list[str]:
-    """Return the lines of text as a block of code of Markdown, whatever it contains."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return [f"{fence}{language}", text.strip(), fence]
-
-
-def code_span(text: str, *, in_table: bool = False) -> str:
-    """Return text as a code span of Markdown, whatever it contains."""
-    text = printable(text)
-    if in_table:
-        text = text.replace("|", r"\|")  # which ends a cell, also in code
-    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
-
-
-def escaped(name: str) -> str:
-    """Return a name as text of Markdown, not as markup or HTML."""
-    return re.sub(
-        r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable(name)
-    )

@@ -18,7 +18,7 @@ from resumerge.planning.whole_numbers import is_position, taken
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.left_out import LeftOut
 from resumerge.tensor_uses import UnusedReason
-from resumerge.tensors import Merged, Tensor, rounded_input
+from resumerge.tensors import Adapted, Merged, Tensor, rounded_input
 from resumerge.tensors.dtypes import BY_TORCH_NAME, FLOATS
 from resumerge.tensors.target import Target, block_elements
 from resumerge.tokenizers.row_alignment import RowAlignment
@@ -158,6 +158,9 @@ class Expressions:
         tensors = {spec.name: shape}
         if answers.is_copy and inputs == unaligned and self._is_copy(operands, dtype):
             return Target(spec.name, dtype, shape, block, first, tensors)
+        only = inputs[0] if answers.is_copy and inputs == unaligned and len(inputs) == 1 else None
+        if isinstance(only, Adapted) and only.dtype == dtype:
+            return Target(spec.name, dtype, shape, block, only, tensors)
         expression = replace(merged, block_elements=block)
         return Target(spec.name, dtype, shape, block, expression, tensors)
 

@@ -89,8 +89,9 @@ def test_what_it_writes_is_merged(place: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("adapters", [["org/x"], ["org/x", "org/y"]])
 def test_a_model_with_adapters(adapters: list[str]) -> None:
     recipe = parse_recipe(new_recipe_of(Kind.LORA, None, adapters, "org/base", "bfloat16"))
-    assert [str(m) for m in recipe.merged_models] == [f"org/base+{a}" for a in adapters]
-    assert recipe.merge_method == ("passthrough" if len(adapters) == 1 else "linear")
+    adapted = [str(m) for m in recipe.merged_models if m != recipe.base_model]
+    assert adapted == [f"org/base+{a}" for a in adapters]
+    assert recipe.merge_method == ("passthrough" if len(adapters) == 1 else "task_arithmetic")
 
 
 def test_a_mixture_of_experts_has_a_prompt_for_each_to_write() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from merging import working_in
 from rich.console import Console
+from stage_recipes import write_adapter
 from tiny_models import LLAMA, write_family
 
 import resumerge
@@ -102,6 +103,26 @@ def test_layers_that_slices_choose_are_ranges_and_copies_name_their_model(
     scaled = group_with(stage, "self_attn.o_proj")["rows"]
     assert [row["settings"][0]["method"] for row in scaled] == [None, "passthrough"]
     assert scaled[1]["settings"][0]["models"][0]["parameters"] == {"scale": 0.5}
+
+
+@pytest.mark.parametrize("dtype", ["", "dtype: float32\n"])
+def test_what_an_adapter_changes_is_no_copy(dtype: str, models: Path, tmp_path: Path) -> None:
+    adapter = write_adapter(tmp_path / "adapter")
+    recipe = f"merge_method: passthrough\n{dtype}models: [{{model: base+{adapter}}}]\n"
+    [stage] = explained(models, recipe, tmp_path)["stages"]
+    changed = {
+        (kind, *row["layers"]): row["settings"]
+        for group in stage["groups"]
+        for kind in group["kinds"]
+        for row in group["rows"]
+        if row["settings"][0]["method"] == "adapter"
+    }
+    model = {"model": f"base+{adapter}", "base": False, "parameters": {}}
+    setting = {"method": "adapter", "parameters": {}, "models": [model]}
+    assert changed == {
+        ("mlp.up_proj", "1"): [setting],
+        ("self_attn.q_proj", "3"): [setting],
+    }
 
 
 def test_a_stage_is_explained_by_itself(models: Path, tmp_path: Path) -> None:

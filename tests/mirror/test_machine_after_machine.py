@@ -151,6 +151,7 @@ def test_run_goes_on_with_what_the_mirror_holds(
     _, err = process.communicate()
     assert process.returncode == 0, err
     assert "already done" in err
+    assert f"{third.out} was not made; add --bring-back" in " ".join(err.split())
     assert not third.out.exists()
     assert not third.rows("SELECT * FROM run")
 

@@ -58,6 +58,7 @@ def test_a_run_with_a_mirror(freed: Path) -> None:
     }
     assert f"{mirror}: {len(shards)} of {len(shards)} shards" in shown(run)
     assert str(mirror) in page(run)
+    assert "bucket" not in told.lower() + page(run).lower(), "it is a folder"
 
 
 def test_a_mirror_that_fails_is_told(freed: Path) -> None:

@@ -178,4 +178,6 @@ def take_finished(
     where = out.path if out is not None and out.path.exists() else there
     result = Result(manifest.run, where, None, already_done=True, mirror=mirror.url)
     context.reporter.done(result)
+    if out is not None and where == there:
+        context.reporter.note(f"{out.path} was not made; add --bring-back to copy the model to it")
     return result

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from io import StringIO
+from shutil import get_terminal_size
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from resumerge.documents.run import describe_run
@@ -28,7 +30,16 @@ MOST_DAMAGED = 200
 """Rows of the table of damaged tensors."""
 
 
-class DisplayedStatus(dict[str, Any]):
+class _InConsole:
+    """What a console of IPython shows: what the command line prints."""
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        text = StringIO()
+        Console(file=text, width=get_terminal_size().columns).print(self)
+        printer.text(text.getvalue().rstrip())
+
+
+class DisplayedStatus(_InConsole, dict[str, Any]):
     """The document of ``status --json``. Plots are read from the ledgers when it is displayed."""
 
     def __rich__(self) -> RenderableType:
@@ -38,7 +49,7 @@ class DisplayedStatus(dict[str, Any]):
         return status_fragment(self["runs"])
 
 
-class DisplayedPlan(dict[str, Any]):
+class DisplayedPlan(_InConsole, dict[str, Any]):
     """The document of ``plan --json``."""
 
     def __rich__(self) -> RenderableType:
@@ -49,7 +60,7 @@ class DisplayedPlan(dict[str, Any]):
         return plan_fragment(self)
 
 
-class DisplayedComparison(dict[str, Any]):
+class DisplayedComparison(_InConsole, dict[str, Any]):
     """The document of ``compare --json``."""
 
     def __rich__(self) -> RenderableType:
@@ -59,7 +70,7 @@ class DisplayedComparison(dict[str, Any]):
         return comparison_fragment(self)
 
 
-class DisplayedExplanation(dict[str, Any]):
+class DisplayedExplanation(_InConsole, dict[str, Any]):
     """The document of ``explain --json``."""
 
     def __rich__(self) -> RenderableType:
@@ -109,7 +120,7 @@ class DisplayedResult(Result):
         return self.status._repr_html_()
 
 
-class DisplayedVerification(Verification):
+class DisplayedVerification(_InConsole, Verification):
     """A `Verification` that is displayed as a table."""
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from resumerge.buckets.address import is_bucket
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_size
 
@@ -40,7 +41,7 @@ def _format(key: str, value: object) -> str:
 def is_output_in_bucket(run: Mapping[str, Any]) -> bool:
     """Return whether the output of a run is a place in a bucket: then that is not its mirror."""
     mirror = run.get("mirror")
-    return mirror is not None and run["output"] == mirror["url"]
+    return mirror is not None and run["output"] == mirror["url"] and is_bucket(mirror["url"])
 
 
 def format_mirror(run: Mapping[str, Any]) -> str:

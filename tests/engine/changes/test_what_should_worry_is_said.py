@@ -98,6 +98,11 @@ def test_an_adapter_that_its_model_cannot_hold_is_told(
     numbers = accounts(tmp_path / "out.state")["numbers"]
     assert [model["model"] for model in numbers["models"]] == ["base+adapter"]
     assert numbers["tensors"] == 2
+    wide = told(folder, recipe + "dtype: float32\n", tmp_path / "wide")
+    assert [sentence for sentence in wide if "smaller than" in sentence] == []
+    exact = accounts(tmp_path / "wide.state")["numbers"]
+    assert exact["tensors"] >= 2 and exact["models"][0]["model"] == "base+adapter"
+    assert exact["models"][0]["exact"]["equal"] == (2 if said == "nothing" else 0)
 
 
 def test_tensors_that_equal_the_base_are_named(models: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from IPython.lib.pretty import pretty
 from nbclient import NotebookClient
 from tiny_models import write_family
 
@@ -195,3 +196,5 @@ def test_results_show_themselves_on_a_console_too(
     text = printed.get()
     for words in ("chosen", "damaged", "what happened"):
         assert words in text
+    assert "21 tensors compared" in pretty(resumerge.verify("merged"))
+    assert "weight" in pretty(resumerge.explain("merge.yaml"))
