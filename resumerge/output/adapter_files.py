@@ -10,10 +10,10 @@ import yaml
 
 from resumerge.backup_names import CARD
 from resumerge.extraction import MadeAdapter
-from resumerge.markdown import escaped, in_fence
 from resumerge.output.card import described
 from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
+from resumerge.printable import escaped, in_fence
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from resumerge.engine.changes.models import ModelChange, changes_of_models, root_of_ratio
 from resumerge.engine.changes.units import UnitChanges, estimated
-from resumerge.markdown import code_span
+from resumerge.printable import code_span
 from resumerge.sizes import counted
 
 

