@@ -5,6 +5,7 @@ mkdocs calls these functions by their names (``hooks`` in mkdocs.yml).
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -34,14 +35,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links to the pages of this site; a file that is not on it is named without a link."""
-    folder = "" if page.file.src_uri in PAGES.values() else "docs"
-    root = Path(config.config_file_path).parent
+    root = Path(config.config_file_path).parent.resolve()
+    here = Path(page.file.src_uri).parent
+    folder = root if page.file.src_uri in PAGES.values() else root / "docs" / here
 
     def mended(link: re.Match[str]) -> str:
-        target = (root / folder / link[2]).resolve().relative_to(root.resolve()).as_posix()
+        target = (folder / link[2]).resolve().relative_to(root).as_posix()
         target = PAGES.get(target, target.removeprefix("docs/"))
         if files.get_file_from_path(target) is None:
             return link[1]
-        return f"[{link[1]}]({target}{link[3] or ''})"
+        return f"[{link[1]}]({os.path.relpath(target, here)}{link[3] or ''})"
 
     return _LINK.sub(mended, markdown)

@@ -254,4 +254,4 @@ TABLES: dict[str, Table] = {
         ),
     ),
 }
-"""Every table, by name. docs/architecture.md says what each column means."""
+"""Every table, by name. docs/architecture/ledger.md says what each column means."""

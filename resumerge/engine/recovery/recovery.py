@@ -1,4 +1,4 @@
-"""Recovery: bring ledger and shards into agreement (the recovery table of docs/architecture.md)."""
+"""Recovery: bring ledger and shards into agreement (the table in docs/architecture/ledger.md)."""
 
 from __future__ import annotations
 
