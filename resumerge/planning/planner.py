@@ -175,40 +175,28 @@ class _Planner:
         parameters = self._check_recipe()
         self.flat = is_flat(self.recipe, self.sources)
         self.models = self._find_reference()
-        self.notes += [note for source in self.sources.values() for note in source.notes]
-        if self.unshared.value and not self.flat:
-            self.problems.append(not_flat(self.recipe, self.unshared))
-        without_config, notes = compare_configs(self.recipe, self.models, flat=self.flat)
-        self.problems += without_config
-        self.notes += notes
-        self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
-        self.notes += notes_on_modules(self.recipe, self.models)
+        reference = self.models.reference
+        self._compare_models()
         modules, unnamed, unmatched = match_modules(self.recipe, self.models)
         self.problems += unmatched
         valid = self._check_layers(modules)
         layer_maps = self._layer_maps(modules)
         alignment, chat_template = self._tokenizer()
         mismatches = Mismatches(self.recipe, self.models)
-        if self.flat:
-            specs, unused = self._flat_specs(), dict[ModelRef, list[str]]()
-        else:
-            specs = self._tensor_specs(valid, unnamed, mismatches)
-            unused = unused_tensors(self.models, valid, specs, mismatches)
-            self.left_out += unnamed_tensors(self.recipe, self.models, specs)
+        specs, unused = self._specs(valid, unnamed, mismatches)
         expressions = Expressions(
             self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
         )
-        targets = [target for spec in specs if (target := expressions.target(spec))]
+        planned = [target for spec in specs if (target := expressions.target(spec))]
+        planned = tied_again(self.models, planned)
         self.left_out += expressions.left_out
-        targets = planned = tied_again(self.models, targets)
-        targets, several = as_reference(self.recipe, targets, self.mixtures)
+        targets, several = as_reference(self.recipe, planned, self.mixtures)
         self._collect(parameters.problems, mismatches.problems(), expressions.problems, several)
         if alignment:
             self._collect(alignment.problems)
             self.notes += alignment.notes
         if not targets and not self.problems:
             self.problems.append(self._nothing_to_merge())
-        reference = self.models.reference
         self._collect(check_quantised(self.recipe, self.sources[reference], flat=self.flat))
         if not self.problems:
             self._collect(check_implied(self.recipe, self.models, layer_maps, planned))
@@ -263,6 +251,27 @@ class _Planner:
         self.notes += self.mixtures.notes
         views = FlatViews if self.flat else ModelViews
         return views(self.sources, reference, self.mixtures.aliases)
+
+    def _compare_models(self) -> None:
+        """Note what the models are, and check that their configs fit the reference's."""
+        self.notes += [note for source in self.sources.values() for note in source.notes]
+        if self.unshared.value and not self.flat:
+            self.problems.append(not_flat(self.recipe, self.unshared))
+        without_config, notes = compare_configs(self.recipe, self.models, flat=self.flat)
+        self.problems += without_config
+        self.notes += notes
+        self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
+        self.notes += notes_on_modules(self.recipe, self.models)
+
+    def _specs(
+        self, modules: list[ModuleMatch], unnamed: list[ModulePart], mismatches: Mismatches
+    ) -> tuple[list[TensorSpec], Mapping[ModelRef, list[str]]]:
+        """Return every tensor of the output, and the tensors of each model that it does not use."""
+        if self.flat:
+            return self._flat_specs(), {}
+        specs = self._tensor_specs(modules, unnamed, mismatches)
+        self.left_out += unnamed_tensors(self.recipe, self.models, specs)
+        return specs, unused_tensors(self.models, modules, specs, mismatches)
 
     def _flat_specs(self) -> list[TensorSpec]:
         """Return every tensor of the output, matched by name alone."""
