@@ -65,6 +65,7 @@ def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any
     context = RunContext(options, reporter, Storage(), StopRequest(), RunStore(options.state_dir))
     plan, _ = pinned_plan(context, read_recipe(config), None)
     return {
+        "recipe": config.name,
         "stages": [_stage(stage, plan) for stage in (*plan.stages, plan)],
         "notes": list(plan.notes),
     }

@@ -87,5 +87,8 @@ def tests_of(source: Path) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    for path in tests_of(Path(sys.argv[1]).resolve()):
+    asked = Path(sys.argv[1]).resolve()
+    if not asked.is_file() or not asked.is_relative_to(ROOT / "resumerge"):
+        sys.exit(f"{sys.argv[1]} is no file of resumerge/")
+    for path in tests_of(asked):
         print(path.relative_to(ROOT))

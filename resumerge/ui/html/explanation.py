@@ -35,6 +35,7 @@ def _context(document: Document) -> dict[str, Any]:
             for stage in document["stages"]
         ],
         "notes": document["notes"],
+        "recipe": document["recipe"],
     }
 
 

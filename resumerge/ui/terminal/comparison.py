@@ -59,7 +59,7 @@ def _config(document: Document) -> Iterator[RenderableType]:
         return
     keys = config["differences"]
     shown = [f"{found['key']} ({' | '.join(map(_value, found['values']))})" for found in keys]
-    said = f"{counted(len(keys), 'key')} differ: {some(shown, most=MOST_KEYS)}"
+    said = f"{counted(len(keys), 'different key')}: {some(shown, most=MOST_KEYS)}"
     yield Prose(printable(said), "config.json ", "dim")
 
 
