@@ -128,6 +128,9 @@ def _section(section: Any, definitions: dict[str, Any]) -> dict[str, Any]:
             if section is mixture.MixtureFile and field.name == "out_dtype":
                 found["properties"][field.name] = NULL
                 continue
+            if section is extraction.ExtractionFile and field.name == "out_dtype":
+                found["properties"][field.name] = DTYPE
+                continue
             sections = SECTIONS | REQUIRED_SECTIONS
             hint = sections.get(field.name, hints[field.name])
             value = SPECIAL[field.name] if field.name in SPECIAL else _value(hint, definitions)

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from merging import Told, shards_of, working_in
+from safetensors.torch import load_file
 from small_batches import use_small_batches
+from stage_recipes import write_adapter
 from tiny_models import LLAMA, write_family
 
 import resumerge
@@ -141,6 +144,44 @@ def test_an_adapter_is_a_folder(name: str, models: Path) -> None:
     with working_in(models), pytest.raises(InputError, match="An adapter is a folder"):
         resumerge.extract_lora("math", "base", name)
     assert not (models / name).exists()
+
+
+def test_an_adapter_is_not_quantised() -> None:
+    with pytest.raises(InputError, match="An adapter is not quantised"):
+        parse_recipe(RECIPE + "out_dtype: fp8_block\n")
+
+
+def test_a_quantised_model_counts_as_what_its_numbers_stand_for(models: Path) -> None:
+    """`quantised` is in float8, and `plain` the same numbers in float32."""
+    copy = "merge_method: passthrough\nmodels: [{model: MODEL}]\n"
+    extracted = {}
+    for name, model, more in (
+        ("quantised", "math", "out_dtype: fp8_channel\n"),
+        ("plain", "quantised", "dtype: float32\n"),
+    ):
+        (models / "recipe.yaml").write_text(copy.replace("MODEL", model) + more)
+        run(models, name)
+    for name in ("quantised", "plain"):
+        text = RECIPE.replace("math", name) + "out_dtype: float32\n"
+        (models / "recipe.yaml").write_text(text)
+        extracted[name] = load_file(run(models, f"of-{name}") / "adapter_model.safetensors")
+    stored = load_file(models / "quantised" / "model.safetensors")
+    assert any("scale" in name for name in stored)
+    assert extracted["quantised"].keys() == extracted["plain"].keys()
+    for name, tensor in extracted["plain"].items():
+        if "lora" in name:
+            assert torch.equal(tensor, extracted["quantised"][name]), name
+
+
+def test_what_an_adapter_changed_is_extracted_again(models: Path) -> None:
+    adapter = write_adapter(models / "adapter")
+    recipe = RECIPE.replace("math", f"base+{adapter}").replace("4", "2")
+    (models / "recipe.yaml").write_text(recipe + "out_dtype: float32\n")
+    out = run(models, "out")
+    [told] = resumerge.status(out, state_dir=models / "out.state")["runs"]
+    kept = {row["module"]: row["kept"] for row in told["extraction"]["modules"]}
+    assert kept.keys() == {"model.layers.1.mlp.up_proj", "model.layers.3.self_attn.q_proj"}
+    assert all(share > 0.9999 for share in kept.values())
 
 
 def test_one_document_alone() -> None:

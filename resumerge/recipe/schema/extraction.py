@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.references import read_reference
 from resumerge.recipe.schema.keys import read_name
-from resumerge.recipe.schema.output_dtypes import read_dtype
+from resumerge.recipe.schema.output_dtypes import DTYPES, read_dtype
 from resumerge.recipe.schema.sections import key, optional, required_key, section_of, value_of
-from resumerge.recipe.types import ModelRef
+from resumerge.recipe.types import QUANTISED, ModelRef
 
 OF_ALL_MERGES = ("merge_method", "models", "slices", "modules", "experts", "parameters", "dtype")
 """The keys of recipes that make models, which one that extracts an adapter does not have."""
@@ -42,6 +42,17 @@ def _read_epsilon(value: object) -> float:
         found=describe(value),
         fix="Write a number like 0.001, or delete the line",
     )
+
+
+def _plain_dtype(value: object) -> str | None:
+    if value in QUANTISED:
+        raise InvalidValue(
+            "An adapter is not quantised",
+            expected=", ".join(DTYPES),
+            found=describe(value),
+            fix="Write 'out_dtype: bfloat16', or delete the line",
+        )
+    return read_dtype(value)
 
 
 def _read_flag(value: object) -> bool:
@@ -130,4 +141,4 @@ class ExtractionFile:
             fix="Add 'base_model: org/name'",
         )
     )
-    out_dtype: str | None = field(default=None, metadata=key(value_of(read_dtype)))
+    out_dtype: str | None = field(default=None, metadata=key(value_of(_plain_dtype)))
