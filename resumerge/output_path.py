@@ -25,6 +25,9 @@ STEM = "model"
 ADAPTER_STEM = "adapter_model"
 """The same of files that peft looks for."""
 
+EXTRACTION = "extract_lora"
+"""The name that stands for the method of a recipe that extracts an adapter; the key of its part."""
+
 STAGES = "stages"
 """The folder in the output that has a folder for each stage that is kept."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
+from resumerge.output_path import EXTRACTION
 from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
 from resumerge.recipe.schema.extraction import OF_ALL_MERGES, ExtractionFile, ExtractionSection
@@ -18,7 +19,6 @@ from resumerge.recipe.schema.mixture import OF_MERGES, ExpertEntry, MixtureFile
 from resumerge.recipe.schema.sections import read_section
 from resumerge.recipe.stages import check_stages, with_stages
 from resumerge.recipe.types import (
-    EXTRACTION,
     GATE_MODES,
     MIXTURE,
     OF_PROMPTS,

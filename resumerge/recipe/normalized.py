@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from resumerge.output_path import EXTRACTION
 from resumerge.recipe.types import (
-    EXTRACTION,
     Conditional,
     Expert,
     Extraction,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from resumerge.errors import Problem
+from resumerge.output_path import EXTRACTION
 from resumerge.recipe.yaml_lines import descend, nearest_line
 
 Scalar = float | int | bool | str
@@ -227,10 +228,6 @@ class Mixture:
     def every(self) -> tuple[Expert, ...]:
         """The experts, then the shared ones."""
         return (*self.experts, *self.shared_experts)
-
-
-EXTRACTION = "extract_lora"
-"""The name that stands for the method of a recipe that extracts an adapter; the key of its part."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resumerge.engine.changes import UnitChanges, energies_of
-from resumerge.recipe.types import EXTRACTION
+from resumerge.output_path import EXTRACTION
 
 
 def describe_extraction(
