@@ -80,12 +80,14 @@ def _stage(plan: Plan, whole: Plan) -> dict[str, Any]:
         for unit in stage.units
     }
     tensors = plan.tensors()
-    sources = {origin.name: origin.tensors for origin in origins(whole.sources, tensors)}
+    merges = {name: [*_merges(tensor, beneath)] for name, tensor in tensors.items()}
+    copies = {name: tensor for name, tensor in tensors.items() if not merges[name]}
+    sources = {origin.name: origin.tensors for origin in origins(whole.sources, copies)}
     layers: dict[str, dict[LayerKey, dict[Setting, None]]] = {}
     counts: dict[str, int] = {}
     for name, tensor in tensors.items():
         kind = kind_of(name)
-        found = list(_merges(tensor, beneath)) or [_copy(tensor, beneath, sources[name])]
+        found = merges[name] or [_copy(tensor, beneath, sources[name])]
         layers.setdefault(kind, {}).setdefault(layer_key(name), {}).update(dict.fromkeys(found))
         counts[kind] = counts.get(kind, 0) + 1
     profiles: dict[Profile, list[str]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -152,7 +152,7 @@ class _Planner:
             outputs, *within = pair.own.shape
             a, b = target.tensors
             shapes = {a: (rank, *within), b: (outputs, rank, *(1 for _ in within[1:]))}
-            return Target(**{**vars(target), "tensors": shapes})
+            return replace(target, tensors=shapes)
         return target
 
     def _factors(

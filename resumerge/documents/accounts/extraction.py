@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resumerge.engine.changes import UnitChanges, energies_of
+from resumerge.engine.changes import UnitChanges, energies_of, energy_of_all
 from resumerge.output_path import EXTRACTION
 
 
@@ -25,7 +25,7 @@ def describe_extraction(
     if parts.get("method", {}).get("name") != EXTRACTION:
         return None
     energies = energies_of(changes)
-    whole, kept = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
+    whole, kept = energy_of_all(energies)
     return {
         "kept": kept / whole if whole else None,
         "modules": [

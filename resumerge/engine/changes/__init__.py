@@ -9,7 +9,12 @@ told of all elements.
 """
 
 from resumerge.engine.changes.card_section import card_section
-from resumerge.engine.changes.energies import adapter_section, energies_of, kept_in_words
+from resumerge.engine.changes.energies import (
+    adapter_section,
+    energies_of,
+    energy_of_all,
+    kept_in_words,
+)
 from resumerge.engine.changes.units import UnitChanges, changes_of, estimated, exact, pairs
 from resumerge.engine.changes.warnings import warnings_of
 
@@ -19,6 +24,7 @@ __all__ = [
     "card_section",
     "changes_of",
     "energies_of",
+    "energy_of_all",
     "estimated",
     "exact",
     "kept_in_words",

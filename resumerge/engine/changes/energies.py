@@ -17,10 +17,16 @@ def energies_of(changes: Sequence[UnitChanges]) -> dict[str, tuple[float, float]
     return {c.name: (c.measurements["intended"], c.measurements["change"]) for c in changes}
 
 
+def energy_of_all(energies: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+    """Return the energy of all modules together, and how much of it is kept."""
+    energy, kept = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
+    return energy, kept
+
+
 def kept_in_words(changes: Sequence[UnitChanges]) -> str:
     """Return a sentence on how much of the whole difference is kept, and where the least is."""
     energies = energies_of(changes)
-    whole, kept = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
+    whole, kept = energy_of_all(energies)
     least = min(energies, key=lambda name: energies[name][1] / (energies[name][0] or 1.0))
     return (
         f"the matrices have {share(kept, whole)} of the energy of the change; the least, "
@@ -38,7 +44,7 @@ def adapter_section(ranks: Mapping[str, int], changes: Sequence[UnitChanges]) ->
     energies = energies_of(changes)
     lines = ["## Matrices", ""]
     if energies:
-        whole, kept = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
+        whole, kept = energy_of_all(energies)
         kept_of_all = share(kept, whole)
         lines += [f"They have {kept_of_all} of the energy (sum of squares) of the change.", ""]
     lines += ["| module | rank | kept |", "| --- | ---: | ---: |"]

@@ -204,7 +204,7 @@ class MemoryCounter:
     _draws: bool = False
     _kept: int = 0
     _kept_beside: int = 0
-    """As `_kept`, of quantised weights: their buffers have other names."""
+    """Bytes of the buffers of quantised weights, which are kept beside those in `_kept`."""
     _multiplies: bool = False
     _held_to_the_end: int = 0
     _reductions: Neighbours = field(default_factory=Neighbours)

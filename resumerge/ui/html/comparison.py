@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import resumerge
-from resumerge.ledger import now
-from resumerge.ui.html.environment import render
+from resumerge.ui.html.environment import render, render_page
 from resumerge.ui.text.comparison import CAUTION, labels
 
 START = "<!doctype html><!-- resumerge compare -->"
@@ -18,9 +16,7 @@ Document = Mapping[str, Any]
 
 def comparison_page(document: Document) -> str:
     """Return the whole page of a document of ``compare --json``."""
-    context = _context(document)
-    text = render("comparison_page.html.j2", **context, version=resumerge.__version__, now=now())
-    return f"{START}\n{text}\n"
+    return render_page("comparison_page.html.j2", START, **_context(document))
 
 
 def comparison_fragment(document: Document) -> str:

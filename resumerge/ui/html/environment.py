@@ -7,7 +7,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+import resumerge
 from resumerge.documents.history import attempt_seconds
+from resumerge.ledger import now
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.text.accounts import reason_line
@@ -18,6 +20,18 @@ from resumerge.ui.text.format import committed_share, format_event, format_time,
 def render(template: str, **context: Any) -> str:
     """Fill in one of the templates of this package."""
     return TEMPLATES.get_template(template).render(context)
+
+
+def render_page(template: str, start: str, **context: Any) -> str:
+    """Fill in the template of a page that says when and by which version it was made.
+
+    Args:
+        template: the name of the template.
+        start: the first line of the page.
+        context: its other values.
+    """
+    text = render(template, **context, version=resumerge.__version__, now=now())
+    return f"{start}\n{text}\n"
 
 
 def _spell_out(value: object) -> object:

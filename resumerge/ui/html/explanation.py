@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import resumerge
-from resumerge.ledger import now
-from resumerge.ui.html.environment import render
+from resumerge.ui.html.environment import render, render_page
 from resumerge.ui.text.explanation import columns, constants, heading, meanings, span, title
 
 START = "<!doctype html><!-- resumerge explain -->"
@@ -18,9 +16,7 @@ Document = Mapping[str, Any]
 
 def explanation_page(document: Document) -> str:
     """Return the whole page of a document of ``explain --json``."""
-    context = _context(document)
-    text = render("explanation_page.html.j2", **context, version=resumerge.__version__, now=now())
-    return f"{START}\n{text}\n"
+    return render_page("explanation_page.html.j2", START, **_context(document))
 
 
 def explanation_fragment(document: Document) -> str:
