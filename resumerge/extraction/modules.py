@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from resumerge.extraction.matching import Pair
-from resumerge.sources.adapters.orientation import Orientations
+from resumerge.sources.adapters.orientation import Orientations, transposed_by
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_head
 from resumerge.tensors import Tensor
@@ -132,8 +132,6 @@ class ModuleKinds:
         return bool(self._routed) and name.rpartition(".")[2] in _OF_EXPERTS
 
     def _is_transposed(self, pair: Pair, pairs: Mapping[str, Pair]) -> bool:
-        rows, columns = pair.own.shape
         bias = pairs.get("bias")
-        if bias is not None and rows != columns and bias.own.numel in (rows, columns):
-            return bias.own.numel == columns
-        return self._orientations.is_transposed(pair.own.name)
+        found = transposed_by(bias.own if bias is not None else None, pair.own)
+        return self._orientations.is_transposed(pair.own.name) if found is None else found

@@ -59,7 +59,7 @@ def pinned_plan(
     context.reporter.doing("opening the models and planning")
     options = context.options
     is_gguf = out is not None and out.is_gguf
-    if recipe.extraction is not None and out is not None and (out.is_file or is_gguf):
+    if recipe.extraction is not None and out is not None and out.is_file:
         raise InputError([_no_folder(recipe, out)])
     problems = [*check_recipe(recipe), *problems_of_types(recipe, is_gguf=is_gguf)]
     sources = open_sources(

@@ -17,7 +17,7 @@ from resumerge.planning.quantised.alike import (
 from resumerge.quantisation import OUTPUTS, OutputScheme
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
-from resumerge.sources.adapters.orientation import Orientations
+from resumerge.sources.adapters.orientation import Orientations, transposed_by
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_head
 from resumerge.sources.types import Source
@@ -126,11 +126,8 @@ def _transposed(reference: Source) -> Iterator[str]:
     for name, tensor in reference.tensors.items():
         if not name.endswith(".weight") or len(tensor.shape) != 2 or not _LAYER.search(name):
             continue
-        bias = reference.tensors.get(f"{_module(name)}.bias")
-        rows, columns = tensor.shape
-        if bias is not None and rows != columns:
-            found = bias.shape == (columns,)
-        else:
+        found = transposed_by(reference.tensors.get(f"{_module(name)}.bias"), tensor)
+        if found is None:
             found = not is_embedding(name) and orientations.is_transposed(name)
         if found:
             yield name

@@ -53,11 +53,17 @@ class Orientations:
         """Yield how each weight of a stack is stored that is not square and has a bias."""
         for name, weight in self._tensors.items():
             bias = self._tensors.get(f"{name.removesuffix('.weight')}.bias")
-            square = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]
-            if bias is None or square or _stack(name) != stack or len(bias.shape) != 1:
-                continue
-            if bias.numel in weight.shape:
-                yield bias.numel == weight.shape[1]
+            transposed = transposed_by(bias, weight)
+            if transposed is not None and _stack(name) == stack:
+                yield transposed
+
+
+def transposed_by(bias: Tensor | None, weight: Tensor) -> bool | None:
+    """Return whether a bias says that a weight is stored as (in, out); None if it says nothing."""
+    square = len(weight.shape) != 2 or weight.shape[0] == weight.shape[1]
+    if bias is None or square or len(bias.shape) != 1 or bias.numel not in weight.shape:
+        return None
+    return bias.numel == weight.shape[1]
 
 
 def _stack(name: str) -> str | None:
