@@ -228,19 +228,32 @@ def _machine() -> tuple[int, int]:
 
     Linux says so itself: psutil, for the other systems, takes longer to import than a plan to make.
     """
-    lines = _lines(Path("/proc/meminfo"))
-    found = {
-        name: int(rest.split()[0]) << 10 for name, _, rest in (x.partition(":") for x in lines)
-    }
+    found = _sizes(Path("/proc/meminfo"))
     if "MemAvailable" in found:
         return found["MemTotal"], min(found["MemAvailable"], found["MemTotal"])
-    if sys.platform == "linux":  # without /proc: what is free, without the page cache
+    folder = Path("/sys/devices/system/node")
+    if nodes := [_sizes(path) for path in folder.glob("node*/meminfo")]:  # without /proc
+        return sum(node["MemTotal"] for node in nodes), sum(map(_droppable, nodes))
+    if sys.platform == "linux":  # without /sys, too: what is free, without the page cache
         page = os.sysconf("SC_PAGE_SIZE")
         return os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
     import psutil
 
     machine = psutil.virtual_memory()
     return machine.total, machine.available
+
+
+def _droppable(node: dict[str, int]) -> int:
+    """Return the bytes of a NUMA node that are free, or page cache that can be dropped at once."""
+    cached = node["Active(file)"] + node["Inactive(file)"]
+    busy = node["Mapped"] + node["Dirty"] + node["Writeback"]
+    return node["MemFree"] + max(0, cached - busy)
+
+
+def _sizes(meminfo: Path) -> dict[str, int]:
+    """Return the sizes in a file meminfo, in bytes: of the machine, or of a NUMA node."""
+    lines = (line.partition(":") for line in _lines(meminfo))
+    return {name.split()[-1]: int(rest.split()[0]) << 10 for name, _, rest in lines}
 
 
 def _number(path: Path) -> int | None:

@@ -124,8 +124,7 @@ def test_without_proc(place: Path, tmp_path: Path) -> None:
     for number, option in enumerate(("", "--no-supervise")):
         out, state = tmp_path / f"out{number}", tmp_path / "state"
         assert run(f"{resumerge} plan linear.yaml") == 0
-        words = f"linear.yaml {out} --state-dir {state} --memory 300MB {option}"
-        assert run(f"{resumerge} run {words}") == 0  # pages of files count as used there
+        assert run(f"{resumerge} run linear.yaml {out} --state-dir {state} {option}") == 0
         assert run(f"{resumerge} status {out} --state-dir {state}") == 0
         assert shards_of(out) == shards_of(place / "done")
 

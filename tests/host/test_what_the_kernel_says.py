@@ -63,6 +63,17 @@ def test_the_machine_has_no_more_than_all_of_it(kernel: Kernel) -> None:
     assert memory._machine() == (8000 << 10, 8000 << 10)
 
 
+def test_without_proc_each_node_says_it(kernel: Kernel) -> None:
+    """Page cache is available, but for what is mapped or not yet written."""
+    fields = {"MemTotal": 4000, "MemFree": 1000, "Active(file)": 500, "Inactive(file)": 300}
+    for number, busy in enumerate((70, 5000)):
+        sizes = fields | {"Mapped": busy, "Dirty": 20, "Writeback": 10}
+        lines = (f"Node {number} {name}: {size:>9} kB\n" for name, size in sizes.items())
+        kernel({f"/sys/devices/system/node/node{number}/meminfo": "".join(lines)})
+    kernel({"/proc/meminfo": ""})
+    assert memory._machine() == (8000 << 10, (1700 + 1000) << 10)
+
+
 V1, V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"
 MOUNTS = f"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

@@ -29,8 +29,9 @@ class StopRequest:
     """The request to stop that a signal makes.
 
     Outside `deferred` a signal raises `Interrupted` at once; inside, it is noted, and the engine
-    acts on it between two blocks. A second signal ends the process at once, which loses nothing
-    that is committed.
+    acts on it between two blocks. Where the interpreter ignores exceptions (a finalizer, a callback
+    of a weak reference) it is noted, too. A second signal ends the process at once, which loses
+    nothing that is committed.
 
     Args:
         last_words: called with the signal before a second signal ends the process.
@@ -63,10 +64,12 @@ class StopRequest:
             yield self
             return
         before = {signum: signal.signal(signum, self._handle) for signum in stop_signals()}
+        show, sys.unraisablehook = sys.unraisablehook, _shown_unless_noted(sys.unraisablehook)
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, before)  # a worker starts with them blocked
             yield self
         finally:
+            sys.unraisablehook = show
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_IGN if self._final else handler)
 
@@ -109,6 +112,18 @@ class StopRequest:
         self.signum = signum
         if not self._deferred:
             raise Interrupted(signum)
+
+
+def _shown_unless_noted(
+    show: Callable[[sys.UnraisableHookArgs], object],
+) -> Callable[[sys.UnraisableHookArgs], object]:
+    """Return what shows an exception that the interpreter ignores, but for a request to stop."""
+
+    def hook(ignored: sys.UnraisableHookArgs) -> None:
+        if ignored.exc_type is not Interrupted:
+            show(ignored)
+
+    return hook
 
 
 class _StopBeforeImport(MetaPathFinder):

@@ -52,6 +52,37 @@ def test_after_the_blocks_a_signal_interrupts_again() -> None:
             send(signal.SIGTERM)
 
 
+class Awaited:
+    """Asks to stop when it is deleted: exceptions of a finalizer are ignored, and shown."""
+
+    def __del__(self) -> None:
+        send(signal.SIGTERM)
+
+
+def test_where_exceptions_are_ignored_it_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    stop, shown = StopRequest(), sys.unraisablehook
+    with stop.listening():
+        Awaited()
+        assert stop.requested
+        with pytest.raises(Interrupted):
+            stop.check()
+    assert sys.unraisablehook is shown
+    assert capsys.readouterr() == ("", "")
+
+
+class Broken:
+    def __del__(self) -> None:
+        raise ValueError("a bug")
+
+
+def test_another_ignored_exception_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: seen.append(ignored.exc_type))
+    with StopRequest().listening():
+        Broken()
+    assert seen == [ValueError]
+
+
 def test_a_patient_one_hears_the_first_alone() -> None:
     """A notebook's process is not this run's to end."""
     stop = StopRequest(patient=True)
