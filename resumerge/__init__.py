@@ -1,7 +1,14 @@
-"""resumerge: merge model weights on machines that may disappear at any moment.
+"""Merges model weights on machines that may disappear at any moment.
 
-The functions of this package are the commands of the command line. Importing it loads neither torch
-nor transformers.
+The functions are the commands of the command line; `help(resumerge.run)` describes one.
+
+    merge      run, resume, extract_expert, extract_lora, reproduce
+    before it  init, plan, explain, methods, compare, demo
+    after it   status, verify, try_model, push, clean
+    downloads  cache_check, cache_repair
+
+What they raise: `InputError` (nothing was written), `Resumable` and `Interrupted` (the same run can
+be resumed), `DoubtfulNumbers`. Importing this package loads neither torch nor transformers.
 """
 
 from __future__ import annotations

@@ -1,28 +1,34 @@
-"""Messages for users of Python: an option is named as the argument that it is there."""
+"""Messages for users of Python: an option is named as its argument, a command as its function."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import fields
 from typing import Any
 
 from resumerge.errors import InputError, Problem, Resumable, ResumergeError
+from resumerge.options.declaration import Option
 from resumerge.options.options import declared
 from resumerge.options.types import Flag
 
-_COMMAND = r"`[^`]*`|\bresumerge [^\n]*"
+_COMMAND = r"(?P<quote>`|(?m:^))(?P<command>resumerge [^\n`]*)`?|`[^`]*`|\bresumerge [^\n]*"
 _OPTION = r"--(?P<name>[a-z][a-z-]*)(?:[ =](?P<value>[\w./:@+-]*[\w/]))?"
+_ARGUMENTS = {"run": 2, "reproduce": 2, "resume": 1, "status": 1, "verify": 1, "explain": 1}
+"""How many arguments commands have that are called alike in Python."""
+
 _VALUES = ("auto", "none", "cpu", "cuda", "always", "never")
 _WORDS = re.compile(f"{_COMMAND}|{_OPTION}")
 
 
 def in_python(text: str) -> str:
-    """Return a message with ``offline=True`` for ``--offline``; commands to type stay.
+    """Return a message with ``offline=True`` for ``--offline``, and calls for commands.
 
-    A word after an option is its value if it looks like one: it has a digit, a colon or a slash, is
+    A command stays where Python has no function for it, or no argument for one of its options. A
+    word after an option is its value if it looks like one: it has a digit, a colon or a slash, is
     in capitals, or is one of the words that stand for values.
     """
-    return _WORDS.sub(_as_argument, text)
+    return _WORDS.sub(_in_python, text)
 
 
 def problem_in_python(problem: Problem) -> Problem:
@@ -42,11 +48,44 @@ def error_in_python(error: ResumergeError) -> None:
         error.message = in_python(error.message)
 
 
+def _in_python(found: re.Match[str]) -> str:
+    if found["command"]:
+        return f"{found['quote']}{_as_call(found['command'])}{found['quote']}"
+    return found[0] if found["name"] is None else _as_argument(found)
+
+
+def _as_call(command: str) -> str:
+    """Return the call that does what a command of the shell does; the command if there is none."""
+    try:
+        name, *words = shlex.split(command)[1:]
+    except ValueError:
+        return command
+    options = {option.flag: option for option in declared(name)}
+    given: list[str] = []
+    named: list[str] = []
+    words.reverse()
+    while words:
+        word = words.pop()
+        if not word.startswith("--"):
+            given.append(repr(word))
+            continue
+        option = options.get(word)
+        if option is None or option.type.repeatable or not (words or _is_flag(option)):
+            return command
+        value = True if _is_flag(option) else words.pop()
+        named.append(f"{option.name}={int(value) if str(value).isdigit() else value!r}")
+    if len(given) != _ARGUMENTS.get(name):
+        return command
+    return f"resumerge.{name}({', '.join([*given, *named])})"
+
+
+def _is_flag(option: Option) -> bool:
+    return isinstance(option.type, Flag)
+
+
 def _as_argument(found: re.Match[str]) -> str:
     options = {option.name: option for option in declared()}
     written = found["name"]
-    if written is None:
-        return found[0]
     name, value = written.replace("-", "_"), found["value"]
     rest = found[0].removeprefix(f"--{written}")
     if name not in options and name.removeprefix("no_") in options:
@@ -54,7 +93,7 @@ def _as_argument(found: re.Match[str]) -> str:
     if name not in options:
         return found[0]
     option = options[name]
-    if isinstance(option.type, Flag):
+    if _is_flag(option):
         return f"{name}=True{rest}"
     if value and (value.isupper() or re.search("[0-9:/]", value) or value in _VALUES):
         return f"{name}={value if value.isdigit() else repr(value)}"

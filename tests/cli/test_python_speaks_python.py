@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import resumerge
 from resumerge.engine.reporter import Reporter
 from resumerge.errors import InputError
 from resumerge.options import declared
-from resumerge.options.in_python import in_python
+from resumerge.options.in_python import _ARGUMENTS, in_python
 from resumerge.planning import Plan
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.ui.notebook.spoken import PythonReporter
@@ -57,15 +58,30 @@ print("as promised")"""
         ("with --threads 1 or a smaller --memory.", "with threads=1 or a smaller memory."),
         ("add --mirror DEST: a folder", "add mirror='DEST': a folder"),
         ("--device auto", "device='auto'"),
-        ("`resumerge resume x --bring-back`", "`resumerge resume x --bring-back`"),
-        ("Start it:\nresumerge run a b --restart\nor --restart", None),
+        ("`resumerge resume x --bring-back`", "`resumerge.resume('x', bring_back=True)`"),
+        (
+            "Start it:\nresumerge run 'a b' c --memory 2GB --threads 2 --restart\nor --restart",
+            "Start it:\nresumerge.run('a b', 'c', memory='2GB', threads=2, restart=True)\n"
+            "or restart=True",
+        ),
+        ("`resumerge verify x --sources`", "`resumerge verify x --sources`"),
+        ("`resumerge run a b --keep x`", "`resumerge run a b --keep x`"),
+        ("`resumerge run a b --memory`", "`resumerge run a b --memory`"),
+        ("resumerge run 'a --restart", "resumerge run 'a --restart"),
+        ("resumerge resume it as it was --offline", "resumerge resume it as it was --offline"),
+        ("see resumerge verify x --offline", "see resumerge verify x --offline"),
         ("--query-gpu=name", "--query-gpu=name"),
     ],
 )
-def test_an_option_is_named_as_the_argument(text: str, expected: str | None) -> None:
-    assert in_python(text) == (
-        expected or "Start it:\nresumerge run a b --restart\nor restart=True"
-    )
+def test_an_option_is_named_as_the_argument(text: str, expected: str) -> None:
+    assert in_python(text) == expected
+
+
+def test_a_call_that_is_advised_can_be_made() -> None:
+    for name, number in _ARGUMENTS.items():
+        parameters = signature(getattr(resumerge, name)).parameters.values()
+        positional = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        assert len(positional) == number
 
 
 def test_no_documentation_of_a_function_has_an_option_of_the_command_line() -> None:
@@ -157,4 +173,4 @@ def test_advice_names_no_file_that_will_be_gone(folder: Path) -> None:
     assert problem.fix.endswith("or start over: the same with restart=True")
     problem = problem_of(recipe, seed=5)
     own = run.ledger.parent / "recipe.yaml" if run.ledger else None
-    assert f"start over: `resumerge run {own} " in problem.fix and own and own.exists()
+    assert f"start over: `resumerge.run('{own}', " in problem.fix and own and own.exists()

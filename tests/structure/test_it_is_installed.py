@@ -36,7 +36,7 @@ MYPY = """\
 [mypy]
 strict = True
 follow_imports = skip
-[mypy-resumerge,resumerge.api,resumerge.errors,resumerge.options.*,resumerge.engine.reporter]
+[mypy-resumerge,resumerge.api.*,resumerge.errors,resumerge.options.*,resumerge.engine.reporter]
 follow_imports = silent
 """
 

@@ -1,0 +1,72 @@
+"""What the functions share: errors that name arguments, recipes and runs in all their forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+from resumerge.documents.recipe_file import RecipeFile, recipe_in_python
+from resumerge.engine.checks.paths import STATE
+from resumerge.errors import ResumergeError, refuse
+from resumerge.ledger.run_store import RunStore
+from resumerge.local_path import is_path, local_path
+from resumerge.options.in_python import error_in_python
+from resumerge.options.types import StrPath, read_address
+
+Config: TypeAlias = StrPath | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A recipe: a YAML file, or what is in it."""
+
+RECIPE, RUN = "recipe", "name of the run"
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+
+def speaks_python(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Return a function whose errors name its arguments, not the command line's options."""
+
+    @wraps(function)
+    def speaking(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        try:
+            return function(*args, **kwargs)
+        except ResumergeError as error:
+            error_in_python(error)
+            raise
+
+    return speaking
+
+
+def recipe_file(config: Config) -> AbstractContextManager[RecipeFile]:
+    """Return the recipe as a file; one of mappings is there for the call only."""
+    if isinstance(config, Mapping):
+        return recipe_in_python(config)
+    if isinstance(config, str) and "\n" in config:
+        expected = "a path, or a mapping as yaml.safe_load makes it of a recipe's text"
+        raise refuse("This is the text of a recipe", expected=expected, found=repr(config)[:60])
+    if isinstance(config, str) or not isinstance(config, Sequence):
+        return nullcontext(RecipeFile(local_path(config, RECIPE)))
+    documents = [document for document in config if isinstance(document, Mapping)]
+    if not documents or len(documents) < len(config):
+        expected = "a path, a mapping, or a list of mappings, one for each document"
+        raise refuse("This is not a recipe", expected=expected, found=repr(config)[:60])
+    return recipe_in_python(documents)
+
+
+def runs_of(state_dir: StrPath | None) -> RunStore:
+    """Return the runs whose ledgers are in a folder; by default ./state, or RESUMERGE_STATE_DIR."""
+    return RunStore(None if state_dir is None else local_path(state_dir, STATE))
+
+
+def address_of(run: StrPath | None) -> str | None:
+    """Return the name of a run as commands take it: its id, output or mirror.
+
+    Raises:
+        InputError: it is neither text nor a path.
+    """
+    if run is None:
+        return None
+    if not is_path(run):
+        raise refuse(f"The {RUN} is not a path", expected="text, or a Path", found=repr(run))
+    return read_address(run)

@@ -1,0 +1,142 @@
+"""Functions about recipes and methods: `init`, `plan`, `explain`, `methods`, `demo`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Unpack
+
+from resumerge.api.calls import RECIPE, Config, recipe_file, speaks_python
+from resumerge.documents.explanation import explain as explained
+from resumerge.documents.methods import methods_json
+from resumerge.documents.new_recipe import Kind, new_recipe_of, write_recipe
+from resumerge.documents.plan_report import describe_plan
+from resumerge.engine.lifecycle.bucket_output import read_output, settled
+from resumerge.engine.reporter import Reporter
+from resumerge.errors import Problem, refuse
+from resumerge.local_path import local_path
+from resumerge.options import Options
+from resumerge.options.hints import ExplainOptions, RunOptions
+from resumerge.options.in_python import in_python, problem_in_python
+from resumerge.options.signature import with_options
+from resumerge.options.types import StrPath
+from resumerge.ui.notebook.in_process import keepalive_in_notebook
+from resumerge.ui.notebook.results import DisplayedExplanation, DisplayedPlan
+from resumerge.ui.terminal.plan import PLANNING
+
+
+@speaks_python
+def init(
+    file: StrPath,
+    *,
+    models: Sequence[str],
+    method: str | None = None,
+    base: str | None = None,
+    dtype: str = "bfloat16",
+    kind: str = "merge",
+) -> None:
+    """Write a recipe with comments, which `run` takes.
+
+    Args:
+        file: a new YAML file.
+        models: folders or Hub repos, without the base model; for the kind ``lora`` the adapters.
+        method: the merge method; by default ``linear``, or ``passthrough`` for one adapter.
+        base: the base model, if the method uses one.
+        dtype: data type of the output, like ``float16``.
+        kind: ``merge``, ``lora``, ``mixture`` or ``stages``.
+
+    Raises:
+        InputError: there is no such method, it does not take these models, or the file cannot be
+            written.
+    """
+    if kind not in list(Kind):
+        raise refuse("Unknown kind of recipe", expected=", ".join(Kind), found=repr(kind))
+    text = new_recipe_of(Kind(kind), method, models, base, dtype)
+    write_recipe(local_path(file, RECIPE), text)
+
+
+@with_options("plan")
+@speaks_python
+def plan(
+    config: Config,
+    out: StrPath | None = None,
+    *,
+    progress: str = "auto",
+    tensors: bool = False,
+    **options: Unpack[RunOptions],
+) -> DisplayedPlan:
+    """Return the document of ``resumerge plan --json``, which lists the problems of a recipe.
+
+    Only headers of the sources are read. Nothing is written, and the mirror is not contacted.
+
+    Args:
+        config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
+            several documents.
+        out: the folder, file or place in a bucket that the model would be written to.
+        OPTIONS
+        progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
+            ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
+        tensors: whether the accounts list every tensor.
+
+    Raises:
+        InputError: the value of an argument is invalid.
+    """
+    chosen, folder = Options.read("plan", options), None
+    if out is not None:
+        folder, chosen = settled(read_output(out), chosen)
+    with recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
+        document = describe_plan(recipe.path, folder, chosen, progress, every_tensor=tensors)
+        problems = [recipe.said(Problem(**problem)) for problem in document["problems"]]
+        document["problems"] = [asdict(problem_in_python(problem)) for problem in problems]
+        document["notes"] = list(map(in_python, document.get("notes", ())))
+        return DisplayedPlan(document)
+
+
+@with_options("explain")
+@speaks_python
+def explain(config: Config, **options: Unpack[ExplainOptions]) -> DisplayedExplanation:
+    """Return what each parameter of a recipe comes to, layer by layer.
+
+    Only headers of the sources are read. Nothing is written.
+
+    Args:
+        config: the recipe: a YAML file, or a mapping with its keys; a list of mappings for one of
+            several documents.
+        OPTIONS
+
+    Returns:
+        the document of ``explain --json``, which notebooks and consoles display.
+
+    Raises:
+        InputError: the recipe cannot be planned.
+        Resumable: a model cannot be reached now.
+    """
+    chosen = Options.read("explain", options)
+    with recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, "auto"):
+        document = explained(recipe.path, chosen, Reporter())
+        document["notes"] = list(map(in_python, document["notes"]))
+        return DisplayedExplanation(document)
+
+
+@speaks_python
+def methods(name: str | None = None) -> dict[str, Any]:
+    """Return the document of ``resumerge methods --json``: the merge methods and their parameters.
+
+    Args:
+        name: the only method to describe; by default all.
+
+    Raises:
+        InputError: there is no such method.
+    """
+    return methods_json(name)
+
+
+def demo() -> bool:
+    """Show a merge that is killed and resumed, with small models that it makes itself.
+
+    Returns:
+        Whether the resumed model is the same, byte for byte, as one that was not interrupted.
+    """
+    return subprocess.run([sys.executable, "-m", "resumerge", "demo"], check=False).returncode == 0
