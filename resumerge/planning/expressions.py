@@ -58,31 +58,51 @@ class Expressions:
         if None in found and self._head_is_optional(spec):
             self._leave_out(found, UnusedReason.TIED)
             return None
-        reference = self.models.reference
-        own = self.models.sources[reference].tensors[spec.like] if spec.like else None
-        guide = guide_of(self.recipe, spec.slice_)
-        number = inputs.index(guide)
-        ref, template = guide.model, found[number]
-        if template is None:
-            assert own is not None
-            ref, template = reference, own
-        if spec.module is None or (None in found and is_computed(template)):
-            self._leave_out(found, _why_one(template))
-            return self._of_one_model(spec, ref, template)
-        whole = taken(found, number)
-        if whole is not None:
-            tensor = found[whole]
-            assert tensor is not None
-            self._leave_out(found, _why_one(tensor))
-            return self._of_one_model(spec, inputs[whole].model, tensor)
-        if own is not None and not is_computed(own):
-            ref, template = reference, own
+        alone = self._alone(spec, found)
+        if alone is not None:
+            self._leave_out(found, _why_one(alone[1]))
+            return self._of_one_model(spec, *alone)
+        own = self._of_reference(spec)
+        ref, template = self._first(spec, found) if own is None or is_computed(own[1]) else own
         base = base_of(self.recipe, spec.slice_)
         operands = self._operands(spec, found, ref, template, base)
         if len(operands) < len(inputs):
             return None
-        params = self.parameters.of_merge(spec, self._names(reference, spec.name))
+        names = self._names(self.models.reference, spec.name)
+        params = self.parameters.of_merge(spec, names)
         return self._computed_or_copied(spec, self.method, operands, params, base)
+
+    def _alone(
+        self, spec: TensorSpec, found: list[Tensor | None]
+    ) -> tuple[ModelRef, Tensor] | None:
+        """Return the only model that gives a tensor, with its tensor; None if several are merged.
+
+        Args:
+            spec: the output tensor.
+            found: the tensor of each input, or None.
+        """
+        first = self._first(spec, found)
+        if spec.module is None or (None in found and is_computed(first[1])):
+            return first
+        inputs = spec.slice_.inputs
+        whole = taken(found, inputs.index(guide_of(self.recipe, spec.slice_)))
+        tensor = None if whole is None else found[whole]
+        return None if whole is None or tensor is None else (inputs[whole].model, tensor)
+
+    def _first(self, spec: TensorSpec, found: list[Tensor | None]) -> tuple[ModelRef, Tensor]:
+        """Return the model that guides the slice, or else the reference, with its tensor."""
+        guide = guide_of(self.recipe, spec.slice_)
+        tensor = found[spec.slice_.inputs.index(guide)]
+        if tensor is not None:
+            return guide.model, tensor
+        own = self._of_reference(spec)
+        assert own is not None
+        return own
+
+    def _of_reference(self, spec: TensorSpec) -> tuple[ModelRef, Tensor] | None:
+        """Return the reference model and its tensor of that shape; None in a stacked layer."""
+        reference = self.models.reference
+        return (reference, self.models.sources[reference].tensors[spec.like]) if spec.like else None
 
     def _leave_out(self, found: list[Tensor | None], reason: UnusedReason) -> None:
         """Record why of these inputs' tensors at most one is taken."""
