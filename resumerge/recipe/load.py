@@ -17,6 +17,7 @@ from resumerge.recipe.schema.extraction import OF_ALL_MERGES, ExtractionFile, Ex
 from resumerge.recipe.schema.keys import MergeFile, ModuleEntry
 from resumerge.recipe.schema.mixture import OF_MERGES, ExpertEntry, MixtureFile
 from resumerge.recipe.schema.sections import read_section
+from resumerge.recipe.spelling import misspelled
 from resumerge.recipe.stages import check_stages, with_stages
 from resumerge.recipe.types import (
     GATE_MODES,
@@ -256,7 +257,7 @@ def _is_mixture(top: Mapping[Any, Any]) -> bool:
 
 
 def _section(top: Mapping[Any, Any]) -> type[_File]:
-    if EXTRACTION in top:
+    if any(name == EXTRACTION or misspelled(str(name), (EXTRACTION,)) for name in top):
         return ExtractionFile
     return MixtureFile if _is_mixture(top) else MergeFile
 

@@ -195,6 +195,14 @@ def test_keys_of_merges_are_refused() -> None:
         parse_recipe(RECIPE + "merge_method: linear\n")
 
 
+def test_a_misspelt_key_is_that_of_an_extraction() -> None:
+    with pytest.raises(InputError) as refused:
+        parse_recipe(RECIPE.replace("extract_lora", "extract_lorra"))
+    [problem] = refused.value.problems
+    assert problem.path == "extract_lorra"
+    assert "Did you mean 'extract_lora'?" in problem.fix
+
+
 @pytest.mark.parametrize(
     "wrong", ["max_rank: 0", "sv_epsilon: -1", "embed_lora: 1", "include: ['(']", "save_modules: 3"]
 )
