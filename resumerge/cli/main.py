@@ -81,12 +81,15 @@ def _exit_code(words: list[str]) -> int:
         for note in notes:
             say(err, note, "note:", "yellow")
         return app.main(words, standalone_mode=False) or 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and error.ctx is not None:
             print_text(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.\n", err)
-        say(err, without_secrets(error.format_message()), "Error:")
-        usage = InputError([Problem(error.format_message(), where=" ".join(words))])
-        return _tell(usage, words)
+        message = _message(error)
+        say(err, without_secrets(message), "Error:")
+        return _tell(InputError([Problem(message, where=" ".join(words))]), words)
     except click.Abort:
         print_text("\nStopped.", err)
         return INTERRUPTED
@@ -97,6 +100,16 @@ def _exit_code(words: list[str]) -> int:
         stopped = out_of_order(error)
         print_text(str(stopped), err)
         return _tell(stopped, words)
+
+
+def _message(error: click.ClickException) -> str:
+    """Return what click says of a wrong command line; of a word of recipes, where to write it."""
+    if isinstance(error, click.NoSuchOption):
+        from resumerge.cli.parsing.recipe_words import place_in_recipe
+
+        if place := place_in_recipe(error.option_name):
+            return f"No such option '{error.option_name}': {place}"
+    return error.format_message()
 
 
 def _tell(error: ResumergeError, words: list[str]) -> int:

@@ -9,8 +9,9 @@ import pytest
 from commands import resumerge
 
 
-def test_the_name_alone_is_help_and_no_error(tmp_path: Path) -> None:
-    done = resumerge(cwd=tmp_path)
+@pytest.mark.parametrize("words", [[], ["cache"]])
+def test_the_name_alone_is_help_and_no_error(words: list[str], tmp_path: Path) -> None:
+    done = resumerge(*words, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage:") == 1
 

@@ -280,6 +280,8 @@ def test_problems_of_a_recipe_have_their_fields(place: Path, tmp_path: Path, com
     [
         (["run", "linear.yaml"], "Missing argument"),
         (["run", "linear.yaml", "out", "--no-such-option"], "No such option"),
+        (["run", "linear.yaml", "out", "--density=1"], "below 'parameters:' in the recipe"),
+        (["run", "linear.yaml", "out", "--method", "ties"], "'merge_method:' is a key of the"),
         (["run", "linear.yaml", "out", "--memory", "plenty"], "plenty"),
         (["status", "no-such-run"], "no-such-run"),
         (["methods", "no_such_method"], "no_such_method"),
