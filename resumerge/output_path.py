@@ -35,7 +35,7 @@ _STAGE = r"\w[\w.-]{0,99}"
 """The pattern of a folder's name that every system takes."""
 
 _SHARD = re.compile(
-    rf"(({STAGES}/{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5}})?"
+    rf"(({STAGES}/{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5,6}})?"
     rf"|{ADAPTER_STEM}){re.escape(SUFFIX)}",
     re.ASCII,
 )

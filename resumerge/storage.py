@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import sys
 import tempfile
@@ -22,6 +23,8 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_FICLONE = 0x40049409  # linux/fs.h
+_NO_CLONE = {*_UNSUPPORTED, errno.EXDEV, errno.ENOTTY, errno.EPERM, errno.ETXTBSY, errno.EBADF}
 
 
 class Storage:
@@ -80,6 +83,28 @@ class Storage:
         while view:
             count = os.pwrite(fd, view, offset)
             view, offset = view[count:], offset + count
+
+    def clone(self, source: Path, fd: int) -> bool:
+        """Make an open file share the blocks of another one, until either is written.
+
+        On filesystems that can (btrfs, XFS, ZFS, NFS 4.2…), that takes neither time nor space
+        (FICLONE, ioctl_ficlone(2)). Not durable yet.
+
+        Args:
+            source: the other file.
+            fd: the open file, of the same size. If it is not changed, it stays as it is.
+
+        Returns:
+            whether the file is a clone now.
+        """
+        with source.open("rb") as stream:
+            try:
+                fcntl.ioctl(fd, _FICLONE, stream.fileno())
+            except OSError as error:
+                if error.errno in _NO_CLONE:
+                    return False
+                raise
+        return True
 
     def sync_data(self, fd: int) -> None:
         """Make the data written to an open file durable."""

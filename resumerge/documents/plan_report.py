@@ -128,10 +128,13 @@ def _described(
 
 def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
     """Return what the plan and its estimate say on any machine."""
+    copied = [shard for shard in plan.shards if shard.copied is not None]
     return {
         "units": len(plan.units),
         "output_bytes": estimate.output,
         "shards": len(plan.shards),
+        "copied": {"shards": len(copied), "bytes": sum(shard.nbytes for shard in copied)},
+        "read_bytes": sum(estimate.read.values()),
         "download": {
             "bytes": estimate.download,
             "files": len(estimate.missing),
@@ -259,6 +262,8 @@ def _nothing(budget: int, out: OutputPath | None, problems: Sequence[Problem]) -
         "units": 0,
         "output_bytes": 0,
         "shards": 0,
+        "copied": {"shards": 0, "bytes": 0},
+        "read_bytes": 0,
         "memory": {"predicted_peak_rss": 0, "budget": budget},
         "disk": {"needed": 0, "free": free_bytes(_folder(out))},
         "download": {"bytes": 0, "files": 0, "cached_bytes": 0, "streamed_bytes": 0},

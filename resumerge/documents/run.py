@@ -63,7 +63,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
         "created": None,
         "units": {"total": 0, "committed": 0},
         "bytes": {"total": 0, "committed": 0},
-        "shards": {"total": 0, "sealed": 0},
+        "shards": {"total": 0, "sealed": 0, "copied": 0},
         "memory": {"budget": None, "peak_rss": 0, "batch_bytes": None},
         "rate_bytes_per_s": None,
         "eta_s": None,
@@ -113,7 +113,11 @@ def describe(
         "created": run.get("created"),
         "units": {"total": totals.units, "committed": totals.units_committed},
         "bytes": {"total": totals.nbytes, "committed": totals.nbytes_committed},
-        "shards": {"total": totals.shards, "sealed": totals.shards_sealed},
+        "shards": {
+            "total": totals.shards,
+            "sealed": totals.shards_sealed,
+            "copied": totals.shards_copied,
+        },
         "memory": {
             "budget": now.get("budget") or last.get("budget"),
             "peak_rss": max((a["peak_rss"] or 0 for a in attempts), default=0),

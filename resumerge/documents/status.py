@@ -117,7 +117,7 @@ def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
         "attempts": attempts,
         "memory": run["memory"] | {"peak_rss": max((a["peak_rss"] for a in attempts), default=0)},
         "bytes": {"total": nbytes, "committed": nbytes},
-        "shards": {"total": count, "sealed": count},
+        "shards": {"total": count, "sealed": count, "copied": 0},
         "mirror": {
             "url": url,
             "shards": count,

@@ -129,7 +129,7 @@ class Ledger:
     def totals(self) -> Totals:
         """Return how much of the run is done."""
         units = self._db.read("units", ("state", "nbytes", "blocks", "committed_blocks"))
-        shards = self._db.read("shards", ["state"])
+        shards = self._db.read("shards", ["state", "copied"])
         return Totals(
             len(units),
             sum(row["state"] == "committed" for row in units),
@@ -137,6 +137,7 @@ class Ledger:
             sum(row["nbytes"] * row["committed_blocks"] // row["blocks"] for row in units),
             len(shards),
             sum(row["state"] == "sealed" for row in shards),
+            sum(bool(row["copied"]) for row in shards),
         )
 
     def written_names(self) -> list[str]:

@@ -133,6 +133,7 @@ TABLES: dict[str, Table] = {
             Column("nbytes", int, integer()),
             Column("header_bytes", int, integer()),
             Column("header_checksum", str, _XXH3),
+            Column("copied", int, or_null(integer())),
             Column("state", str, like("open|sealed")),
             Column("sealed_at", str, or_null(time)),
         ),

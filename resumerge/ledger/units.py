@@ -85,6 +85,7 @@ class Totals:
         nbytes_committed: the bytes of output that are committed.
         shards: the number of shards.
         shards_sealed: the number of shards that are sealed.
+        shards_copied: the number of shards that are copies of weight files.
     """
 
     units: int
@@ -93,6 +94,7 @@ class Totals:
     nbytes_committed: int
     shards: int
     shards_sealed: int
+    shards_copied: int
 
 
 @dataclass

@@ -120,6 +120,7 @@ class Shard:
         nbytes: size of the whole file.
         first: index of its first unit.
         last: one past the index of its last unit.
+        copied: the weight file that it is a copy of, byte by byte; None if it is none.
     """
 
     index: int
@@ -128,6 +129,7 @@ class Shard:
     nbytes: int
     first: int
     last: int
+    copied: SourceFileKey | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Plan:
         layer_maps: the map of each stack whose layers slices chose; empty if layers stay as they
             are.
         seed: the seed of the random masks.
-        shard_size: largest shard in bytes, as asked for.
+        shard_size: largest shard in bytes; None if the shards are the files of the reference model.
         notes: what a person should know, a line each.
         reminders: the notes that are given again when the output is complete: what it lacks.
         vocabulary: the output's vocabulary; None if the reference's tokenizer comes along as it is.
@@ -195,7 +197,7 @@ class Plan:
     units: tuple[Unit, ...]
     shards: tuple[Shard, ...]
     seed: int
-    shard_size: int
+    shard_size: int | None
     notes: tuple[str, ...] = ()
     reminders: tuple[str, ...] = ()
     vocabulary: OutputVocabulary | None = None

@@ -15,6 +15,7 @@ from resumerge.layout import ModulePart, listed
 from resumerge.layout.compared_modules import notes_on_modules
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
+from resumerge.options import SHARD_SIZE
 from resumerge.output_path import ADAPTER_STEM, STEM
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
@@ -31,6 +32,7 @@ from resumerge.planning.reference_files import (
 )
 from resumerge.planning.shards import pack, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
+from resumerge.planning.source_files import pack_as_source
 from resumerge.planning.stacks.config_lists import check_settings, notes_on_numbers
 from resumerge.planning.stacks.implied import check_implied
 from resumerge.planning.stacks.kinds import check_kinds, compare_layers
@@ -64,7 +66,7 @@ def make_plan(
     tokenizers: Tokenizers | None = None,
     *,
     seed: int,
-    shard_size: int,
+    shard_size: int | None,
     unshared: Unshared = Unshared.REFUSED,
     stem: str = STEM,
 ) -> Plan:
@@ -75,7 +77,8 @@ def make_plan(
         sources: every model that the recipe names, opened and numbered.
         tokenizers: the tokenizers that the recipe needs, if it needs any.
         seed: the seed of the random masks.
-        shard_size: largest shard in bytes; a single weight file as reference makes one shard.
+        shard_size: largest shard in bytes; a single weight file as reference makes one shard. None
+            for the files of the model where the output is one model, and else for `SHARD_SIZE`.
         unshared: what becomes of tensors that not all models have, of models without config.json.
         stem: how the names of the output's weight files begin, if it is no pipeline.
 
@@ -89,7 +92,7 @@ def make_plan(
             sources,
             tokenizers or Tokenizers(),
             seed=seed,
-            shard_size=shard_size,
+            shard_size=shard_size or SHARD_SIZE,
         )
     if recipe.extraction is not None:
         return _plan_extraction(recipe, recipe.extraction, sources, seed=seed)
@@ -169,7 +172,7 @@ class _Planner:
     notes: list[str] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def plan(self, seed: int, shard_size: int, stem: str) -> Plan:
+    def plan(self, seed: int, shard_size: int | None, stem: str) -> Plan:
         self.method = self._find_method()
         self.notes += METHODS.notes_on(self.method.name)
         parameters = self._check_recipe()
@@ -209,7 +212,11 @@ class _Planner:
         self.notes += notes
         single = self.sources[reference].single
         parts = parts_of(self.sources[reference], stem)
-        units, shards = pack(targets, sys.maxsize if single else shard_size, parts)
+        largest = sys.maxsize if single else shard_size or SHARD_SIZE
+        in_files = None
+        if shard_size is None:
+            in_files = pack_as_source(self.recipe, self.sources[reference], targets)
+        units, shards = in_files or pack(targets, largest, parts)
         return Plan(
             recipe=self.recipe,
             sources=tuple(self.sources.values()),
@@ -219,7 +226,7 @@ class _Planner:
             units=units,
             shards=shards,
             seed=seed,
-            shard_size=shard_size,
+            shard_size=None if in_files else shard_size or SHARD_SIZE,
             notes=tuple(dict.fromkeys(self.notes)),
             vocabulary=alignment.vocabulary if alignment else None,
             chat_template=chat_template,

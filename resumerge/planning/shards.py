@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from resumerge.output_path import STEM, shard_name
-from resumerge.planning.plan import Shard, Unit
+from resumerge.planning.plan import Shard, SourceFileKey, Unit
 from resumerge.sources.types import Source
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.target import Target
@@ -69,7 +69,7 @@ def _pack_part(
     """Append the units and shards of one part."""
     groups: list[list[list[Target]]] = []  # each group has whole tensors
     filled = 0
-    for whole in _whole_tensors(targets):
+    for whole in whole_tensors(targets):
         size = sum(target.nbytes for target in whole)
         if not groups or filled + size > shard_size:
             groups.append([])
@@ -77,33 +77,71 @@ def _pack_part(
         groups[-1].append(whole)
         filled += size
     for index, tensors in enumerate(groups):
-        number = len(shards)
-        tensors.sort(key=lambda whole: -whole[0].alignment)
-        group = [target for whole in tensors for target in whole]
-        header = _header(group, prefix)
-        first, offset = len(units), len(header)
-        for target in group:
-            units.append(
-                Unit(
-                    index=len(units),
-                    name=target.name,
-                    dtype=target.dtype,
-                    shape=target.shape,
-                    shard=number,
-                    offset=offset,
-                    nbytes=target.nbytes,
-                    block_elements=target.block_elements,
-                    expression=target.expression,
-                    tensors=target.tensors,
-                    dtypes=target.dtypes,
-                )
-            )
-            offset += target.nbytes
         name = prefix + shard_name(index, len(groups), stem)
-        shards.append(Shard(number, name, header, offset, first, len(units)))
+        add_packed(name, tensors, units, shards, prefix)
 
 
-def _whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
+def add_packed(
+    name: str,
+    tensors: list[list[Target]],
+    units: list[Unit],
+    shards: list[Shard],
+    prefix: str = "",
+) -> None:
+    """Append a shard with its units, wider dtypes first.
+
+    Args:
+        name: the shard's name.
+        tensors: the targets, those of one tensor together.
+        units: the units so far.
+        shards: the shards so far.
+        prefix: what the names of tensors begin with, and do not in the file.
+    """
+    tensors.sort(key=lambda whole: -whole[0].alignment)
+    group = [target for whole in tensors for target in whole]
+    add_shard(name, _header(group, prefix), group, units, shards)
+
+
+def add_shard(
+    name: str,
+    header: bytes,
+    targets: Sequence[Target],
+    units: list[Unit],
+    shards: list[Shard],
+    copied: SourceFileKey | None = None,
+) -> None:
+    """Append a shard with its units.
+
+    Args:
+        name: the shard's name.
+        header: the file's first bytes, which say where the targets are.
+        targets: the targets, in their order in the file.
+        units: the units so far.
+        shards: the shards so far.
+        copied: the weight file that the shard is a copy of; None if it is none.
+    """
+    first, offset, number = len(units), len(header), len(shards)
+    for target in targets:
+        units.append(
+            Unit(
+                index=len(units),
+                name=target.name,
+                dtype=target.dtype,
+                shape=target.shape,
+                shard=number,
+                offset=offset,
+                nbytes=target.nbytes,
+                block_elements=target.block_elements,
+                expression=target.expression,
+                tensors=target.tensors,
+                dtypes=target.dtypes,
+            )
+        )
+        offset += target.nbytes
+    shards.append(Shard(number, name, header, offset, first, len(units), copied))
+
+
+def whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
     """Yield the targets, those of one tensor together: they have one dtype."""
     whole: list[Target] = []
     for target in targets:

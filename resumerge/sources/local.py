@@ -118,7 +118,9 @@ class _LocalFiles(ModelFiles):
 
     def source(self, opened: Opened) -> Source:
         files = {
-            name: SourceFile(name, stamp.size, {"header": header.digest}, stamp=stamp)
+            name: SourceFile(
+                name, stamp.size, {"header": header.digest}, stamp=stamp, first=header.first
+            )
             for name, header in opened.headers.items()
             for stamp in [self._stamps[name]]
         }

@@ -59,6 +59,7 @@ class SourceFile:
             file's header) of local files.
         present: whether the complete file is on this disk.
         stamp: a local file's stamp when its header was read, which belongs to this machine.
+        first: the bytes before the first tensor, of a safetensors file; empty for another one.
     """
 
     name: str
@@ -66,6 +67,7 @@ class SourceFile:
     identity: Mapping[str, Any]
     present: bool = True
     stamp: FileStamp | None = None
+    first: bytes = field(default=b"", repr=False, compare=False)
 
 
 class Coded(NamedTuple):

@@ -37,7 +37,7 @@ RUN: dict[str, Any] = {
     "created": str,
     "units": {"total": int, "committed": int},
     "bytes": {"total": int, "committed": int},
-    "shards": {"total": int, "sealed": int},
+    "shards": {"total": int, "sealed": int, "copied": int},
     "memory": {"budget": (int, OR_NULL), "peak_rss": int, "batch_bytes": (int, OR_NULL)},
     "rate_bytes_per_s": (*ANY_NUMBER, OR_NULL),
     "eta_s": (*ANY_NUMBER, OR_NULL),
@@ -59,6 +59,8 @@ PLAN: dict[str, Any] = {
     "units": int,
     "output_bytes": int,
     "shards": int,
+    "copied": {"shards": int, "bytes": int},
+    "read_bytes": int,
     "memory": {"predicted_peak_rss": int, "budget": int},
     "disk": {"needed": int, "free": int},
     "download": {"bytes": int, "files": int, "cached_bytes": int, "streamed_bytes": int},
@@ -139,7 +141,7 @@ def test_status_of_one_run_by_output_or_id(place: Path) -> None:
     assert run["state"] == "done"
     assert run["units"]["total"] == run["units"]["committed"] == 39
     assert run["bytes"]["total"] == run["bytes"]["committed"]
-    assert run["shards"] == {"total": 1, "sealed": 1}
+    assert run["shards"] == {"total": 1, "sealed": 1, "copied": 0}
     assert Path(run["output"]) == place / "done"
     assert Path(run["config"]) == place / "linear.yaml"
     assert Path(run["ledger"]).is_file()

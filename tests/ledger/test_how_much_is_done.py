@@ -61,6 +61,7 @@ def test_a_tensor_counts_as_far_as_it_is_committed(ledger: Ledger) -> None:
         "nbytes_committed": 275,
         "shards": 2,
         "shards_sealed": 1,
+        "shards_copied": 0,
     }
     assert ledger.units.committed_blocks() == 11
     assert (ledger.shards.sealed(), ledger.shards.open()) == (SHARDS[:1], SHARDS[1:])

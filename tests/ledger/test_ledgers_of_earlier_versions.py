@@ -29,7 +29,7 @@ CREATE VIEW progress AS SELECT at, attempt, bytes_done, total.nbytes AS bytes_to
 """  # noqa: E501
 """The schema as SQLite has it in ledgers from before sqlite-utils made them."""
 
-LATER_COLUMNS = {"units": ['"measurements" TEXT']}
+LATER_COLUMNS = {"units": ['"measurements" TEXT'], "shards": ['"copied" INTEGER']}
 """Columns that those versions do not know: they accept plain ones, and leave them alone."""
 
 SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"

@@ -272,9 +272,9 @@ class Scheduler:
         """Compute blocks and write them together; return their hashes and those of their inputs."""
         data, inputs = self._evaluator.compute(unit, indices, statistics, measurements)
         hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
-        begin, _ = unit.span(indices)
-        target = self._execution.files.descriptor(unit.shard)
-        self._execution.storage.write(target, data, begin)
+        files = self._execution.files
+        if not files.is_cloned(unit.shard):
+            self._execution.storage.write(files.descriptor(unit.shard), data, unit.span(indices)[0])
         return hashes, inputs
 
     def _sweep(

@@ -70,10 +70,10 @@ def pinned_plan(
     }
     if options.stream and options.ray is not None:  # no task looks into its machine's cache
         sources = {ref: uncached(source) for ref, source in sources.items()}
-    sizes = {
-        "seed": created_with.get("seed", SEED) if options.seed is None else options.seed,
-        "shard_size": options.shard_size or created_with.get("shard_size", SHARD_SIZE),
-    }
+    seed = created_with.get("seed", SEED) if options.seed is None else options.seed
+    shard_size = options.shard_size or created_with.get("shard_size")
+    if out is not None and out.is_file:
+        shard_size = shard_size or SHARD_SIZE
     unshared = _unshared(vars(options)) or _unshared(created_with) or Unshared.REFUSED
     stem = out.model if out is not None and out.is_file else STEM
     stages = StageModels(context, numbered(sources))
@@ -85,7 +85,15 @@ def pinned_plan(
             )
             asked = planned_recipe(document)
             plan = stages.known_to(
-                make_plan(asked, models, tokenizers, **sizes, unshared=unshared, stem=stem)
+                make_plan(
+                    asked,
+                    models,
+                    tokenizers,
+                    seed=seed,
+                    shard_size=shard_size,
+                    unshared=unshared,
+                    stem=stem,
+                )
             )
             if document is not recipe:
                 stages.add(plan)
@@ -108,9 +116,8 @@ def pinned_plan(
     how = options.materialize or created_with.get("materialize") or Materialize.AUTO
     plan = _accounted(with_kept(plan, keep), strict=bool(options.strict))
     plan = with_spilled(plan, Materialize(how))
-    is_asked = options.shard_size is not None
-    shard_size = _notes_on_shard_size(plan, is_gguf=is_gguf) if is_asked else ()
-    notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan), *shard_size]
+    notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan)]
+    notes += () if options.shard_size is None else _notes_on_shard_size(plan, is_gguf=is_gguf)
     estimated = estimate(plan, options.mirror, most_shards_here(context))
     notes += notes_on_streaming(plan, estimated) if options.stream else ()
     return replace(plan, notes=tuple(notes)), estimated

@@ -37,6 +37,7 @@ def shard_rows(plan: Plan) -> Iterator[Row]:
             "nbytes": shard.nbytes,
             "header_bytes": len(shard.header),
             "header_checksum": hash_block(shard.header).hex(),
+            "copied": int(shard.copied is not None),
             "state": "open",
         }
 

@@ -31,6 +31,7 @@ class ShardFiles:
         self._storage = storage
         self._sparse = sparse
         self._open: dict[int, int] = {}
+        self._cloned: dict[int, bool] = {}
         self._lock = threading.Lock()
 
     def final(self, shard: Shard) -> Path:
@@ -78,6 +79,25 @@ class ShardFiles:
                 path = self.partial(self._plan.shards[number])
                 self._open[number] = self._storage.open(path)
             return self._open[number]
+
+    def is_cloned(self, number: int) -> bool:
+        """Return whether a shard shares the blocks of the weight file that it is a copy of.
+
+        The first call makes the partial file a clone if the filesystem can: the weight file has to
+        be here then. Whatever was written to the partial file before is the same in the clone.
+        """
+        shard = self._plan.shards[number]
+        if shard.copied is None:
+            return False
+        descriptor = self.descriptor(number)
+        with self._lock:
+            if number not in self._cloned:
+                source, file = shard.copied
+                model = self._plan.sources[source]
+                self._cloned[number] = not model.is_streamed(file) and self._storage.clone(
+                    model.path(file), descriptor
+                )
+            return self._cloned[number]
 
     def sync(self, number: int) -> None:
         """Make what was written to a shard durable."""

@@ -43,14 +43,16 @@ class Safetensors(WeightFormat):
     header_first = True
 
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
-        length = header_length(read(0, 8), file_size=size, where=where)
+        first8 = read(0, 8)
+        length = header_length(first8, file_size=size, where=where)
         raw = read(8, 8 + length)
         entries = _json_object(raw, where)
         tensors = _tensors(entries, len(raw), file_size=size, file=file, where=where)
         texts = entries.get(METADATA)
         texts = texts.items() if isinstance(texts, dict) else ()
         metadata = {key: text for key, text in texts if isinstance(text, str)}
-        return Header(tensors, xxhash.xxh3_128_hexdigest(raw), metadata=metadata)
+        digest = xxhash.xxh3_128_hexdigest(raw)
+        return Header(tensors, digest, metadata=metadata, first=first8 + raw)
 
 
 def header_length(first8: bytes, *, file_size: int, where: str) -> int:

@@ -41,6 +41,7 @@ class Header(NamedTuple):
         left_out: what the file holds beside tensors, in words: ``epoch (int)``.
         metadata: texts that the file's writer put beside the tensors.
         described: the file's own description of its model, in formats that have one.
+        first: the file's bytes before the first tensor, in formats where data follows a header.
     """
 
     tensors: dict[str, Stored]
@@ -48,6 +49,7 @@ class Header(NamedTuple):
     left_out: tuple[str, ...] = ()
     metadata: Mapping[str, str] = MappingProxyType({})
     described: Description | None = None
+    first: bytes = b""
 
 
 class WeightFormat(ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from resumerge.errors import InputError, refuse
 from resumerge.recipe.types import ModelRef
@@ -135,6 +136,7 @@ class _RemoteFiles(ModelFiles):
             companions = companion_files(sizes, opened.components)
         snapshot = self._snapshot.described([*names, *companions])
         found = {name: self._source_file(snapshot.files[name]) for name in (*names, *companions)}
+        first = {name: header.first for name, header in opened.headers.items()}
         return Source(
             ref=self._ref,
             kind=snapshot.kind,
@@ -142,7 +144,7 @@ class _RemoteFiles(ModelFiles):
             revision=snapshot.pin(names),
             config=opened.config,
             tensors=opened.tensors,
-            files={name: found[name] for name in names},
+            files={name: replace(found[name], first=first[name]) for name in names},
             companions={name: found[name] for name in companions},
             single=self.is_one_file,
             notes=opened.notes,

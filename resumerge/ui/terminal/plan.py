@@ -58,6 +58,14 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
         f"{counted(document['units'], 'tensor')}, {show_size(document['output_bytes'])} in "
         f"{counted(document['shards'], 'shard')}",
     )
+    if copied := document["copied"]["shards"]:
+        whole = document["copied"]["bytes"]
+        yield _row(
+            "files",
+            f"{counted(copied, 'shard')} ({show_size(whole)}) copied as the model has them, "
+            f"{document['shards'] - copied} ({show_size(document['output_bytes'] - whole)}) "
+            f"written anew; {show_size(document['read_bytes'])} read",
+        )
     largest = document["largest_unit"]
     yield _row("largest tensor", f"{largest['name']}, {show_size(largest['bytes'])}")
     memory, disk, download = document["memory"], document["disk"], document["download"]

@@ -117,6 +117,7 @@ def show_runs(runs: Sequence[Run]) -> RenderableType:
 def _head(run: Run) -> list[RenderableType]:
     total, done = run["bytes"]["total"], run["bytes"]["committed"]
     units, shards = run["units"], run["shards"]
+    copies = f" ({shards['copied']} are copies of files)" if shards["copied"] else ""
     bar = Table.grid(padding=(0, 1), expand=False)
     bar.add_row(ProgressBar(max(total, 1), done, width=30), f"{committed_share(run):.0%}")
     now = state_sentence(run)
@@ -133,7 +134,7 @@ def _head(run: Run) -> list[RenderableType]:
         Prose(
             f"{show_size(done)} of {show_size(total)}, "
             f"{units['committed']} of {counted(units['total'], 'tensor')}, "
-            f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed. {now}"
+            f"{shards['sealed']} of {counted(shards['total'], 'shard')} sealed{copies}. {now}"
         ),
     ]
 

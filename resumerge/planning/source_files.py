@@ -1,0 +1,156 @@
+"""The output in the weight files of the model that it is: ``model+adapter``, or a copy of a model.
+
+Each file of the model becomes a shard of the same name with the same tensors. Where all of them
+have their dtype and shape, the shard begins with the file's own first bytes, and every tensor has
+the place that it has there. So a shard whose tensors are copies is the file, byte by byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from resumerge.output_path import STEM, is_shard_name
+from resumerge.planning.plan import Shard, SourceFileKey, Unit
+from resumerge.planning.shards import add_packed, add_shard, whole_tensors
+from resumerge.recipe import Recipe
+from resumerge.sources.formats.safetensors import METADATA
+from resumerge.sources.types import Source
+from resumerge.tensors import Stored
+from resumerge.tensors.target import Target
+
+COPYING = "passthrough"
+"""The method whose output has the tensors of its only model."""
+
+
+class _Entry(NamedTuple):
+    """A tensor in the header of a file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _WeightFile:
+    """A weight file of the model.
+
+    Args:
+        key: the file in the plan's sources.
+        name: its name in the model's folder.
+        first: its bytes before the first tensor.
+        entries: its tensors, in the order of their bytes.
+    """
+
+    key: SourceFileKey
+    name: str
+    first: bytes
+    entries: tuple[_Entry, ...]
+
+    def in_place(self, tensors: Sequence[list[Target]]) -> list[Target] | None:
+        """Return targets in the order of the file's bytes; None if they do not take its places."""
+        begins = {next(iter(targets[0].tensors)): targets for targets in tensors}
+        ordered, found = list[Target](), list[_Entry]()
+        while len(found) < len(self.entries):
+            targets = begins.get(self.entries[len(found)].name)
+            if targets is None:
+                return None
+            ordered += targets
+            found += (entry for target in targets for entry in _entries(target))
+            if tuple(found) != self.entries[: len(found)]:
+                return None
+        return ordered if len(ordered) == sum(map(len, tensors)) else None
+
+
+def pack_as_source(
+    recipe: Recipe, source: Source, targets: Sequence[Target]
+) -> tuple[tuple[Unit, ...], tuple[Shard, ...]] | None:
+    """Pack the tensors of the output into the files of the model that it is.
+
+    A tensor that the model's files lack, such as a head that an adapter unties, is in the shard of
+    the tensor before it.
+
+    Args:
+        recipe: the recipe.
+        source: the reference model.
+        targets: the output tensors.
+
+    Returns:
+        the units and the shards; None if the output is not one model, if the names of its files are
+        not those that loaders look for, or if no file keeps the places of its tensors.
+    """
+    files = {file.name: file for file in _files_of(source)} if _is_one_model(recipe) else {}
+    places = {entry.name: name for name, file in files.items() for entry in file.entries}
+    if not files or len(places) < sum(len(file.entries) for file in files.values()):
+        return None
+    groups: dict[str, list[list[Target]]] = {name: [] for name in files}
+    name = next(iter(files))
+    for whole in whole_tensors(targets):
+        name = places.get(next(iter(whole[0].tensors)), name)
+        groups[name].append(whole)
+    units, shards = list[Unit](), list[Shard]()
+    kept = 0
+    for name, file in files.items():
+        if not groups[name]:
+            return None
+        ordered = file.in_place(groups[name])
+        if ordered is None:
+            add_packed(name, groups[name], units, shards)
+        else:
+            copied = file.key if _are_copies(file, ordered) else None
+            add_shard(name, file.first, ordered, units, shards, copied)
+            kept += 1
+    return (tuple(units), tuple(shards)) if kept else None
+
+
+def _is_one_model(recipe: Recipe) -> bool:
+    """Return whether every tensor of the output is one model's, under its name there."""
+    return (
+        recipe.merge_method == COPYING
+        and len(recipe.merged_models) == 1
+        and recipe.extract_expert is None
+        and [(module.name, module.stacked) for module in recipe.modules] == [(None, False)]
+    )
+
+
+def _files_of(source: Source) -> Iterator[_WeightFile]:
+    """Yield the weight files of a model; none if they are not the shards of one safetensors model.
+
+    Those of a model with an adapter are the model's.
+    """
+    prefix, model = ("base/", source.base) if source.base else ("", source)
+    names = sorted(model.files)
+    fit = all(n.startswith(STEM) and is_shard_name(n) and model.files[n].first for n in names)
+    if source.single or source.components or source.modules or not fit:
+        return
+    for name in names:
+        first = model.files[name].first
+        yield _WeightFile((source.number, prefix + name), name, first, _entries_of(first))
+
+
+def _entries_of(first: bytes) -> tuple[_Entry, ...]:
+    """Return the tensors of a header that was validated, in the order of their bytes."""
+    header: Mapping[str, Mapping[str, list[int]]] = json.loads(first[8:])
+    found = ((name, entry) for name, entry in header.items() if name != METADATA)
+    ordered = sorted(found, key=lambda each: each[1]["data_offsets"])
+    return tuple(_Entry(name, str(e["dtype"]), tuple(e["shape"])) for name, e in ordered)
+
+
+def _entries(target: Target) -> Iterator[_Entry]:
+    for name, shape in target.tensors.items():
+        yield _Entry(name, target.dtypes.get(name, target.dtype), shape)
+
+
+def _are_copies(file: _WeightFile, ordered: Sequence[Target]) -> bool:
+    """Return whether every target is what the file has in its place."""
+    offset = len(file.first)
+    for target in ordered:
+        stored = target.expression
+        if not isinstance(stored, Stored) or not stored.is_contiguous:
+            return False
+        if ((stored.source, stored.file), stored.offset) != (file.key, offset):
+            return False
+        offset += target.nbytes
+    return True
