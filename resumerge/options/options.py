@@ -93,8 +93,8 @@ class Options:
     )  # fmt: skip
     shard_size: int | None = declare(
         Size("5GB"), "Size of the largest output shard.", *_NEW,
-        default_text=f"{SHARD_SIZE // 10**9}GB; a copy of one model keeps its files", kept=Kept.PLANNED,
-        group=OUTPUT_GROUP,
+        default_text=f"{SHARD_SIZE // 10**9}GB; a copy of one model keeps its files",
+        kept=Kept.PLANNED, group=OUTPUT_GROUP,
     )  # fmt: skip
     seed: int | None = declare(
         Number(), "Seed for randomized methods.", *_RECIPES, "extract-lora",
