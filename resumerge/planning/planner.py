@@ -30,9 +30,8 @@ from resumerge.planning.reference_files import (
     notes_on_quantisation,
     reminder_of_tokenizer,
 )
-from resumerge.planning.shards import pack, parts_of
+from resumerge.planning.shards import pack, pack_as_source, parts_of
 from resumerge.planning.slices import check_inputs, check_layers, with_bases
-from resumerge.planning.source_files import pack_as_source
 from resumerge.planning.stacks.config_lists import check_settings, notes_on_numbers
 from resumerge.planning.stacks.implied import check_implied
 from resumerge.planning.stacks.kinds import check_kinds, compare_layers

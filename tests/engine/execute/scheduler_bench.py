@@ -122,7 +122,11 @@ class Bench:
             plan=found, estimate=estimate(found), reader=None, progress=progress,
             governor=self.governor, stop=self.stop,
             threads=threads, measures=False,
-            files=SimpleNamespace(descriptor=lambda shard: f"shard {shard}", folder=None),
+            files=SimpleNamespace(
+                descriptor=lambda shard: f"shard {shard}",
+                is_cloned=lambda shard: False,
+                folder=None,
+            ),
             storage=SimpleNamespace(write=tell("write")),
             reporter=SimpleNamespace(
                 heartbeat=tell("heartbeat"), progressed=self.updates.append,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from resumerge.output_path import STEM, is_shard_name
 from resumerge.planning.plan import Shard, SourceFileKey, Unit
-from resumerge.planning.shards import add_packed, add_shard, whole_tensors
+from resumerge.planning.shards.packing import add_packed, add_shard, whole_tensors
 from resumerge.recipe import Recipe
 from resumerge.sources.formats.safetensors import METADATA
 from resumerge.sources.types import Source
