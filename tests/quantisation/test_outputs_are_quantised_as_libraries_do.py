@@ -126,6 +126,17 @@ def test_an_adapter_changes_the_bytes_of_its_weight_alone(
     assert torch.equal(loaded(same)["lm_head.weight"], stored(same)["lm_head.weight"])
 
 
+def test_files_that_an_adapter_does_not_touch_are_the_same(models: Path, tmp_path: Path) -> None:
+    base = merge(models, linear("fp8_block"), tmp_path / "base", shard_size=100_000)
+    text = f"merge_method: passthrough\nmodels: [{{model: {base}+adapter}}]\nout_dtype: same\n"
+    out = merge(models, text, tmp_path / "out")
+    before, after = shards_of(base), shards_of(out)
+    assert after.keys() == before.keys()
+    touched = [name for name in after if after[name] != before[name]]
+    assert len(touched) == 1 < len(before) - 1
+    assert loaded(out).keys() == loaded(base).keys()
+
+
 @pytest.mark.parametrize("scheme", ["fp8_block", "int4", "same"])
 def test_killed_and_resumed_it_is_the_same(
     scheme: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

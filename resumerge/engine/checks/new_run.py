@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
 
 from resumerge.engine.checks.adapters import check_adapters
 from resumerge.engine.checks.cluster import check_cluster
@@ -21,6 +22,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.linked_stages import problems_of_links
 from resumerge.engine.mirror_session.checks import check_apart, check_has_mirror
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Problem
 from resumerge.output_path import OutputPath
 from resumerge.planning import Estimate, Plan
@@ -61,7 +63,8 @@ def new_run_problems(
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
-    needed = max(0, estimate.disk - freed)
+    shared = 0 if context.frees_shards else _shared_bytes(context, plan, out)
+    needed = max(0, estimate.disk - freed - shared)
     folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),
@@ -91,6 +94,12 @@ def new_run_problems(
         if (folder := mirror.store.local_folder) is not None:
             problems += check_outside(folder, folders, "mirror")
     return problems
+
+
+def _shared_bytes(context: RunContext, plan: Plan, out: OutputPath) -> int:
+    """Return the bytes of the shards that take no space, since they share that of weight files."""
+    with closing(ShardFiles(plan, out.folder, context.storage)) as files:
+        return sum(shard.nbytes for shard in plan.shards if files.will_share(shard))
 
 
 def step_problems(steps: Iterable[Step], stop: StopRequest) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 
+from resumerge.host.machine import existing_folder
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage, is_in_memory
 
@@ -32,6 +33,8 @@ class ShardFiles:
         self._sparse = sparse
         self._open: dict[int, int] = {}
         self._cloned: dict[int, bool] = {}
+        self._clones: dict[int, bool] = {}
+        """Whether files of a disk, by its number, can share their blocks with the output's."""
         self._lock = threading.Lock()
 
     def final(self, shard: Shard) -> Path:
@@ -43,16 +46,20 @@ class ShardFiles:
         return self.folder / (shard.name + PARTIAL)
 
     def create(self, shard: Shard) -> None:
-        """Create the partial file at its full size, with its header."""
+        """Create the partial file at its full size, with its header.
+
+        What will share the blocks of a weight file gets no space of its own.
+        """
         path = self.partial(shard)
         self._storage.make_folder(path.parent)
-        self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
+        sparse = self._sparse or self.will_share(shard)
+        self._storage.create(path, shard.nbytes, shard.header, sparse=sparse)
 
     def unallocated(self, shard: Shard) -> int:
         """Return the bytes of disk space that a shard still needs."""
         path = next((p for p in (self.final(shard), self.partial(shard)) if p.exists()), None)
         if path is None:
-            return shard.nbytes
+            return 0 if self.will_share(shard) else shard.nbytes
         # On a disk a file got its space when it was created; it may be compressed since.
         taken = path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
         return max(0, shard.nbytes - taken)
@@ -80,23 +87,56 @@ class ShardFiles:
                 self._open[number] = self._storage.open(path)
             return self._open[number]
 
+    def will_share(self, shard: Shard) -> bool:
+        """Return whether a shard can share the blocks of the weight file that it is a copy of.
+
+        The filesystem is asked by an unnamed file, once for each disk that weight files are on.
+        """
+        source = self._copied_file(shard)
+        try:
+            disk = source.stat().st_dev if source is not None else -1
+        except OSError:
+            return False  # it is still to be downloaded
+        if source is None:
+            return False
+        if disk not in self._clones:
+            self._clones[disk] = self._can_clone(source)
+        return self._clones[disk]
+
+    def _can_clone(self, source: Path) -> bool:
+        folder = existing_folder(self.folder.absolute())
+        if folder is None:
+            return False
+        try:
+            fd = self._storage.scratch(folder)
+        except OSError:
+            return False
+        try:
+            return self._storage.clone(source, fd)
+        finally:
+            os.close(fd)
+
+    def _copied_file(self, shard: Shard) -> Path | None:
+        """Return the weight file that a shard is a copy of; None without one on this machine."""
+        if shard.copied is None:
+            return None
+        number, file = shard.copied
+        source = self._plan.sources[number]
+        return None if source.is_streamed(file) else source.path(file)
+
     def is_cloned(self, number: int) -> bool:
         """Return whether a shard shares the blocks of the weight file that it is a copy of.
 
         The first call makes the partial file a clone if the filesystem can: the weight file has to
         be here then. Whatever was written to the partial file before is the same in the clone.
         """
-        shard = self._plan.shards[number]
-        if shard.copied is None:
+        source = self._copied_file(self._plan.shards[number])
+        if source is None:
             return False
         descriptor = self.descriptor(number)
         with self._lock:
             if number not in self._cloned:
-                source, file = shard.copied
-                model = self._plan.sources[source]
-                self._cloned[number] = not model.is_streamed(file) and self._storage.clone(
-                    model.path(file), descriptor
-                )
+                self._cloned[number] = self._storage.clone(source, descriptor)
             return self._cloned[number]
 
     def sync(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Which tensor of the output is in which file, and where: `packing`, or `source_files` of a model."""
+"""Places of the output's tensors in its files: packed anew, or as in the files of a model."""
 
 from resumerge.planning.shards.packing import MODEL, pack, parts_of
 from resumerge.planning.shards.source_files import pack_as_source

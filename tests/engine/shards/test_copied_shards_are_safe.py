@@ -18,8 +18,17 @@ from models_in_files import COPY, SIX_LAYERS, write_adapter, write_in_files
 from small_batches import use_small_batches
 
 import resumerge
+from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.opening.pinned_plan import pinned_plan
+from resumerge.engine.reporter import Reporter
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.errors import InputError
+from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.planning import read_recipe
+from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.storage import Storage
 
 COPIED = "model-00002-of-00008.safetensors"
@@ -50,9 +59,9 @@ class Disk(Storage):
 
     def clone(self, source: Path, fd: int) -> bool:
         if self.clones:
-            self.cloned.append(source.name)
-            data = source.read_bytes()
-            os.pwrite(fd, data, 0)
+            if Path(f"/proc/self/fd/{fd}").readlink().name.endswith(".partial"):
+                self.cloned.append(source.name)
+            os.pwrite(fd, source.read_bytes(), 0)
         return self.clones
 
 
@@ -68,6 +77,11 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def options_of(models: Path) -> Options:
     return Options(state_dir=models / "state", threads=2)
+
+
+def context(models: Path, disk: Disk) -> RunContext:
+    options = options_of(models)
+    return RunContext(options, Reporter(), disk, StopRequest(), RunStore(options.state_dir))
 
 
 def start(models: Path, disk: Disk) -> int:
@@ -160,3 +174,27 @@ def test_a_clone_is_asked_of_the_system(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError):
         Storage().clone(tmp_path / "link", fd)
     os.close(fd)
+
+
+def test_shared_blocks_take_no_space(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk needs room for what is written anew; copies take none, however large they are."""
+    plan, _ = pinned_plan(context(models, Disk(clones=True)), read_recipe(Path("recipe.yaml")))
+    sizes = [shard.nbytes for shard in plan.shards if shard.copied is None]
+    room = sum(sizes) + COMPANION_BYTES
+    monkeypatch.setattr("resumerge.engine.checks.disk.free_bytes", lambda folder: room)
+    with pytest.raises(InputError, match="too small for the output"):
+        Session(options_of(models), storage=Disk()).run(Path("recipe.yaml"), models / "out")
+    assert not (models / "out").exists()
+    disk = Disk(clones=True)
+    Session(options_of(models), storage=disk).run(Path("recipe.yaml"), models / "out")
+    files = ShardFiles(plan, models / "elsewhere", disk)
+    assert [files.unallocated(shard) for shard in plan.shards if shard.copied is None] == sizes
+    assert not any(files.unallocated(shard) for shard in plan.shards if shard.copied)
+
+
+def test_a_mirror_has_the_copies_too(models: Path) -> None:
+    mirror = models / "mirror"
+    mirror.mkdir()
+    out = merge(models, COPY, models / "out", mirror=str(mirror), mirror_then_delete=True)
+    assert not list(out.glob("*.safetensors")), "they are in the mirror"
+    assert shards_of(mirror) == shards_of(merge(models, COPY, models / "calm"))

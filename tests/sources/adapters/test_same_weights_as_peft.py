@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from adapters import merged_by_peft, write_adapter, write_base
-from merging import merge, tensors_of
+from adapters import CLASSES, merged_by_peft, write_adapter, write_base
+from merging import merge, shards_of, tensors_of
 from torch import Tensor
 
 COPY = "merge_method: passthrough\nmodels: [{model: base+adapter}]\n"
@@ -158,3 +158,21 @@ def compare(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float
     for name, tensor in ours.items():
         assert tensor.dtype == theirs[name].dtype
         torch.testing.assert_close(tensor, theirs[name], rtol=tolerance, atol=tolerance)
+
+
+def test_a_model_in_many_files_keeps_those_that_are_not_touched(tmp_path: Path) -> None:
+    """transformers loads the output, which equals peft's; the files that stay are the base's."""
+    base = write_base(tmp_path / "base", "llama")
+    model = CLASSES["llama"].from_pretrained(base)
+    (base / "model.safetensors").unlink()
+    model.save_pretrained(base, max_shard_size="4KB")
+    adapter = write_adapter(
+        tmp_path / "adapter", base, "llama", target_modules=ATTENTION, layers_to_transform=[1]
+    )
+    out = merge(tmp_path, COPY, tmp_path / "out")
+    loaded = CLASSES["llama"].from_pretrained(out).state_dict()
+    compare(loaded, merged_by_peft(base, adapter, "llama"), 1e-6)
+    before, after = shards_of(base), shards_of(out)
+    same = [name for name in before if after[name] == before[name]]
+    assert after.keys() == before.keys()
+    assert len(before) > len(same) > len(before) // 2
