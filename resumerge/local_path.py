@@ -1,7 +1,7 @@
 """Paths on this machine, as a user writes them.
 
-`Path` makes ``s3:/bucket`` of ``s3://bucket``, a folder that nobody asked for. A path is therefore
-checked here, as text, when it enters the program.
+`Path` turns ``s3://bucket`` into ``s3:/bucket``, a folder that nobody asked for. A path is
+therefore checked here, as text, when it enters the program.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def local_path(path: object, what: str) -> Path:
 
 
 def address_in(value: object) -> str | None:
-    """Return the address that a value is meant as, even as a `Path` without a slash; or None."""
+    """Return the address that a value is meant as, even if a `Path` dropped a slash; or None."""
     url = _URL.fullmatch(str(value)) if is_path(value) else None
     return f"{url[1]}://{url[2]}" if url else None
 

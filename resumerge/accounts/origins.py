@@ -1,4 +1,4 @@
-"""What each tensor of the output is computed from: the account the other way round."""
+"""What each tensor of the output is computed from: the reverse of the account in `tensors.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Origin:
     Args:
         name: the tensor's name in the output.
         tensors: (model, name) of each tensor of a model or an adapter, in the order of operands.
-        generated: whether numbers are in it that no file has: constants, random ones, or gates.
+        generated: whether it has numbers that are in no file: constants, random ones, or gates.
     """
 
     name: str

@@ -88,7 +88,7 @@ def plan(
         folder, chosen = settled(read_output(out), chosen)
     with recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
         document = describe_plan(recipe.path, folder, chosen, progress, every_tensor=tensors)
-        problems = [recipe.said(Problem(**problem)) for problem in document["problems"]]
+        problems = [recipe.placed(Problem(**problem)) for problem in document["problems"]]
         document["problems"] = [asdict(problem_in_python(problem)) for problem in problems]
         document["notes"] = list(map(in_python, document.get("notes", ())))
         return DisplayedPlan(document)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
-from resumerge.buckets.content import Begin
+from resumerge.buckets.content_hash import Begin
 from resumerge.buckets.errors import not_understood
 
 PIECE = 1 << 20

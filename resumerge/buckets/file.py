@@ -19,7 +19,7 @@ import xxhash
 from resumerge.buckets.address import split_address
 from resumerge.buckets.base import Bucket, Listed
 from resumerge.buckets.calls import bucket_call, explain, open_bucket
-from resumerge.buckets.content import BucketContent, read_record, record
+from resumerge.buckets.content_hash import BucketContent, read_record, record
 from resumerge.buckets.errors import Changed
 from resumerge.digests import ExpectedContent, hash_file
 from resumerge.errors import InputError, Reason, Resumable, ResumergeError

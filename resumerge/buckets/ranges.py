@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from resumerge.buckets.base import PIECE, Body, Bucket, Listed
-from resumerge.buckets.content import Begin, HashCheck
+from resumerge.buckets.content_hash import Begin, HashCheck
 from resumerge.buckets.errors import Changed
 from resumerge.digests import Digest
 from resumerge.errors import StoreError

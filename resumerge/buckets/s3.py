@@ -26,7 +26,7 @@ from resumerge.buckets.base import (
     server_name,
     stated,
 )
-from resumerge.buckets.content import Begin, check_of
+from resumerge.buckets.content_hash import Begin, check_of
 from resumerge.buckets.errors import (
     REDIRECTS,
     Refused,

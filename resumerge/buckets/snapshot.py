@@ -10,7 +10,7 @@ import xxhash
 from resumerge.buckets.address import split_address
 from resumerge.buckets.base import Listed
 from resumerge.buckets.calls import bucket_call, open_bucket
-from resumerge.buckets.content import read_record
+from resumerge.buckets.content_hash import read_record
 from resumerge.buckets.file import BucketFile, bucket_offline_error, model_folder
 from resumerge.errors import InputError, refuse
 from resumerge.foreign_files import has_odd_part

@@ -115,7 +115,7 @@ def _message(error: click.ClickException) -> str:
 def _tell(error: ResumergeError, words: list[str]) -> int:
     """Tell a program what went wrong, if one asks with ``--json``, and return the exit code.
 
-    A command line that cannot be read is searched for that word.
+    The words are searched for it: the command line may not have been parsed.
     """
     if "--json" in words or "--progress=json" in words:
         print_json_line(sys.stdout, **error.as_json())

@@ -31,8 +31,8 @@ LARGEST_BYTES = 16 << 20
 """Bytes of all models that a thread reads at once."""
 
 Row = dict[str, Any]
-"""What is known of a tensor, as the journal has it. Sums over numbers that are not finite are
-without them."""
+"""What is known of a tensor, as the journal has it. Sums leave out numbers that are not
+finite."""
 
 
 class _PairSums:
@@ -158,7 +158,7 @@ class TensorComparison:
             sums.propose(*(values[n] for n in sums.pair))
 
     def _add_bytes(self, data: dict[int, np.ndarray]) -> None:
-        """Count what differs between elements that are no floats."""
+        """Count what differs between elements that are not floats."""
         for sums in self._pairs:
             first, second = (data[n] for n in sums.pair)
             width = BITS[sums.dtypes[0]] // 8
@@ -199,7 +199,7 @@ class TensorComparison:
             self._add_changes([changes.get((0, n)) for n in self._tuned])
 
     def _without_what_is_not_finite(self, values: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """Return the elements with 0 in all models where one has no finite number; count these."""
+        """Return the elements, 0 in all models where one is not finite; count these for each."""
         finite = np.ones(len(values[self._numbers[0]]), bool)
         for n, found in values.items():
             is_finite = np.isfinite(found)

@@ -51,7 +51,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a plot: extremes of the samples in it, and the mean rate; None without a sample.
+    """A column of a plot: extremes of the samples in it, and the mean rate.
+
+    A column without a sample repeats the last; before the first sample it has None.
 
     Args:
         rate: bytes of output committed per second.
@@ -71,7 +73,8 @@ class Lifetime:
 
     Args:
         started: its start in seconds since the epoch.
-        ended: its end in seconds since the epoch; now for a live attempt.
+        ended: its end in seconds since the epoch; of a live attempt the time of its last sample, or
+            shortly before now.
         outcome: the outcome; None for a live attempt.
         done_before: bytes of output that were committed at its start.
         done_after: bytes of output that were committed at its end.
@@ -139,7 +142,7 @@ class History:
 
     @property
     def peak(self) -> int:
-        """Bytes of RSS at most: as the kernel counted them, before a first commit as sampled."""
+        """The largest RSS in bytes: the kernel's count, or the samples' before the first commit."""
         counted = 0 if self.of_driver else max((life.peak for life in self.lifetimes), default=0)
         return counted or max((point.rss_high for point in self.points), default=0)
 

@@ -24,11 +24,11 @@ class RecipeFile:
 
     Args:
         path: the file.
-        said: returns a problem in the recipe as its user is to be told of it.
+        placed: returns a problem in the recipe as its user is to be told of it.
     """
 
     path: Path
-    said: Callable[[Problem], Problem] = lambda problem: problem
+    placed: Callable[[Problem], Problem] = lambda problem: problem
 
 
 @contextmanager
@@ -46,13 +46,13 @@ def recipe_in_python(
     texts = [as_yaml(document) for document in documents]
     starts = list(accumulate((text.count("\n") + 1 for text in texts[:-1]), initial=1))
 
-    def said(problem: Problem) -> Problem:
+    def placed(problem: Problem) -> Problem:
         number = bisect_right(starts, problem.line or 1) - 1
         place = "recipe" if isinstance(recipe, Mapping) else f"recipe[{number}]"
         where = place + re.sub(r"\.?([^.\[\]]+)(?![^\[]*\])", r'["\1"]', problem.path)
         return replace(problem, where=where, path="", line=None)
 
-    with _written(SEPARATOR.join(texts), said) as file:
+    with _written(SEPARATOR.join(texts), placed) as file:
         yield file
 
 
@@ -64,15 +64,15 @@ def recipe_of_command(recipe: Mapping[str, Any], model: str) -> Iterator[RecipeF
         InputError: the work with the file raised it.
     """
 
-    def said(problem: Problem) -> Problem:
+    def placed(problem: Problem) -> Problem:
         return replace(problem, where=model, path="", line=None)
 
-    with _written(as_yaml(recipe), said) as file:
+    with _written(as_yaml(recipe), placed) as file:
         yield file
 
 
 @contextmanager
-def _written(text: str, said: Callable[[Problem], Problem]) -> Iterator[RecipeFile]:
+def _written(text: str, placed: Callable[[Problem], Problem]) -> Iterator[RecipeFile]:
     with TemporaryFolder() as folder:
         path = folder / "recipe.yaml"
         path.write_text(text, encoding="utf-8")
@@ -82,7 +82,7 @@ def _written(text: str, said: Callable[[Problem], Problem]) -> Iterator[RecipeFi
 
         def of_the_file(problem: Problem) -> Problem:
             problem = replace(problem, fix=command.sub("the same with --restart", problem.fix))
-            return said(problem) if problem.where == str(path) else problem
+            return placed(problem) if problem.where == str(path) else problem
 
         try:
             yield RecipeFile(path, of_the_file)

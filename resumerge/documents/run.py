@@ -69,6 +69,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
         "eta_s": None,
         "merging_s": None,
         "accounts": {"sources": [], **NOT_MEASURED},
+        "extraction": None,
         "attempts": [],
         "events": [],
         "mirror": None,

@@ -199,8 +199,8 @@ def _check(out: Path, runs: RunStore) -> None:
 def _check_repo(store: Store, files: Sequence[str]) -> None:
     """Refuse a repo with the weights of another model, or with the state of a run.
 
-    transformers may load the other weights in the place of the model, and the state is promised to
-    other machines.
+    transformers may load the other weights in the place of the model, and other machines rely on
+    the state.
     """
     there = retry_store(store, store.list, "repo")
     if any(name.startswith(f"{METADATA}/") for name in there):

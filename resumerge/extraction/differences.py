@@ -1,4 +1,4 @@
-"""The tensors of two models that differ, read until they do."""
+"""Whether tensors of two models differ: each pair is read up to its first difference."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reading(sources: Mapping[Any, Source]) -> Iterator[Evaluation]:
 
 
 def differ(evaluation: Evaluation, pairs: Iterable[tuple[Tensor, Tensor]]) -> bool:
-    """Return whether two tensors of any of these pairs have other shapes, or other numbers.
+    """Return whether two tensors of any of these pairs have different shapes or numbers.
 
     Raises:
         Resumable: a file cannot be read now.

@@ -11,7 +11,7 @@ from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sizes import counted, some
 from resumerge.sources.adapters.experts import ExpertParameter, Experts, is_stored_transposed
-from resumerge.sources.adapters.meaning import KnownNames
+from resumerge.sources.adapters.known_names import KnownNames
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
@@ -31,7 +31,7 @@ class Pair:
     """A tensor of the model, and the one of the base model.
 
     Args:
-        name: transformers' name of it.
+        name: its name in transformers.
         tied: whether the files have it under another name, which it is tied to.
     """
 
@@ -56,7 +56,7 @@ class ExpertsPair:
     """A parameter that holds a matrix of each expert of a layer, of both models.
 
     Args:
-        name: transformers' name of it.
+        name: its name in transformers.
         matrices: the matrix of each expert, of the model and of the base model.
         shape: the (rows, columns) of each.
         transposed: whether they are stored as (in, out).
@@ -79,7 +79,7 @@ class Matching:
 
     Args:
         recipe: the recipe.
-        models: both models, the reference being the one that differs.
+        models: both models; the reference is the one to extract from.
         base: the base model.
 
     Attributes:
@@ -87,7 +87,7 @@ class Matching:
         experts: the parameters that hold experts.
         left_out: the buffers.
         counters: the counters of batches, which belong to a norm that is saved whole, by its name.
-        problems: tensors that only one of them has.
+        problems: tensors that only one of them has, or that have another shape.
     """
 
     recipe: Recipe
@@ -131,7 +131,7 @@ class Matching:
         self._check(own, lacking, used)
 
     def _match_experts(self, packed: dict[str, list[str]], lacking: list[str]) -> set[str]:
-        """Match the parameters of experts, packed or not; return the base's names of some."""
+        """Match the parameters of experts, packed or not; return the base's that were matched."""
         sides = [Experts(KnownNames(s.tensors), s.tensors) for s in self._both()]
         used: set[str] = set()
         for name, stored in packed.items():
@@ -160,7 +160,10 @@ class Matching:
         yield self.models.sources[self.base]
 
     def _check(self, own: Source, lacking: list[str], used: set[str]) -> None:
-        """Collect the problems of tensors that only one of the models has."""
+        """Collect the tensors that only one model has, or that differ in shape, as problems.
+
+        The base's buffers are left out.
+        """
         base = self.models.sources[self.base]
         more = []
         for name, tensor in base.tensors.items():

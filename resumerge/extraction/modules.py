@@ -45,7 +45,7 @@ class TunedModule:
     """A module with parameters of its own.
 
     Args:
-        name: transformers' name of it.
+        name: its name in transformers.
         pairs: its parameters in both models, by the last words of their names.
     """
 

@@ -1,6 +1,6 @@
 """Finds the stacks of layers of a model from tensor names and config.json.
 
-No table of architectures: a stack is the outermost numbered list in the tensor names
+There is no table of architectures: a stack is the outermost numbered list in the tensor names
 (``model.layers.0.…``, ``encoder.layer.0.…``, ``h.0.…``) that runs from 0 without gaps and is as
 long as a layer count in config.json whose key fits its name.
 """

@@ -1,8 +1,8 @@
 """Matches the tensor names of two models that differ by a wrapper, like ``bert.``.
 
-No table of prefixes: two names match where their ends are the same and the beginnings differ in
-words that only one of them has (``model.language_model.`` and
-``language_model.model.``, ``bert.`` and nothing). The most common difference is applied first.
+There is no table of prefixes: two names match where their ends are the same and the beginnings
+differ in words that only one of them has (``model.language_model.`` and ``language_model.model.``,
+``bert.`` and nothing). The most common difference is applied first.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _longest_end(name: str, by_end: dict[str, list[str]]) -> Rename | None:
 def _cuts(name: str) -> Iterator[tuple[str, str]]:
     """Yield the cuts of a name into (beginning, end).
 
-    The end keeps the number of the layer, and two words.
+    The end keeps the layer's number, or, in a name without one, the last two words.
     """
     parts = name.split(".")
     numbers = [i for i, part in enumerate(parts) if part.isdecimal()]

@@ -1,8 +1,8 @@
 """Finds the tensors that have a row for every token: embeddings, output heads and their biases.
 
-They are outside the layers and have as many rows as config.json states tokens. Which of those that
-have are meant follows from their names; where these say nothing, from their shape, or from the
-weight that a vector is the bias of. Of the others it cannot be told.
+They are outside the layers and have as many rows as config.json states tokens. Names tell which of
+these tensors are meant; where they say nothing, the shape does, or the weight that a vector is the
+bias of. The others stay undecided.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _OTHER_AXES = re.compile(
     r"[^.]*(\.[^.]*)?$",
     re.IGNORECASE,
 )
-"""What the last two words of a name say of tensors whose rows are something else."""
+"""The pattern of names whose last two words say that the rows are not tokens."""
 
 _EXTRA = 1 / 16
-"""Rows that an embedding may have beyond the tokens of config.json (for images, prompts, blanks),
-as a share of these."""
+"""Rows that an embedding may have beyond the tokens of config.json (images, prompts, padding), as a
+share of those tokens."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class VocabularyTensors:
         size: rows of its embedding, which may be more than its tokenizer has tokens; None if no
             tensor looks like one.
         found: names of the tensors with a row for each token.
-        untold: names of the tensors with an axis about as long, of which names and shapes do not
+        undecided: names of the tensors with an axis about as long, of which names and shapes do not
             tell whether its rows are tokens.
     """
 
     size: int | None
     found: frozenset[str]
-    untold: tuple[str, ...]
+    undecided: tuple[str, ...]
 
     def tables(self, source: Source) -> list[str]:
         """Return the names of embeddings and heads, without biases."""
@@ -72,7 +72,7 @@ def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> Vocabula
         source: the model.
         layers: its layers.
         tokens: number of tokens of the tokenizer, which says which vocabulary is meant if a
-            composite model has several; None if it is not known.
+            composite model has several; 0 if it is not known.
     """
     outside = {n: t for n, t in source.tensors.items() if layers.locate(n) is None}
     outside = {n: t for n, t in outside.items() if not _OTHER_AXES.search(n)}
@@ -84,9 +84,9 @@ def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> Vocabula
     found = _tables(outside, size, unique=unique)
     vectors = {n for n, t in outside.items() if t.numel == size and size in t.shape}
     found |= {n for n in vectors if _is_of_head(n, source, found, unique=unique)}
-    untold = [n for n, t in outside.items() if n not in found and _is_like(n, t, size, unique)]
-    untold += [t.name for t in inside if size in t.shape and t.dtype not in FLOATS]
-    return VocabularyTensors(size, frozenset(found), tuple(untold))
+    undecided = [n for n, t in outside.items() if n not in found and _is_like(n, t, size, unique)]
+    undecided += [t.name for t in inside if size in t.shape and t.dtype not in FLOATS]
+    return VocabularyTensors(size, frozenset(found), tuple(undecided))
 
 
 def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
@@ -154,7 +154,7 @@ def _is_of_head(name: str, source: Source, tables: set[str], *, unique: bool) ->
 def _is_like(name: str, tensor: Tensor, size: int, unique: bool) -> bool:
     """Return whether a tensor outside the layers may have a row for each token.
 
-    It has an axis of the vocabulary's size, or is a table of tokens and of something else.
+    It has an axis of the vocabulary's size, or is a table with a few more rows than tokens.
     """
     if is_computed(tensor):
         return False

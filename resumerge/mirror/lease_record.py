@@ -1,4 +1,4 @@
-"""The content of a lease file, ``.resumerge/lease-EEEEEE.json``, which anybody may have written."""
+"""The content of a lease file, ``.resumerge/lease-TTTTTT.json``, which anybody may have written."""
 
 from __future__ import annotations
 

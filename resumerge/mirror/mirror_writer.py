@@ -88,7 +88,7 @@ class MirrorWriter:
             self._superfluous.update(names)
 
     def deletable(self) -> list[str]:
-        """Return the sealed local shards that the newest snapshot names; it is of this attempt."""
+        """Return the sealed local shards that the newest snapshot of this attempt names."""
         sealed = self._ledger.shards.sealed()
         return [name for name in sealed if name in (self.named_by_us or ()) and self.is_local(name)]
 
@@ -119,11 +119,13 @@ class MirrorWriter:
             self._superfluous.difference_update(names)
 
     def listing(self) -> tuple[Mapping[str, int], bool]:
-        """Return the files in the mirror, and whether somebody removed some, which are forgotten.
+        """Return the files in the mirror, and whether somebody removed or resized some of ours.
+
+        The ledger forgets these.
 
         Raises:
-            Resumable: another machine has taken over. One that did before a snapshot was written
-                does not know what that names.
+            Resumable: another machine has taken over. If it did before our snapshot was written, it
+                does not know the files that this names.
         """
         mirrored = self._ledger.mirrored.files()  # before: what tasks upload is recorded meanwhile
         listed = self._store.list()

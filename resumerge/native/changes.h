@@ -4,10 +4,10 @@
 #include "differences.h"
 #include "vectors.h"
 
-/* base + sum(f_i * d_i) / c, c the models that changed an element; f_i is 1 unless c is.
+/* base + sum(f_i * d_i) / c, c the models that changed an element; f_i is factors[i] where c is 1, and 1 elsewhere.
  *
  * The vectors are differences from the base. `terms` has room for a chunk of each. */
-static void add_mean_change_unchecked(const Vector *base, const Vector *vectors, 
+static void add_mean_change_unchecked(const Vector *base, const Vector *vectors,
                                       const float *factors, int vectors_count, float epsilon,
                                       int64_t count, float *terms, const Output *out) {
     float held[CHUNK], changed[CHUNK], total[CHUNK], held_sum[CHUNK];

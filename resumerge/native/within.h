@@ -1,10 +1,10 @@
-/* Picking out the few of many numbers. */
+/* Select the numbers in a range. */
 #pragma once
 
 #include <stdint.h>
 
-/* The numbers in low..low+width, less low, in their order; returns how many.
- * Writes at most n numbers from `out` on, also behind the last that it returns. */
+/* Write the numbers in low..low+width, both included, minus low, in their order; return how many.
+ * At most n numbers are written from `out` on, also beyond the last that is returned. */
 #ifdef __AVX512F__
 #include <immintrin.h>
 static inline int64_t within(const uint32_t *x, int n, uint32_t low, uint32_t width,

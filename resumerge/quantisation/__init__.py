@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 from resumerge.quantisation.awq import Awq
 from resumerge.quantisation.bitsandbytes import Bitsandbytes4, Bitsandbytes8
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.gptq import Gptq
 from resumerge.quantisation.mxfp4 import MXFP4, GptOss, Mxfp4
 from resumerge.quantisation.nvfp4 import NVFP4, Nvfp4
 from resumerge.quantisation.output import OutputScheme
 from resumerge.quantisation.pack_quantized import INT4, PackQuantized
 from resumerge.quantisation.scaled import FP8_BLOCK, FP8_CHANNEL, Scaled
+from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 
 __all__ = [
     "OUTPUTS",

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.gptq import transposed
 from resumerge.quantisation.pack_quantized import WORD
+from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Repacked, Stored
 
 BITS = 4

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_bytes
+from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Stored, Tensor
 from resumerge.tensors.quantised.codes import Codebook
 

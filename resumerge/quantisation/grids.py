@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from resumerge.quantisation.checkpoint import Checkpoint
+from resumerge.quantisation.scheme import Checkpoint
 from resumerge.tensors import Dequantised, Stored, Tensor, Transposed
 from resumerge.tensors.quantised.codes import E8M0, Codebook
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from resumerge.kernels.quantised import Code
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_bytes, as_scales, scaled_weight
 from resumerge.quantisation.output import (
     BY_COMPRESSED_TENSORS,
@@ -28,6 +27,7 @@ from resumerge.quantisation.output import (
     stem_of,
 )
 from resumerge.quantisation.scaled import scales_beside
+from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Repacked, Stacked, Stored
 from resumerge.tensors.quantised.codes import E2M1, Codebook
 from resumerge.tensors.quantised.quantised import Form

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resumerge.kernels.quantised import Code
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_bytes, scaled_weight
 from resumerge.quantisation.output import (
     BY_COMPRESSED_TENSORS,
@@ -23,6 +22,7 @@ from resumerge.quantisation.output import (
     OutputScheme,
     of_compressed_tensors,
 )
+from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Stored
 from resumerge.tensors.quantised.codes import E2M1
 from resumerge.tensors.quantised.quantised import Form

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from resumerge.kernels.quantised import Code
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_bytes, as_scales, scaled_weight
 from resumerge.quantisation.output import (
     BY_COMPRESSED_TENSORS,
@@ -29,6 +28,7 @@ from resumerge.quantisation.output import (
     OutputScheme,
     of_compressed_tensors,
 )
+from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Repacked, Stored, Tensor
 from resumerge.tensors.quantised.codes import Codebook, whole_numbers
 from resumerge.tensors.quantised.quantised import Form

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resumerge.kernels.quantised import Code
-from resumerge.quantisation.checkpoint import Checkpoint, Scheme, Weight
 from resumerge.quantisation.grids import as_scales, scaled_weight
 from resumerge.quantisation.output import (
     BY_COMPRESSED_TENSORS,
@@ -29,6 +28,7 @@ from resumerge.quantisation.output import (
     of_compressed_tensors,
     stem_of,
 )
+from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Stored
 from resumerge.tensors.quantised.quantised import Form
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from resumerge.errors import refuse
 from resumerge.quantisation import Checkpoint, dequantised_weights
-from resumerge.quantisation.checkpoint import STATED, USUAL_DTYPE, stated_dtype
+from resumerge.quantisation.scheme import STATED, USUAL_DTYPE, stated_dtype
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import Coding, Source, in_words

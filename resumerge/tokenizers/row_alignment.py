@@ -216,9 +216,11 @@ class RowAlignment:
         """Check that every tensor with token rows is known, where rows move."""
         for ref in self.recipe.merged_models:
             tensors = self._tensors[ref]
-            if not self._moves_rows(ref) or (tensors.size is not None and not tensors.untold):
+            if not self._moves_rows(ref) or (tensors.size is not None and not tensors.undecided):
                 continue
-            shapes = {name: self.models.sources[ref].tensors[name].shape for name in tensors.untold}
+            shapes = {
+                name: self.models.sources[ref].tensors[name].shape for name in tensors.undecided
+            }
             described = [f"{name} {list(shape)}" for name, shape in shapes.items()]
             self.problems.append(
                 self.recipe.problem(

@@ -26,7 +26,7 @@ from loopback_s3 import Proxy, before
 from waiting import wait_until
 
 from resumerge.buckets.calls import open_bucket
-from resumerge.buckets.content import HashCheck
+from resumerge.buckets.content_hash import HashCheck
 from resumerge.buckets.errors import Changed
 from resumerge.errors import StoreError
 

@@ -16,7 +16,7 @@ AZURE = "https://acme.blob.core.windows.net"
 
 @pytest.fixture(autouse=True)
 def nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither credentials nor a server."""
+    """Unset credentials and servers."""
     names = ("CONNECTION_STRING", "ACCOUNT", "SERVICE_ENDPOINT", "KEY", "SAS_TOKEN")
     for name in ("STORAGE_EMULATOR_HOST", *(f"AZURE_STORAGE_{name}" for name in names)):
         monkeypatch.delenv(name, raising=False)

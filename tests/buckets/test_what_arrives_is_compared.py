@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.buckets.base import Listed
-from resumerge.buckets.content import BucketContent, check_of
+from resumerge.buckets.content_hash import BucketContent, check_of
 from resumerge.buckets.ranges import Hash, RangedBucket
 from resumerge.errors import StoreError
 

@@ -12,6 +12,7 @@ from commands import DISK_FULL, resumerge
 
 import resumerge as package
 from resumerge import api
+from resumerge.documents.run import empty_run
 
 ANY_NUMBER = (int, float)
 OR_NULL = type(None)
@@ -146,6 +147,11 @@ def test_status_of_one_run_by_output_or_id(place: Path) -> None:
     assert Path(run["config"]) == place / "linear.yaml"
     assert Path(run["ledger"]).is_file()
     assert [attempt["outcome"] for attempt in run["attempts"]] == ["done"]
+
+
+def test_a_run_of_which_little_is_known_has_every_field(place: Path) -> None:
+    [run] = document(place, "status", "done")["runs"]
+    assert empty_run("done", "failed").keys() == run.keys()
 
 
 def test_status_of_a_stopped_run_says_why(place: Path) -> None:

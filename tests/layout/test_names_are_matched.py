@@ -92,7 +92,7 @@ def test_two_of_ours_do_not_get_one_of_theirs() -> None:
 
 
 def test_experts_and_layers_keep_their_first_number() -> None:
-    """A name is never cut behind the number of its layer: another layer is another tensor."""
+    """A name is never cut after the number of its layer: another layer is another tensor."""
     ours, theirs = ["model.layers.0.experts.1.w.weight"], ["h.layers.5.experts.1.w.weight"]
     assert match_names(ours, theirs) == ({}, [])
     assert match_names(["layers.0.experts.1.w"], ["layers.0.x.experts.1.w"]) == ({}, [])

@@ -18,7 +18,7 @@ from resumerge.ledger.validity import InvalidLedger
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a ledger with rows in tables that have an index."""
+    """The path of a ledger with rows in tables that have an index."""
     with closing(make(tmp_path / "ledger.db")) as ledger:
         ledger.set_mirror("/mirror")
         ledger.mirrored.note("config.json", 1, "0" * 64)
@@ -47,7 +47,7 @@ def miscount_free_pages(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [swap_indices, miscount_free_pages])
 def test_what_is_damaged_is_not_used(path: Path, tmp_path: Path, damage: object) -> None:
-    """Though each row can be read."""
+    """A damaged ledger is refused even if each of its rows can be read."""
     assert callable(damage)
     damage(path)
     assert query(path, "SELECT name FROM units") == [{"name": "weight"}]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from resumerge.buckets.base import Body, Bucket, Listed
-from resumerge.buckets.content import Begin, HashCheck
+from resumerge.buckets.content_hash import Begin, HashCheck
 from resumerge.buckets.errors import Changed
 from resumerge.errors import StoreError
 from resumerge.mirror.conflicts import ConflictResolver

@@ -27,7 +27,7 @@ from waiting import wait_until
 
 KILLS = 3
 HELD_AFTER_HALF = 12
-"""Blocks after which a process waits that goes on with three shards of eight, or some more."""
+"""Blocks after which a process that continued with three shards of eight, or more, is held."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def half(died: tuple[Machine, Path], mirror: Path, store: Path) -> Path:
 
 @pytest.fixture
 def first(died: tuple[Machine, Path], half: Path, store: Path) -> Machine:
-    """That machine, as it was when it died: it was only switched off."""
+    """The machine of `died`, switched on again with its disk."""
     shutil.copytree(store / "kept", died[0].folder, symlinks=True)
     return died[0]
 
@@ -145,7 +145,7 @@ def test_run_goes_on_with_what_the_mirror_holds(
     assert process.communicate() and process.returncode == 0
     assert_kept(machine, before)
     assert files_of(mirror) == reference_of_machines
-    # and once it is finished, there is nothing to do, on any machine
+    # Once it is finished, there is nothing to do on any machine.
     third = new()
     process = third.begin(mirror)
     _, err = process.communicate()
@@ -230,7 +230,7 @@ def test_one_that_was_suspended_and_followed_stops_and_writes_nothing_more(
     assert "taken over" in err
     assert {path: path.stat().st_mtime_ns for path in sorted(mirror.rglob("*"))} == done
     assert files_of(mirror) == reference_of_machines
-    # and what it says does go on: the model is finished over there
+    # The command that it prints continues: the model is finished over there.
     again = first.call_line(resume_line(err))
     assert again.returncode == 0, again.stderr
     assert "already done" in again.stderr
@@ -374,7 +374,7 @@ def test_starting_over_gives_up_what_the_run_wrote_there_and_nothing_else(
     assert process.returncode == 0, err
     assert files_of(mirror) == reference_of_machines
     assert first.rows("SELECT count(*) AS n FROM attempts")[0]["n"] == 1
-    # on a machine that does not know it, and of a finished one
+    # A machine that does not know the run starts over, also a finished one.
     other = new()
     process = other.begin(mirror, "--restart")
     _, err = process.communicate()

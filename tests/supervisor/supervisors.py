@@ -61,7 +61,7 @@ class Supervising:
         self._said: Said = []
 
     def wait_for(self, what: str, number: int = 1) -> dict[str, Any]:
-        """Wait until something was said so many times; the last of them."""
+        """Return the message that is said for the `number`-th time, once it is."""
         while len(found := self.of(what)) < number:
             self._read()
         return found[number - 1]

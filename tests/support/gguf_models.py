@@ -23,7 +23,7 @@ EXPERTS = 3
 
 @dataclass(frozen=True)
 class Made:
-    """A family of models: its names in GGUF and transformers, and what is special of it."""
+    """A family of models: its names in GGUF and transformers, and what is special about it."""
 
     architecture: str
     model_type: str
@@ -137,7 +137,7 @@ FAMILIES = {
         experts="mlp",
         shared=True,
         wide=1408,
-        wide_shared=5632,  # the two that transformers takes without looking
+        wide_shared=5632,  # transformers takes these two for granted, whatever the file says
         more={
             **_OF_EXPERTS,
             "expert_feed_forward_length": 1408,

@@ -500,7 +500,7 @@ class Bare(Model):
 
 
 def test_where_rows_move_every_table_has_to_be_known() -> None:
-    untold = Stored("model.prompt_embed.weight", "F32", (34, WIDTH), "file", 0)
+    undecided = Stored("model.prompt_embed.weight", "F32", (34, WIDTH), "file", 0)
     tokens = "".join(map(chr, range(0x4E00, 0x4E20)))  # 32: a 16th more are two
 
     def told(second: str, setting: TokenizerSetting, *more: Stored) -> list[str]:
@@ -509,13 +509,13 @@ def test_where_rows_move_every_table_has_to_be_known() -> None:
 
     union, same = TokenizerSetting("union"), tokens
     cannot = "The tensors of B with one row per token cannot be identified"
-    assert told(same, union, untold) == []
+    assert told(same, union, undecided) == []
     assert told(tokens[::-1], union) == []
-    assert told(tokens[::-1], union, untold) == [f"{cannot}: {untold.name} [34, 4]"]
+    assert told(tokens[::-1], union, undecided) == [f"{cannot}: {undecided.name} [34, 4]"]
     padded = TokenizerSetting("union", pad_to_multiple_of=40)
-    assert told(same, padded, untold) == [f"{cannot}: {untold.name} [34, 4]"]
-    assert told(same, TokenizerSetting("union", {tokens[0]: TokenRow()}), untold) == [
-        f"{cannot}: {untold.name} [34, 4]"
+    assert told(same, padded, undecided) == [f"{cannot}: {undecided.name} [34, 4]"]
+    assert told(same, TokenizerSetting("union", {tokens[0]: TokenRow()}), undecided) == [
+        f"{cannot}: {undecided.name} [34, 4]"
     ]
     bare = Bare("bare", {"a": 0, "z": 1}, 5)
     [problem] = alignment([A, bare], TokenizerSetting("base")).problems

@@ -65,12 +65,12 @@ def _of_model(reference: str, model: str, changes: Sequence[UnitChanges]) -> Mod
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """Return a part of a whole; None if there is nothing."""
+    """Return a part of a whole; None if the whole is 0."""
     return part / whole if whole else None
 
 
 def root_of_ratio(above: float, below: float) -> float | None:
-    """Return the ratio of two lengths, from their squares; None if there is nothing."""
+    """Return the ratio of two lengths, from their squares; None if the second is 0."""
     return math.sqrt(above / below) if below else None
 
 

@@ -25,7 +25,7 @@ def problems_of_accounts(accounts: Accounts, *, strict: bool) -> Iterator[Proble
                 where=model.model,
                 expected="every tensor used, or left out for a reason",
                 found=listed(sorted(names)),
-                fix="Report this recipe as a bug of resumerge; or leave this model out",
+                fix="Report this as a bug in resumerge, with the recipe; or leave this model out",
             )
         elif strict and model.lost:
             lost = sum(map(len, model.lost.values()))

@@ -10,11 +10,12 @@ from resumerge.engine.cluster.outcomes import Finished, HashConflict
 from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.execute.committer import bytes_committed
 from resumerge.engine.execute.computation import Computation
+from resumerge.engine.shards.sealing import record_sealed
 from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Reason, Resumable
 from resumerge.event_kinds import EventKind
 from resumerge.host.memory import measure_memory, peak_rss, rss
-from resumerge.ledger import Progress, Sample, take_snapshot
+from resumerge.ledger import Progress, Sample
 from resumerge.planning.plan import Shard
 
 
@@ -74,7 +75,6 @@ class ShardJournal:
         self.work.ledger.units.commit_batch(
             self.work.attempt, self._batch, fresh, totals, self._sample()
         )
-        self.work.ledger.shards.seal(shard.index, record.mirrored)
         for unit in fresh:
             self.progress[unit.number] = Progress(
                 len(unit.hashes) // HASH_BYTES,
@@ -85,7 +85,7 @@ class ShardJournal:
                 self._batch,
             )
         self.work.files.remove(shard)  # what an attempt without a cluster had begun
-        take_snapshot(self.work.ledger, self.work.context.storage)
+        record_sealed(shard, self.work.ledger, self.work.context.storage, record.mirrored)
         self.exchange.journaled(task, shard)
         self.work.sealed(shard.index)
         return True

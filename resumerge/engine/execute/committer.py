@@ -16,7 +16,8 @@ from resumerge.digests import HASH_BYTES
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.shards.checksums import unit_checksum
-from resumerge.ledger import Progress, Sample, UnitCommit, UnitMeasurements, take_snapshot
+from resumerge.engine.shards.sealing import seal
+from resumerge.ledger import Progress, Sample, UnitCommit, UnitMeasurements
 from resumerge.planning.plan import Unit
 
 _log = logging.getLogger(__name__)
@@ -221,8 +222,6 @@ class Committer:
 
     def _seal(self, number: int) -> None:
         shard = self._execution.plan.shards[number]
-        self._execution.files.seal(shard)
-        self._execution.ledger.shards.seal(number)
+        seal(shard, self._execution.files, self._execution.ledger, self._execution.storage)
         _log.info("shard %s sealed", shard.name)
-        take_snapshot(self._execution.ledger, self._execution.storage)
         self._sealed(number)

@@ -42,7 +42,7 @@ one find is put together by one thread, while the others go on with the next. Ea
 keeps memory of its own; three save 4 % of the time of TIES, and take 5 % more memory."""
 
 SAMPLE_RUNS = 2
-"""The blocks that one task samples, for each that it would compute: less is read of each."""
+"""How many times the blocks of a computing task a sampling one takes: less is read of each."""
 
 
 class Scheduler:

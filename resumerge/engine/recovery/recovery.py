@@ -8,9 +8,10 @@ from pathlib import Path
 
 from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.shards.checksums import first_mismatch
+from resumerge.engine.shards.sealing import record_sealed, seal
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.event_kinds import EventKind
-from resumerge.ledger import Ledger, Progress, take_snapshot
+from resumerge.ledger import Ledger, Progress
 from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
@@ -98,8 +99,8 @@ class Recovery:
         if whole and not damaged:
             self._storage.sync_file(path)
             self._storage.sync_folder(path.parent)
-            self._ledger.shards.seal(shard.index)
             self._ledger.events.add(EventKind.SHARD_FOUND_WHOLE, shard=shard.name)
+            record_sealed(shard, self._ledger, self._storage)
         else:
             self._files.unseal(shard)
 
@@ -122,9 +123,7 @@ class Recovery:
         recent = [number for number in units if number in self._recent - self._suspects]
         damaged = self._forget_mismatching(shard, path, [*recent, *self._suspects_in(shard)])
         if not damaged and all(self._progress[number].checksum for number in units):
-            self._files.seal(shard)
-            self._ledger.shards.seal(shard.index)
-            take_snapshot(self._ledger, self._storage)
+            seal(shard, self._files, self._ledger, self._storage)
 
     def _set_aside(self, path: Path) -> None:
         """Rename a file that the run did not write to its backup name, with an event."""

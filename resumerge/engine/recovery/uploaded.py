@@ -4,7 +4,7 @@ A task and its driver speak through one small object, which the driver makes and
 by heartbeats, and at last, when its shard is uploaded, by one with the record of the hashes. If the
 driver dies before it journals that, whoever continues the run finds both.
 
-    DEST/.resumerge/task-EEEEEE-shardN-TRY.json    EEEEEE is the fencing token of the driver
+    DEST/.resumerge/task-TTTTTT-shardN-TRY.json    TTTTTT is the fencing token of the driver
 """
 
 from __future__ import annotations

@@ -83,12 +83,12 @@ NO_STATISTICS = TaskVectorStatistics({}, {}, {})
 class TaskVectors(KernelMethod):
     """``base + lambda * sum(m_i * w_i * s_i(x_i - base)) / divisor``.
 
-    s_i makes sparse, m_i is 1 where the element takes part (always, or by sign consensus), and the
-    divisor is 1 or, with `normalize`, ``sum(m_i * w_i)`` unless that is nearly zero.
+    s_i drops elements, m_i is 1 where the element takes part (always, or by sign consensus), and
+    the divisor is 1 or, with `normalize`, ``sum(m_i * w_i)`` unless that is nearly zero.
 
     With `rescale`, a sparsified task vector is multiplied so that its L1 norm is what it was
     before. That is mergekit's rule; the DARE paper divides by the density, which differs from it
-    by the chance of the draw (and is the same in expectation).
+    by the chance of the draw.
     """
 
     base = "required"
@@ -102,7 +102,7 @@ class TaskVectors(KernelMethod):
     def select(
         self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
     ) -> dict[int, Any]:
-        """Reduce over the whole task vectors what `mask` needs; the result is by input.
+        """Compute from whole task vectors what `mask` needs, by input.
 
         Args:
             tensor: the tensor that is computed.
@@ -215,7 +215,7 @@ def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vect
 
 
 def packed_mask(mask: np.ndarray, run: Run) -> list[np.ndarray]:
-    """Return the bits of a run's mask, one array for each block, so that a block begins a byte."""
+    """Return the bits of a run's mask, an array for each block, which begins at a byte."""
     if run.size % 8:
         return [np.packbits(mask[part]) for part in run.blocks()]
     bits = np.packbits(mask)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from resumerge.sources.adapters.meaning import KnownNames, spelled
+from resumerge.sources.adapters.known_names import KnownNames, spelled
 from resumerge.tensors import Adapted, Stacked, Stored, Tensor
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.parts import part_of

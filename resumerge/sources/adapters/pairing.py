@@ -20,7 +20,7 @@ from resumerge.sources.adapters.experts import (
     whole_parameter,
 )
 from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
-from resumerge.sources.adapters.meaning import KnownNames
+from resumerge.sources.adapters.known_names import KnownNames
 from resumerge.sources.adapters.names import AdapterNames
 from resumerge.sources.adapters.orientation import Orientations
 from resumerge.sources.adapters.programs.kohya import FlatNames

@@ -60,7 +60,7 @@ class Family:
     """An architecture.
 
     Args:
-        model_type: transformers' name of it.
+        model_type: its name in transformers.
         architecture: the class that transformers loads it with.
         layer: the names of a layer's modules; with ``{}`` for an expert's number.
         numbers: the keys of metadata, after that of the architecture, by those of config.json;

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import InputError, refuse
-from resumerge.quantisation.checkpoint import USUAL_DTYPE, stated_dtype
 from resumerge.quantisation.gguf_blocks import EXTRA, decoded, needs_package
+from resumerge.quantisation.scheme import USUAL_DTYPE, stated_dtype
 from resumerge.sizes import some
 from resumerge.sources.gguf.config import config_of
 from resumerge.sources.gguf.families import FAMILIES, MIXTRAL, SHARED_GATE, Family

@@ -50,5 +50,5 @@ class _FileStart:
 
     @property
     def header(self) -> bytes:
-        """The bytes that were read."""
+        """The bytes that the format asked for; more may have been requested."""
         return self._data[: self._needed]

@@ -13,7 +13,7 @@ from resumerge.ui.text.layer_map import layer_map
 Document = Mapping[str, Any]
 
 MOST_COLUMNS = 64
-"""Characters of a layer map; of a deeper model, a character stands for several layers."""
+"""The most characters of a layer map; for a deeper model each stands for several layers."""
 
 
 def fragment(document: Document) -> str:

@@ -38,7 +38,7 @@ _STALL_ADVICE = {
     "paused.",
     "t": "Before resuming, detach the debugger.",
 }
-"""By the state that the kernel gave for the worker."""
+"""The advice by the process state that the kernel reports for the worker."""
 
 _SLOW_ADVICE = "If the worker just waited for something slow, allow more time with --stall-timeout."
 
@@ -91,8 +91,8 @@ class Supervision(SupervisorOutput):
     def gave_up(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
         what = (
-            f"{death}. {MOST_FAILURES + 1} workers in a row have ended without progress, so no "
-            "new one is started."
+            f"{death}. The worker was restarted {MOST_FAILURES} times in a row without progress, "
+            "so no new one is started."
         )
         self._print(what)
         self._print(_advice(death))
@@ -101,7 +101,7 @@ class Supervision(SupervisorOutput):
 
     def hangs(self, death: WorkerExit, run: str | None) -> None:
         self._clear()
-        what = f"{death}. SIGKILL does not end it, because the kernel waits for a device."
+        what = f"{death}. SIGKILL does not end it, because it waits in the kernel for a device."
         self._print(what)
         self._print(_STALL_ADVICE["D"])
         self._stopped(Reason.STALL, what, run)

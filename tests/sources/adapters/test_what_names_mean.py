@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resumerge.sources.adapters.meaning import KnownNames, meaning
+from resumerge.sources.adapters.known_names import KnownNames, meaning
 
 SAME = [
     ("language_model.model.layers.0.q_proj.weight", "model.language_model.layers.0.q_proj.weight"),

@@ -8,7 +8,7 @@ from resumerge.experts.upcycling.architectures.output_architecture import (
     BIASES,
     Config,
     OutputArchitecture,
-    separate,
+    separate_names,
 )
 from resumerge.recipe.types import Mixture
 
@@ -39,7 +39,7 @@ DEEPSEEK = OutputArchitecture(
     class_name="DeepseekForCausalLM",
     takes=("llama", "mistral"),
     config=_config,
-    layouts={"separate": separate("mlp.gate.weight", "mlp.experts")},
+    layouts={"separate": separate_names("mlp.gate.weight", "mlp.experts")},
     optional=BIASES,
     shared=(0, 1),
     shared_matrices={

@@ -8,7 +8,7 @@ from resumerge.experts.upcycling.architectures.output_architecture import (
     PACKED,
     Config,
     OutputArchitecture,
-    separate,
+    separate_names,
 )
 from resumerge.recipe.types import Mixture
 
@@ -31,7 +31,7 @@ MIXTRAL = OutputArchitecture(
     takes=("llama", "mistral"),
     config=_config,
     layouts={
-        "separate": separate(
+        "separate": separate_names(
             "block_sparse_moe.gate.weight",
             "block_sparse_moe.experts",
             gate_proj="w1",

@@ -40,7 +40,7 @@ class OutputArchitecture:
     """An output architecture, as transformers knows it.
 
     Args:
-        name: the name in messages; a recipe chooses by its beginning, in any case.
+        name: the name in messages; a recipe chooses by its beginning, in upper or lower case.
         model_type: the model type in the output's config.json; a recipe can choose by it as well.
         class_name: the class of the causal language model.
         takes: the model types that it can be made of.
@@ -76,7 +76,7 @@ class OutputArchitecture:
         return self.name.lower().startswith(text) or self.model_type == text
 
 
-def separate(router: str, experts: str, **others: str) -> Names:
+def separate_names(router: str, experts: str, **others: str) -> Names:
     """Return the names of tensors in a layout with separate matrices for each expert.
 
     Args:

@@ -8,7 +8,7 @@ from resumerge.experts.upcycling.architectures.output_architecture import (
     PACKED,
     Config,
     OutputArchitecture,
-    separate,
+    separate_names,
 )
 from resumerge.recipe.types import Mixture
 
@@ -39,7 +39,7 @@ QWEN2_MOE = OutputArchitecture(
     class_name="Qwen2MoeForCausalLM",
     takes=("llama", "mistral", "qwen2"),
     config=_config,
-    layouts={"separate": separate("mlp.gate.weight", "mlp.experts"), "packed": PACKED},
+    layouts={"separate": separate_names("mlp.gate.weight", "mlp.experts"), "packed": PACKED},
     zeros={f"self_attn.{p}_proj.bias": f"self_attn.{p}_proj.weight" for p in "qkv"},
     shared=(1, 1),
     shared_matrices={

@@ -11,7 +11,7 @@ from resumerge.experts.upcycling.architectures.output_architecture import (
     WEIGHTS,
     Config,
     OutputArchitecture,
-    separate,
+    separate_names,
 )
 from resumerge.recipe.types import Mixture
 
@@ -35,7 +35,7 @@ QWEN3_MOE = OutputArchitecture(
     class_name="Qwen3MoeForCausalLM",
     takes=("qwen3",),
     config=_config,
-    layouts={"separate": separate("mlp.gate.weight", "mlp.experts"), "packed": PACKED},
+    layouts={"separate": separate_names("mlp.gate.weight", "mlp.experts"), "packed": PACKED},
     per_layer=(*NORMS, *WEIGHTS, "self_attn.q_norm.weight", "self_attn.k_norm.weight"),
     optional=BIASES,
 )

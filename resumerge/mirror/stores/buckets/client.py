@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from resumerge.buckets.base import Body, Bucket, Listed
-from resumerge.buckets.content import HashCheck
+from resumerge.buckets.content_hash import HashCheck
 from resumerge.buckets.errors import Changed
 from resumerge.buckets.ranges import RangedBucket
 from resumerge.digests import CHUNK

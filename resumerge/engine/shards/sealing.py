@@ -1,0 +1,32 @@
+"""How a shard is sealed: its file gets its final name, then the ledger says so, then a snapshot.
+
+A shard that another machine sealed is adopted: `ledger.units.Shards`, `mirror_session.reconcile`.
+"""
+
+from __future__ import annotations
+
+from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.ledger import Ledger, take_snapshot
+from resumerge.planning.plan import Shard
+from resumerge.storage import Storage
+
+
+def seal(shard: Shard, files: ShardFiles, ledger: Ledger, storage: Storage) -> None:
+    """Seal a shard whose units are all committed and synced."""
+    files.seal(shard)
+    record_sealed(shard, ledger, storage)
+
+
+def record_sealed(
+    shard: Shard, ledger: Ledger, storage: Storage, mirrored: tuple[int, str] | None = None
+) -> None:
+    """Record that a shard's file has its final name, and take a snapshot of the ledger.
+
+    Args:
+        shard: the shard.
+        ledger: the run's ledger.
+        storage: writes the snapshot.
+        mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only there.
+    """
+    ledger.shards.seal(shard.index, mirrored)
+    take_snapshot(ledger, storage)
