@@ -4,7 +4,7 @@ Some schemes are written, too: `output.py` has what they say of that.
 
 One short file for each scheme. It recognises its weights by the names, dtypes and shapes of tensors
 and, where these do not say enough, by quantization_config; and it makes a tensor of the algebra of
-each (`tensors/quantised/`), under the weight's plain name. `checkpoint.py` has what a scheme is
+each (`tensors/quantised/`), under the weight's plain name. `scheme.py` has what a scheme is
 given and what it returns. Whoever opens a model calls `dequantised_weights`.
 """
 
