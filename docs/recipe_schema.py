@@ -78,6 +78,12 @@ SPECIAL: dict[str, Any] = {
     "exclude": {"$ref": "#/$defs/Prompts"},
     "layer_range": {"type": "array", "minItems": 2, "maxItems": 2},
     "residual_weight": {},
+    "sweep": {
+        "description": "models in one run: lists of values by place, or variants by name",
+        "type": "object",
+        "properties": {"variants": {"type": "object", "additionalProperties": {"type": "object"}}},
+        "additionalProperties": {"type": "array", "minItems": 1},
+    },
 }
 """Keys whose values may be written in more ways than their type says."""
 

@@ -35,7 +35,7 @@ _STAGE = r"\w[\w.-]{0,99}"
 """The pattern of a folder's name that every system takes."""
 
 _SHARD = re.compile(
-    rf"(({STAGES}/{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5,6}})?"
+    rf"((({STAGES}/)?{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5,6}})?"
     rf"|{ADAPTER_STEM}){re.escape(SUFFIX)}",
     re.ASCII,
 )
@@ -62,13 +62,14 @@ def is_weights(name: str) -> bool:
 def is_shard_name(text: str) -> bool:
     """Return whether a shard can have this name where the output is a folder.
 
-    The name begins with the folder of its stage and that of its component, if it has them.
+    The name begins with the folder of its stage or variant, and that of its component, if it has
+    them.
     """
     return _SHARD.fullmatch(text) is not None
 
 
 def is_stage_folder(name: str) -> bool:
-    """Return whether the folder of a kept stage can have this name on every system."""
+    """Return whether the folder of a kept stage, or a variant, can have this name everywhere."""
     return re.fullmatch(_STAGE, name, re.ASCII) is not None
 
 

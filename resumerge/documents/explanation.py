@@ -66,13 +66,19 @@ def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any
     plan, _ = pinned_plan(context, read_recipe(config), None)
     return {
         "recipe": config.name,
-        "stages": [_stage(stage, plan) for stage in (*plan.stages, plan)],
+        "stages": [_stage(name, part, plan) for name, part in _documents(plan)],
         "notes": list(plan.notes),
     }
 
 
-def _stage(plan: Plan, whole: Plan) -> dict[str, Any]:
-    """Return what the parameters of one document come to."""
+def _documents(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """Yield the plan of each document, and of each variant of a sweep, after its name."""
+    yield from ((stage.recipe.name, stage) for stage in plan.stages)
+    yield from plan.variants.items() or [("", plan)]
+
+
+def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
+    """Return what the parameters of one document come to; the result has no name."""
     beneath = {
         id(unit.expression): stage.recipe.name
         for stage in whole.stages
@@ -96,7 +102,7 @@ def _stage(plan: Plan, whole: Plan) -> dict[str, Any]:
     names = layer_names(layer_key(name) for name in tensors)
     method = METHODS[plan.recipe.merge_method] if plan.recipe.has_method else None
     return {
-        "name": "" if plan is whole else plan.recipe.name,
+        "name": document,
         "method": plan.method,
         "models": [ref.text for ref in plan.recipe.models],
         "parameters": {p.name: p.meaning for p in method.parameters} if method else {},

@@ -135,6 +135,10 @@ def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
         "shards": len(plan.shards),
         "copied": {"shards": len(copied), "bytes": sum(shard.nbytes for shard in copied)},
         "read_bytes": sum(estimate.read.values()),
+        "outputs": [
+            {"name": name, "bytes": variant.output_bytes, "shards": len(variant.shards)}
+            for name, variant in plan.variants.items()
+        ],
         "download": {
             "bytes": estimate.download,
             "files": len(estimate.missing),
@@ -264,6 +268,7 @@ def _nothing(budget: int, out: OutputPath | None, problems: Sequence[Problem]) -
         "shards": 0,
         "copied": {"shards": 0, "bytes": 0},
         "read_bytes": 0,
+        "outputs": [],
         "memory": {"predicted_peak_rss": 0, "budget": budget},
         "disk": {"needed": 0, "free": free_bytes(_folder(out))},
         "download": {"bytes": 0, "files": 0, "cached_bytes": 0, "streamed_bytes": 0},

@@ -35,7 +35,10 @@ def read_recipe(path: Path) -> Recipe:
 
 def check_recipe(recipe: Recipe) -> list[Problem]:
     """Return the problems with methods, parameters, the number of models and chat templates."""
-    return [problem for document in recipe.documents for problem in _check_document(document)]
+    found: list[Problem] = []
+    for document in recipe.documents:  # variants of a sweep have what they share in each
+        found += [problem for problem in _check_document(document) if problem not in found]
+    return found
 
 
 def _check_document(recipe: Recipe) -> list[Problem]:

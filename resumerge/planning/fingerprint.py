@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,10 +41,15 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
         **_parts_of_document(plan, ""),
         **{
             key: part
-            for stage in plan.stages
-            for key, part in _parts_of_document(stage, f" of {stage.recipe.name}").items()
+            for name, document in _other_documents(plan)
+            for key, part in _parts_of_document(document, f" of {name}").items()
         },
     }
+
+
+def _other_documents(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    yield from ((stage.recipe.name, stage) for stage in plan.stages)
+    yield from plan.variants.items()
 
 
 def _libraries(plan: Plan) -> dict[str, str]:

@@ -181,6 +181,8 @@ class Plan:
         stage_models: these results, and what adapters make of them; numbered after the sources.
         mixture: the mixture of experts that is made; None if none is.
         adapter: the LoRA adapter that is extracted; None if none is.
+        variants: the plans of a sweep's models, by their names; empty without a sweep. Units and
+            shards are those of all of them, and the rest, but for the recipe, is that of the first.
         kept: names of the stages whose results are written, too: their units and shards come after
             those of the model.
         left_out: the tensors of its models that this merge does not use, stages aside.
@@ -208,6 +210,7 @@ class Plan:
     stage_models: tuple[Source, ...] = ()
     mixture: MadeMixture | None = None
     adapter: MadeAdapter | None = None
+    variants: Mapping[str, Plan] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     accounts: Accounts = field(default_factory=Accounts)
@@ -227,7 +230,8 @@ class Plan:
     def merged(self) -> str:
         """A description of what is merged: ``ties of 3 models in 2 stages``."""
         stages = f" in {counted(1 + len(self.stages), 'stage')}" if self.stages else ""
-        return f"{self.method} of {counted(len(self.sources), 'model')}{stages}"
+        sweep = f", {counted(len(self.variants), 'variant')}" if self.variants else ""
+        return f"{self.method} of {counted(len(self.sources), 'model')}{stages}{sweep}"
 
     @property
     def is_gguf(self) -> bool:

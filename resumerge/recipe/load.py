@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.output_path import EXTRACTION
+from resumerge.recipe.as_yaml import as_yaml
 from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
 from resumerge.recipe.schema.extraction import OF_ALL_MERGES, ExtractionFile, ExtractionSection
@@ -18,7 +19,8 @@ from resumerge.recipe.schema.keys import MergeFile, ModuleEntry
 from resumerge.recipe.schema.mixture import OF_MERGES, ExpertEntry, MixtureFile
 from resumerge.recipe.schema.sections import read_section
 from resumerge.recipe.spelling import misspelled
-from resumerge.recipe.stages import check_stages, with_stages
+from resumerge.recipe.stages import check_stages, with_stages, with_variants
+from resumerge.recipe.sweep import SWEEP, variants_of, without_sweep
 from resumerge.recipe.types import (
     GATE_MODES,
     MIXTURE,
@@ -95,6 +97,61 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
         InvalidRecipe: the recipe has problems: all of them, in the order of their lines.
     """
     documents = load_yaml(text, file)
+    if any(SWEEP in document.data for document in documents):
+        return _parse_sweep(documents, text, file)
+    return _parse(documents, text, file)
+
+
+def _parse_sweep(documents: list[Document], text: str, file: str) -> Recipe:
+    """Check every variant of a sweep as the recipe that it is; see `variants_of`.
+
+    Raises:
+        InvalidRecipe: with every problem of any of them, once.
+    """
+    [swept, *others] = [document for document in documents if SWEEP in document.data]
+    named, problems = variants_of(swept, file)
+    problems += [_second_sweep(document, file) for document in others]
+    parts: Sequence[Recipe] = ()
+    recipes: dict[str, Recipe] = {}
+    for name, variant in (named or {"": without_sweep(swept)}).items():
+        own = [variant if each is swept else each for each in documents]
+        try:
+            recipes[name] = _parse(own, "---\n".join(as_yaml(each.data) for each in own), file)
+        except InvalidRecipe as error:
+            problems += [found for found in error.problems if found not in problems]
+            parts = parts or error.valid_parts
+    problems += _sweep_of_a_stage(swept, recipes.values(), file)
+    if problems:
+        raise InvalidRecipe(sorted(problems, key=lambda problem: problem.line or 0), parts)
+    return with_variants(recipes, text)
+
+
+def _second_sweep(document: Document, file: str) -> Problem:
+    return Problem(
+        "Two documents have a sweep",
+        file,
+        SWEEP,
+        document.lines[SWEEP],
+        expected="a sweep in the document of the result",
+        found="one here, too",
+        fix="Delete it here",
+    )
+
+
+def _sweep_of_a_stage(swept: Document, variants: Iterable[Recipe], file: str) -> Iterator[Problem]:
+    if any(swept.data.get("name") in variant.stage_names for variant in variants):
+        yield Problem(
+            "A stage has a sweep",
+            file,
+            SWEEP,
+            swept.lines[SWEEP],
+            expected="a sweep in the document of the result, which may have stages",
+            found=f"one in the stage {swept.data['name']!r}",
+            fix="Merge this document with a recipe of its own, and name its outputs in others",
+        )
+
+
+def _parse(documents: list[Document], text: str, file: str) -> Recipe:
     ignored = IGNORED_KEYS - {"name"} if len(documents) > 1 else IGNORED_KEYS
     read = [_read_document(document, text, file, ignored) for document in documents]
     problems = [problem for _, found in read for problem in found]

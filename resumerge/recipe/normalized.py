@@ -19,6 +19,9 @@ from resumerge.recipe.types import (
 
 def normalized(recipe: Recipe) -> dict[str, Any]:
     """Return what decides the result in a recipe, as JSON: no comments, order of keys, or notes."""
+    if recipe.variants:  # in order, as units and shards are numbered
+        variants = recipe.variants.items()
+        return {"sweep": [{"name": name, **normalized(variant)} for name, variant in variants]}
     modules = [
         {"name": module.name, "parameters": _plain(module.parameters)}
         | {"slices": [_slice(slice_) for slice_ in module.slices]}

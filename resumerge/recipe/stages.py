@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from resumerge.errors import Problem
@@ -43,6 +43,18 @@ def with_stages(documents: Sequence[Recipe]) -> Recipe:
     result = next(d for d in documents if not _users(documents, d))
     notes = tuple(note for d in ordered for note in d.notes)
     return replace(result, stages=tuple(d for d in ordered if d is not result), notes=notes)
+
+
+def with_variants(variants: Mapping[str, Recipe], text: str) -> Recipe:
+    """Return the recipe of a sweep.
+
+    Args:
+        variants: the recipe of each output, by its name.
+        text: the text that all of them are written as.
+    """
+    first = next(iter(variants.values()))
+    notes = dict.fromkeys(note for variant in variants.values() for note in variant.notes)
+    return replace(first, text=text, variants=variants, notes=tuple(notes))
 
 
 def _unnamed(documents: Sequence[Recipe]) -> Iterator[Problem]:

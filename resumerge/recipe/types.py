@@ -284,6 +284,8 @@ class Recipe:
         name: the stage's name; empty if the document has none.
         stages: the merges that models of this recipe or of its stages are, each after those that
             it names itself. They have no stages of their own here.
+        variants: the recipes of a sweep, by the names of their outputs; empty without a sweep. The
+            rest is then that of the first of them, but for `text`.
     """
 
     merge_method: str
@@ -305,11 +307,17 @@ class Recipe:
     lines: Mapping[str, int] = field(default_factory=dict)
     name: str = ""
     stages: tuple[Recipe, ...] = ()
+    variants: Mapping[str, Recipe] = field(default_factory=dict)
 
     @property
     def documents(self) -> tuple[Recipe, ...]:
-        """The stages, then the recipe itself."""
-        return (*self.stages, self)
+        """The stages, then the recipes of `results`."""
+        return (*self.stages, *self.results)
+
+    @property
+    def results(self) -> tuple[Recipe, ...]:
+        """The recipe itself, or each variant of a sweep."""
+        return tuple(self.variants.values()) or (self,)
 
     @property
     def quantised_as(self) -> str | None:

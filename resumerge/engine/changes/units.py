@@ -57,12 +57,12 @@ class UnitChanges:
         return self.elements / max(1.0, self.measurements["measured"])
 
 
-def changes_of(ledger: Ledger, first: int | None = None) -> list[UnitChanges]:
+def changes_of(ledger: Ledger, units: range | None = None) -> list[UnitChanges]:
     """Return the measurements of the units that are complete and were measured, in their order.
 
     Args:
         ledger: the run's ledger.
-        first: only so many units of the plan are looked at, the first ones; None for all.
+        units: the numbers of the units that are looked at; None for all.
     """
     return [
         UnitChanges(
@@ -73,7 +73,7 @@ def changes_of(ledger: Ledger, first: int | None = None) -> list[UnitChanges]:
             measurements,
         )
         for row, measurements in ledger.units.measurements()
-        if first is None or row["number"] < first
+        if units is None or row["number"] in units
     ]
 
 

@@ -69,6 +69,15 @@ def check_cluster(
                 "OUT",
             )
         )
+    if plan.variants:
+        problems.append(
+            Problem(
+                "A sweep is computed by one machine, which reads for all variants at once",
+                expected="with --ray, a recipe without 'sweep'",
+                found=plan.merged,
+                fix="leave --ray out; or run the recipe of each variant by itself",
+            )
+        )
     if out is not None and out.is_file:
         problems.append(
             Problem(

@@ -31,12 +31,14 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
     """
     context.reporter.doing("reading the files beside the weights")
     found = []
-    for file, content in companions(
-        plan, name, context.metadata, {}, offline=context.options.offline
-    ):
-        if isinstance(content, Path) and (why := _damage(content, file)):
+    copied: dict[Path, str] = {}
+    for part in plan.variants.values() or (plan,):
+        files = companions(part, name, context.metadata, {}, offline=context.options.offline)
+        copied |= {content: file for file, content in files if isinstance(content, Path)}
+    for path, file in copied.items():
+        if why := _damage(path, file):
             found.append(
-                f"{content} is damaged ({why}): download or save it again, or it is copied as it is"
+                f"{path} is damaged ({why}): download or save it again, or it is copied as it is"
             )
     return plan.with_reminders(found)
 

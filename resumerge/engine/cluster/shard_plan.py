@@ -41,6 +41,7 @@ def shard_plan(plan: Plan, number: int) -> Plan:
         chat_template=None,
         tokenizers={},
         mixture=None,
+        variants={},
         kept=(),
         left_out=(),
         accounts=Accounts(),

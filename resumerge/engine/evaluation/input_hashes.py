@@ -16,6 +16,7 @@ import xxhash
 from resumerge.digests import HASH_BYTES
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
+from resumerge.planning.written_models import WrittenModel
 from resumerge.tensors import Merged
 
 
@@ -56,12 +57,17 @@ def operand_hashes(hashes: bytes, place: int, count: int) -> Iterator[bytes]:
         yield hashes[start : start + HASH_BYTES]
 
 
-def content_hashes(plan: Plan, ledger: Ledger) -> dict[str, str]:
+def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None) -> dict[str, str]:
     """Return a hash of what a finished run read of each local model, by the text of its reference.
 
     The hash is the same for any two runs of one recipe that read the same bytes, whatever happened
     meanwhile, and another one if a byte that was read differs. In another role of another recipe, a
     model is read in other blocks and has another hash.
+
+    Args:
+        plan: the plan.
+        ledger: the run's ledger.
+        model: the one of the models that are written that is asked about; None for all together.
 
     Returns:
         xxh3-128 of the hashes of all blocks that were read from the model, 32 hex digits; nothing
@@ -69,18 +75,22 @@ def content_hashes(plan: Plan, ledger: Ledger) -> dict[str, str]:
     """
     if not are_hashed(ledger):
         return {}
+    folder, units = (model.folder, model.units) if model else ("", range(len(plan.units)))
     digests: dict[str, xxhash.xxh3_128] = {}
     for shard in plan.shards:
         for row in ledger.units.all(shard.index):
+            if row["number"] not in units:
+                continue
             unit = plan.units[row["number"]]
+            name = unit.name.removeprefix(folder)
             files, hashes = hashed_operands(plan, unit), known_hashes(unit, row)
             for place, (operand, some) in enumerate(files.items()):
-                models = {plan.sources[n].part_of(name)[0].ref.text for n, name in some}
-                for model in sorted(models):
-                    digest = digests.setdefault(model, xxhash.xxh3_128())
-                    digest.update(f"{unit.name}\0{operand}\0".encode())
-                    if len(models) > 1:  # all have a part in what was hashed
-                        digest.update(model.encode())
+                read = {plan.sources[n].part_of(name)[0].ref.text for n, name in some}
+                for ref in sorted(read):
+                    digest = digests.setdefault(ref, xxhash.xxh3_128())
+                    digest.update(f"{name}\0{operand}\0".encode())
+                    if len(read) > 1:  # all have a part in what was hashed
+                        digest.update(ref.encode())
                     for block in operand_hashes(hashes, place, len(files)):
                         digest.update(block)
-    return {model: digest.hexdigest() for model, digest in digests.items()}
+    return {ref: digest.hexdigest() for ref, digest in digests.items()}

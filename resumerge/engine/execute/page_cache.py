@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from resumerge.engine.execute.execution import Execution
 from resumerge.planning.plan import Unit
+from resumerge.planning.sweeps import order_of_units
 from resumerge.storage import drop_from_cache
 from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 
@@ -21,11 +22,13 @@ class PageCache:
     def __init__(self, execution: Execution) -> None:
         self._reader, self._files = execution.reader, execution.files
         self._governor = execution.governor
+        units = execution.plan.units
         self._last_use: dict[Tensor, int] = {
-            stored: unit.index
-            for unit in execution.plan.units
-            for stored in stored_in(unit.expression)
+            stored: number
+            for number in order_of_units(execution.plan)
+            for stored in stored_in(units[number].expression)
         }
+        """The unit that reads a tensor of a file last."""
 
     def finished(self, unit: Unit, indices: range) -> None:
         """Drop the pages of blocks of the output, which are on disk, and of their inputs."""
@@ -36,7 +39,7 @@ class PageCache:
         self._drop(
             (leaf, begin, until)
             for leaf, begin, until in unit.expression.passed(start, stop)
-            if self._last_use[leaf] <= unit.index
+            if self._last_use[leaf] == unit.index
         )
 
     def swept(self, tensor: Merged | Spilled, indices: range) -> None:

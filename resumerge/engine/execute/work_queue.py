@@ -10,6 +10,7 @@ from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
+from resumerge.planning.sweeps import order_of_units
 from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
 
@@ -52,7 +53,7 @@ def download_order(
 
 
 class WorkQueue:
-    """The units that are not committed, in the plan's order.
+    """The units that are not committed, in the order in which they are computed.
 
     A unit is ready when all its source files are present, and is handed out when its shard has
     space on the disk.
@@ -65,12 +66,14 @@ class WorkQueue:
         self._prefetcher, self._space = prefetcher, space
         self._waiting: dict[RemoteFiles, list[int]] = {}
         self._ready: dict[int, list[int]] = {}
-        """Numbers of ready units by shard, each a heap."""
+        """Places in the order of ready units, by shard, each a heap."""
+        self._order = order_of_units(self._plan)
+        places = {number: place for place, number in enumerate(self._order)}
         self._arrived = -1
         for unit, known in zip(self._plan.units, execution.progress):
             if known.checksum is None:
                 files = remote_files_of(self._plan, unit)
-                self._waiting.setdefault(files, []).append(unit.index)
+                self._waiting.setdefault(files, []).append(places[unit.index])
 
     def take(self) -> Unit | None:
         """Return the next unit; None if none is left, none is ready, or its shard has no space."""
@@ -78,10 +81,10 @@ class WorkQueue:
         shard = self._reserve_shard()
         if shard is None:
             return None
-        number = heappop(self._ready[shard])
+        place = heappop(self._ready[shard])
         if not self._ready[shard]:
             del self._ready[shard]
-        return self._plan.units[number]
+        return self._plan.units[self._order[place]]
 
     @property
     def download_progress(self) -> DownloadProgress | None:
@@ -123,11 +126,13 @@ class WorkQueue:
 
     def _reserve_shard(self) -> int | None:
         """Return the first shard with a ready unit that has its disk space, or gets it now."""
-        return next((shard for shard in sorted(self._ready) if self._space.reserve(shard)), None)
+        shards = sorted(self._ready, key=lambda shard: self._ready[shard][0])
+        return next((shard for shard in shards if self._space.reserve(shard)), None)
 
     def _allocated_shard_waits(self) -> bool:
         """Return whether a shard that has its space waits for source files."""
-        shards = {self._plan.units[n].shard for units in self._waiting.values() for n in units}
+        waiting = (place for places in self._waiting.values() for place in places)
+        shards = {self._plan.units[self._order[place]].shard for place in waiting}
         return any(self._space.is_allocated(shard) for shard in shards)
 
     def _move_ready(self) -> None:
@@ -136,9 +141,9 @@ class WorkQueue:
             return
         self._arrived = self._prefetcher.ready_count
         for files in [f for f in self._waiting if self._are_present(f)]:
-            for number in self._waiting.pop(files):
-                shard = self._plan.units[number].shard
-                heappush(self._ready.setdefault(shard, []), number)
+            for place in self._waiting.pop(files):
+                shard = self._plan.units[self._order[place]].shard
+                heappush(self._ready.setdefault(shard, []), place)
 
     def _are_present(self, files: RemoteFiles) -> bool:
         return all(self._prefetcher.is_ready(self._plan.sources[n], name) for n, name in files)

@@ -8,6 +8,7 @@ from pathlib import Path
 from resumerge.backup_names import CARD
 from resumerge.engine.changes import adapter_section, card_section, changes_of
 from resumerge.engine.context import RunContext
+from resumerge.engine.evaluation.input_hashes import content_hashes
 from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.recovery.ownership import has_checksum
 from resumerge.errors import InputError, Reason, Resumable
@@ -16,8 +17,9 @@ from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
 from resumerge.output import companions
+from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.planning.plan import Plan
-from resumerge.planning.stage_results.kept import models_of
+from resumerge.planning.written_models import models_of
 from resumerge.sources.companions import LARGEST
 
 
@@ -25,6 +27,8 @@ def model_files(
     context: RunContext, plan: Plan, ledger: Ledger, name: str
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Yield the files beside the shards, config.json last: the name, and the bytes or their file.
+
+    A sweep has them in the folder of each variant, and its own recipe beside these folders.
 
     Args:
         context: the run's context.
@@ -38,16 +42,20 @@ def model_files(
     contents = {row["model"]: row["content"] for row in ledger.sources() if row["content"]}
     offline = context.options.offline
     try:
-        for folder, part in models_of(plan):
-            own = part.recipe.name if folder else name
-            changes = changes_of(ledger, len(part.units))
-            section = [] if folder else card_section(changes)
+        for model in models_of(plan):
+            part, known = model.plan, contents
+            changes = changes_of(ledger, model.units)
+            section = [] if model.is_stage else card_section(changes)
             if part.adapter is not None:
                 section = adapter_section(part.adapter.ranks, changes)
+            if plan.variants and not model.is_stage:
+                known = content_hashes(plan, ledger, model)
             files = companions(
-                part, own, context.metadata, contents, section=section, offline=offline
+                part, model.name or name, context.metadata, known, section=section, offline=offline
             )
-            yield from ((folder + file, content) for file, content in files)
+            yield from ((model.folder + file, content) for file, content in files)
+        if plan.variants:
+            yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
     except InputError as error:
         raise Resumable(Reason.SOURCE_CHANGED, f"{error}\nThen resume.") from error
 

@@ -23,6 +23,7 @@ from resumerge.output_path import STEM, OutputPath
 from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate, make_plan
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
+from resumerge.planning.sweeps import problems_of_equal_variants, problems_of_sweep, with_variants
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
@@ -61,7 +62,12 @@ def pinned_plan(
     is_gguf = out is not None and out.is_gguf
     if recipe.extraction is not None and out is not None and out.is_file:
         raise InputError([_no_folder(recipe, out)])
-    problems = [*check_recipe(recipe), *problems_of_types(recipe, is_gguf=is_gguf)]
+    is_file = out is not None and out.is_file
+    problems = [
+        *check_recipe(recipe),
+        *problems_of_types(recipe, is_gguf=is_gguf),
+        *problems_of_sweep(recipe, is_file=is_file),
+    ]
     sources = open_sources(
         recipe, pins, problems, context.metadata, options.offline, context.reporter.note
     )
@@ -77,6 +83,7 @@ def pinned_plan(
     unshared = _unshared(vars(options)) or _unshared(created_with) or Unshared.REFUSED
     stem = out.model if out is not None and out.is_file else STEM
     stages = StageModels(context, numbered(sources))
+    plans: list[Plan] = []
     for document in recipe.documents:
         try:
             models = {ref: stages.model(ref) for ref in document.models}
@@ -95,12 +102,14 @@ def pinned_plan(
                     stem=stem,
                 )
             )
-            if document is not recipe:
+            if any(document is stage for stage in recipe.stages):
                 stages.add(plan)
-            elif out is not None and is_gguf:
+                continue
+            if out is not None and is_gguf:
                 plan = with_gguf(
                     plan, recipe, out.path.name, context.metadata, offline=options.offline
                 )
+            plans.append(plan)
         except InputError as error:
             found = (with_place(recipe, problem) for problem in error.problems)
             problems += [problem for problem in found if problem not in problems]
@@ -108,7 +117,8 @@ def pinned_plan(
     keep = options.keep or created_with.get("keep") or ()
     keep = names_to_keep(recipe, keep, every=options.intermediate_dir is not None)
     if not problems:
-        is_file = out is not None and out.is_file
+        plan = with_variants(recipe, plans)
+        problems += problems_of_equal_variants(plan)
         problems += problems_of_kept(plan, keep, is_file=is_file)
         problems += problems_of_streaming(plan) if options.stream else []
     if problems:
@@ -139,7 +149,11 @@ def _accounted(plan: Plan, *, strict: bool) -> Plan:
     Raises:
         InputError: tensors are not used that may not be left out.
     """
-    left_out = (each for part in (plan, *plan.stages) for each in part.left_out)
+    left_out = (
+        each
+        for part in (*plan.stages, *(plan.variants.values() or [plan]))
+        for each in part.left_out
+    )
     accounts = account(plan.sources, (unit.expression for unit in plan.units), left_out)
     problems = problems_of_accounts(accounts, strict=strict)
     if placed := [with_place(plan.recipe, problem) for problem in problems]:

@@ -271,9 +271,11 @@ class MemoryCounter:
         steps = frozenset(steps)
         kinds = {plan.sources[number].part_of(name)[0].kind for number, name in streamed}
         vocabulary = 0
+        for result in plan.variants.values() or [plan]:
+            if result.vocabulary is not None:
+                vocabulary += TOKEN_BYTES * len(result.tokenizers) * result.vocabulary.rows
         if plan.vocabulary is not None:
-            tokens = len(plan.tokenizers) * plan.vocabulary.rows
-            vocabulary = sum(self._maps.values()) + TOKEN_BYTES * tokens
+            vocabulary += sum(self._maps.values())
         if plan.is_gguf:
             vocabulary += HEADER_FACTOR * len(plan.shards[0].header)
         results = sum(step.nbytes for step in steps)

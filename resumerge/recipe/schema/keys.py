@@ -206,3 +206,4 @@ class MergeFile:
     chat_template: str | None = field(default=None, metadata=key(value_of(read_chat_template)))
     experts: str | None = field(default=None, metadata=key(optional(value_of(_read_experts))))
     extract_expert: int | None = field(default=None, metadata=key(optional(value_of(_read_number))))
+    sweep: Any = field(default=None, metadata=key(value_of(lambda value: value)))  # see `sweep.py`

@@ -20,7 +20,8 @@ from resumerge.errors import InputError
 from resumerge.ledger import Ledger
 from resumerge.options import Options
 from resumerge.output_path import is_shard_name
-from resumerge.planning.stage_results.kept import models_of, problems_of_kept, with_kept
+from resumerge.planning.stage_results.kept import problems_of_kept, with_kept
+from resumerge.planning.written_models import models_of
 from resumerge.recipe import load_recipe, parse_recipe
 
 BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -73,9 +74,9 @@ def test_a_stage_that_is_not_kept_takes_nothing_from_the_model(
     with working_in(models):
         plan = Session(Options(state_dir=tmp_path / "state", **SMALL)).plan(load_recipe(config))
     kept = with_kept(plan, ["second"])
-    (folder, stage), (place, model) = models_of(kept)
-    assert (folder, stage.units) == ("stages/second/", plan.stages[1].units)
-    assert (place, model.units, model.shards) == ("", plan.units, plan.shards)
+    stage, model = models_of(kept)
+    assert (stage.folder, stage.plan.units) == ("stages/second/", plan.stages[1].units)
+    assert (model.folder, model.plan.units, model.plan.shards) == ("", plan.units, plan.shards)
 
 
 def test_names_that_some_disks_take_for_one_are_refused(models: Path, tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_names_that_are_no_folder(models: Path, tmp_path: Path, name: str) -> No
 
 def test_a_ledger_names_no_other_folder() -> None:
     assert is_shard_name("stages/first/unet/model-00001-of-00002.safetensors")
-    for name in ("stages/../model", "stages/.a/model", "other/first/model", "/stages/a/model"):
+    for name in ("stages/../model", "stages/.a/model", "other/first/a/model", "/stages/a/model"):
         assert not is_shard_name(f"{name}.safetensors"), name
 
 

@@ -1,0 +1,116 @@
+"""Sweeps: several models from the same sources in one run, each in a folder of the output.
+
+The variants are planned one by one, as the recipes that they are. Their units are computed in the
+order in which the sources are read, so that what one variant has read the others find in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from resumerge.errors import Problem
+from resumerge.kernels.hashes import hash_block
+from resumerge.planning.plan import Plan
+from resumerge.planning.written_models import with_models
+from resumerge.recipe import Recipe
+from resumerge.recipe.sweep import SWEEP
+from resumerge.sizes import counted
+from resumerge.tensors import Tensor, stored_in
+
+
+def with_variants(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
+    """Return the plan of all results of a recipe: of the one that it has, or of a sweep's variants.
+
+    Args:
+        recipe: the recipe.
+        plans: the plans of its results, in their order.
+    """
+    if not recipe.variants:
+        [plan] = plans
+        return plan
+    variants = dict(zip(recipe.variants, plans))
+    common = [note for note in plans[0].notes if all(note in plan.notes for plan in plans)]
+    notes = [f"{counted(len(plans), 'model')} in one run: {', '.join(variants)}", *common]
+    for name, plan in variants.items():
+        notes += (f"{name}: {note}" for note in plan.notes if note not in common)
+    whole = replace(
+        plans[0],
+        recipe=recipe,
+        units=(),
+        shards=(),
+        variants=variants,
+        measured=all(plan.measured for plan in plans),
+        notes=tuple(notes),
+        reminders=tuple(dict.fromkeys(each for plan in plans for each in plan.reminders)),
+    )
+    return with_models(whole, ((f"{name}/", plan) for name, plan in variants.items()))
+
+
+def problems_of_sweep(recipe: Recipe, *, is_file: bool) -> Iterator[Problem]:
+    """Yield why the variants of a recipe cannot be made in one run, before they are planned.
+
+    Args:
+        recipe: the recipe.
+        is_file: whether the output is one file, not a folder.
+    """
+    if not recipe.variants:
+        return
+    if is_file:
+        yield recipe.problem(
+            "A sweep makes several models, which one file has no place for",
+            SWEEP,
+            expected="a folder as output, with a folder in it for each variant",
+            found="the name of a file",
+            fix="Name a folder; to have one variant as a file, run the recipe in its folder alone",
+        )
+    [first, *_] = recipe.variants
+    models = {name: variant.source_models for name, variant in recipe.variants.items()}
+    for name, found in models.items():
+        if found != models[first]:
+            yield recipe.problem(
+                "The variants of the sweep are not made of the same models",
+                SWEEP,
+                expected=f"those of {first}, in their order: {_named(models[first])}",
+                found=f"{name}: {_named(found)}",
+                fix="Vary how models are merged; for other models, write another recipe",
+            )
+            return
+
+
+def problems_of_equal_variants(plan: Plan) -> Iterator[Problem]:
+    """Yield each pair of variants whose models would be the same: a value has no effect."""
+    first: dict[tuple[bytes, str | None], str] = {}
+    for name, variant in plan.variants.items():
+        units = [(unit.name, unit.dtype, unit.expression.as_json()) for unit in variant.units]
+        key = hash_block(json.dumps(units).encode()), variant.chat_template
+        twin = first.setdefault(key, name)
+        if twin != name:
+            yield plan.recipe.problem(
+                "Two variants of the sweep are the same model",
+                SWEEP,
+                expected="values that change a tensor each",
+                found=f"{twin} and {name}",
+                fix=f"Delete one of the two, or correct what the sweep varies: the method "
+                f"{variant.method} does not read it there, or no tensor is meant by it",
+            )
+
+
+def order_of_units(plan: Plan) -> Sequence[int]:
+    """Return the numbers of a plan's units in the order in which they are computed.
+
+    That is the plan's own. In a sweep, those that read the same tensors of files follow each other.
+    """
+    if not plan.variants:
+        return range(len(plan.units))
+    first: dict[Tensor, int] = {}
+    places = []
+    for unit in plan.units:
+        read = [first.setdefault(leaf, unit.index) for leaf in stored_in(unit.expression)]
+        places.append((min(read, default=unit.index), unit.index))
+    return [number for _, number in sorted(places)]
+
+
+def _named(models: Sequence[object]) -> str:
+    return ", ".join(map(str, models))

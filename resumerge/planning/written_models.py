@@ -1,0 +1,93 @@
+"""The models that a plan writes: its own or the variants of a sweep, and stages that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from resumerge.output_path import STAGES
+from resumerge.planning.plan import Plan, Shard, Unit
+
+
+@dataclass(frozen=True)
+class WrittenModel:
+    """A model that a plan writes.
+
+    Args:
+        folder: its folder in the output, with a slash behind it; empty for the output itself.
+        name: the name of the stage or the variant; empty for the output itself.
+        plan: the plan of it alone.
+        units: the numbers of its units in the plan of all.
+    """
+
+    folder: str
+    name: str
+    plan: Plan
+    units: range
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether it is the result of a stage that is kept."""
+        return self.folder.startswith(f"{STAGES}/")
+
+
+def models_of(plan: Plan) -> Iterator[WrittenModel]:
+    """Yield every model that a plan writes.
+
+    Kept stages come first, so that the output is complete when the model is. Their units come last.
+    """
+    kept = [stage for stage in plan.stages if stage.recipe.name in plan.kept]
+    results = len(plan.units) - sum(len(stage.units) for stage in kept)
+    first = results
+    for stage in kept:
+        units = range(first, first := first + len(stage.units))
+        yield WrittenModel(folder_of(stage), stage.recipe.name, stage, units)
+    first = 0
+    for name, variant in plan.variants.items():
+        units = range(first, first := first + len(variant.units))
+        yield WrittenModel(f"{name}/", name, variant, units)
+    if not plan.variants:
+        shards = plan.shards[: len(plan.shards) - sum(len(stage.shards) for stage in kept)]
+        own = replace(plan, units=plan.units[:results], shards=shards, kept=())
+        yield WrittenModel("", "", own, range(results))
+
+
+def folder_of(stage: Plan) -> str:
+    """Return the folder in the output where the result of a stage is: ``stages/NAME/``."""
+    return f"{STAGES}/{stage.recipe.name}/"
+
+
+def with_models(plan: Plan, models: Iterable[tuple[str, Plan]]) -> Plan:
+    """Return the plan, and after its own units and shards those of other plans.
+
+    Args:
+        plan: the plan.
+        models: the other plans, each after its folder in the output, which the names begin with.
+    """
+    units, shards = list(plan.units), list(plan.shards)
+    for folder, model in models:
+        first_unit, first_shard = len(units), len(shards)
+        units += (_moved_unit(unit, folder, first_unit, first_shard) for unit in model.units)
+        shards += (_moved_shard(shard, folder, first_unit, first_shard) for shard in model.shards)
+    return replace(plan, units=tuple(units), shards=tuple(shards))
+
+
+def _moved_unit(unit: Unit, folder: str, first_unit: int, first_shard: int) -> Unit:
+    return replace(
+        unit,
+        index=first_unit + unit.index,
+        name=folder + unit.name,
+        shard=first_shard + unit.shard,
+        tensors={folder + name: shape for name, shape in unit.tensors.items()},
+        dtypes={folder + name: dtype for name, dtype in unit.dtypes.items()},
+    )
+
+
+def _moved_shard(shard: Shard, folder: str, first_unit: int, first_shard: int) -> Shard:
+    return replace(
+        shard,
+        index=first_shard + shard.index,
+        name=folder + shard.name,
+        first=first_unit + shard.first,
+        last=first_unit + shard.last,
+    )

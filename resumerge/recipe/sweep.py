@@ -1,0 +1,348 @@
+"""The key ``sweep`` of a recipe: several models from one, each with other values in some places."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any
+
+from resumerge.errors import Problem
+from resumerge.output_path import EXTRACTION, STAGES, is_stage_folder
+from resumerge.recipe.invalid import InvalidValue, Location, describe
+from resumerge.recipe.schema.keys import MergeFile
+from resumerge.recipe.spelling import closest
+from resumerge.recipe.yaml_lines import Document, child, descend, nearest_line
+
+SWEEP = "sweep"
+VARIANTS = "variants"
+PARAMETERS = "parameters"
+
+MOST = 100
+"""The most variants of a sweep."""
+
+_STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_PATH = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[\d+\])*")
+_KEYS = tuple(field.name for field in fields(MergeFile))
+_FIX_OF_PLACE = (
+    "Write the path of a value, like 'models[0].parameters.weight', or the name of a parameter, "
+    "which is then that of the whole recipe"
+)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A place of the recipe that has another value in each variant.
+
+    Args:
+        key: the place as the sweep names it.
+        at: keys and indices that lead there.
+    """
+
+    key: str
+    at: Location
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value of a variant, and where the sweep has it: ``sweep.t[1]``."""
+
+    place: _Place
+    value: Any
+    written: str
+
+
+def variants_of(document: Document, file: str) -> tuple[dict[str, Document], list[Problem]]:
+    """Return the documents that a sweep stands for, by the names of their outputs.
+
+    The line of a value that the sweep gives is its line in the sweep.
+
+    Args:
+        document: a document with the key ``sweep``.
+        file: its name in messages.
+
+    Returns:
+        the documents, without the key, and the problems of the sweep; none of the former if there
+        is one of the latter.
+    """
+    rest = {key: value for key, value in document.data.items() if key != SWEEP}
+    try:
+        named = _read(document.data[SWEEP], rest)
+        return {name: _with_values(document, rest, values) for name, values in named.items()}, []
+    except InvalidValue as error:
+        path = descend("", error.at)
+        line = nearest_line(document.lines, path)
+        return {}, [Problem(error.what, file, path, line, error.expected, error.found, error.fix)]
+
+
+def without_sweep(document: Document) -> Document:
+    """Return a document without its sweep."""
+    rest = {key: value for key, value in document.data.items() if key != SWEEP}
+    return replace(document, data=rest)
+
+
+def _read(sweep: Any, rest: Mapping[Any, Any]) -> dict[str, list[_Value]]:
+    """Return the values of each variant, by its name.
+
+    Raises:
+        InvalidValue: there is a mistake in the sweep, or the recipe is none for it.
+    """
+    for key, what in ((EXTRACTION, "an adapter is extracted"), ("experts", "a mixture is made")):
+        if (key == EXTRACTION and key in rest) or isinstance(rest.get(key), list):
+            raise InvalidValue(
+                f"There is no sweep where {what}",
+                expected="a recipe that merges",
+                found=f"the keys {SWEEP} and {key}",
+                fix=f"Delete '{SWEEP}:', and write a recipe for each output",
+                at=(SWEEP,),
+            )
+    if not isinstance(sweep, dict) or not sweep:
+        raise InvalidValue(
+            "The sweep names no values",
+            expected="places of the recipe with a list of values each, or 'variants:'",
+            found=describe(sweep),
+            fix="Write below 'sweep:' a line like 't: [0.3, 0.5, 0.7]'",
+            at=(SWEEP,),
+        )
+    if VARIANTS not in sweep:
+        return _grid(sweep, rest)
+    if others := [str(key) for key in sweep if key != VARIANTS]:
+        raise InvalidValue(
+            "A sweep has either lists of values, or variants",
+            expected="one of the two",
+            found=f"{VARIANTS}, and {', '.join(others)}",
+            fix="Write these values into each variant, or delete 'variants:'",
+            at=(SWEEP, others[0]),
+        )
+    return _explicit(sweep[VARIANTS], rest)
+
+
+def _grid(sweep: Mapping[Any, Any], rest: Mapping[Any, Any]) -> dict[str, list[_Value]]:
+    """Return a variant for each combination of one value of each list."""
+    axes: list[list[_Value]] = []
+    for key, values in sweep.items():
+        place = _place(key, rest, (SWEEP,))
+        if not isinstance(values, list) or not values:
+            raise InvalidValue(
+                f"The sweep has no list of values for {key}",
+                expected="a list, with a value for each variant: [0.3, 0.5, 0.7]",
+                found=describe(values),
+                fix=f"Write '{key}: [first, second]'; a gradient is a list in this list",
+                at=(SWEEP, key),
+            )
+        at = child(SWEEP, key)
+        axes.append([_Value(place, value, child(at, n)) for n, value in enumerate(values)])
+    if (count := math.prod(map(len, axes))) > MOST:
+        raise _too_many(count, " x ".join(str(len(axis)) for axis in axes))
+    labels = _labels([axis[0].place for axis in axes])
+    named: dict[str, list[_Value]] = {}
+    for values in product(*axes):
+        name = "_".join(f"{label}-{_shown(value.value)}" for label, value in zip(labels, values))
+        if not is_stage_folder(name):
+            raise InvalidValue(
+                "The name that the values make is too long for a folder",
+                expected="at most 100 characters",
+                found=name,
+                fix="Name the variants yourself: 'sweep: {variants: {first: {…}, second: {…}}}'",
+                at=(SWEEP,),
+            )
+        _check_new(name, named, (SWEEP,))
+        named[name] = list(values)
+    return named
+
+
+def _explicit(variants: Any, rest: Mapping[Any, Any]) -> dict[str, list[_Value]]:
+    """Return the variants that are written one by one."""
+    at = (SWEEP, VARIANTS)
+    if not isinstance(variants, dict) or not variants:
+        raise InvalidValue(
+            "The variants of the sweep are no mapping of names",
+            expected="names of outputs, each with the values that it has",
+            found=describe(variants),
+            fix="Write 'variants: {mild: {t: 0.3}, strong: {t: 0.7}}'",
+            at=at,
+        )
+    if len(variants) > MOST:
+        raise _too_many(len(variants), str(len(variants)))
+    named: dict[str, list[_Value]] = {}
+    for name, values in variants.items():
+        if not isinstance(name, str) or not is_stage_folder(name) or name.lower() == STAGES:
+            raise InvalidValue(
+                f"A variant cannot be named {name!r}: its output is a folder of that name",
+                expected="letters, digits, '_', '-' and '.', with no '-' or '.' in front; "
+                f"at most 100; not '{STAGES}'",
+                found=describe(name),
+                fix="Give it another name; put a number in quotes",
+                at=(*at, str(name)),
+            )
+        _check_new(name, named, (*at, name))
+        if not isinstance(values, dict):
+            raise InvalidValue(
+                f"The variant {name!r} is no mapping of places to values",
+                expected="{t: 0.3}; or {} for the recipe as it is",
+                found=describe(values),
+                fix=f"Write '{name}: {{t: 0.3}}'",
+                at=(*at, name),
+            )
+        path = descend("", (*at, name))
+        named[name] = [
+            _Value(_place(key, rest, (*at, name)), value, child(path, key))
+            for key, value in values.items()
+        ]
+    return named
+
+
+def _check_new(name: str, named: Mapping[str, Any], at: Location) -> None:
+    twin = next((other for other in named if other.lower() == name.lower()), None)
+    if twin is not None:
+        raise InvalidValue(
+            "Two variants of the sweep have the same name"
+            + ("" if twin == name else ", but for upper and lower case"),
+            expected="a name, and so a folder, for each; a value in a list once",
+            found=name if twin == name else f"{twin} and {name}",
+            fix="Delete one of the two values; or name the variants yourself, below 'variants:'",
+            at=at,
+        )
+
+
+def _too_many(count: int, how: str) -> InvalidValue:
+    return InvalidValue(
+        f"The sweep has {count} variants",
+        expected=f"at most {MOST}, which are computed together",
+        found=how,
+        fix="Delete values, or make several recipes of it",
+        at=(SWEEP,),
+    )
+
+
+def _place(key: Any, rest: Mapping[Any, Any], within: Location) -> _Place:
+    """Return the place that a key of the sweep names.
+
+    Raises:
+        InvalidValue: the recipe has no such place, or not one of a single value.
+    """
+    at = (*within, str(key))
+    if not isinstance(key, str) or not _PATH.fullmatch(key):
+        raise InvalidValue(
+            f"{describe(key)} is no place of a recipe",
+            expected="the name of a parameter, or a path like models[0].parameters.weight",
+            found=describe(key),
+            fix=_FIX_OF_PLACE,
+            at=at,
+        )
+    steps: Location = tuple(int(index) if index else name for name, index in _STEPS.findall(key))
+    if len(steps) == 1 and key not in _KEYS:
+        steps = (PARAMETERS, key)
+    around: Any = rest
+    for number, step in enumerate(steps[:-1]):
+        if isinstance(around, dict) and step == PARAMETERS and around.get(step) is None:
+            around = {}  # a recipe without parameters there gets them
+        elif _has(around, step):
+            around = around[step]
+        else:
+            raise _nowhere(key, descend("", steps[:number]), step, around, at)
+    *_, last = steps
+    if not isinstance(around, dict) or isinstance(last, int):
+        raise _no_value(key, around, at)
+    if PARAMETERS in steps[-2:-1] or (len(steps) == 1 and key not in rest):
+        return _Place(key, steps)
+    if last not in around:
+        raise _nowhere(key, descend("", steps[:-1]), last, around, at)
+    if isinstance(found := around[last], dict) or (
+        isinstance(found, list) and any(isinstance(item, dict | list) for item in found)
+    ):
+        raise _no_value(key, found, at)
+    return _Place(key, steps)
+
+
+def _has(around: Any, step: str | int) -> bool:
+    if isinstance(step, int):
+        return isinstance(around, list) and step < len(around)
+    return isinstance(around, dict) and step in around
+
+
+def _nowhere(key: str, path: str, step: str | int, around: Any, at: Location) -> InvalidValue:
+    where = path or "the recipe"
+    if isinstance(around, dict):
+        there = [str(name) for name in around]
+        near = closest(str(step), there)
+        fix = f"Did you mean '{near}'?" if near else _FIX_OF_PLACE
+        if isinstance(around, dict) and "model" in around:
+            fix = f"Write '{path}.{PARAMETERS}.{step}' for a parameter of this model"
+        expected = f"a key of {where}: {', '.join(there)}"
+    else:
+        count = len(around) if isinstance(around, list) else 0
+        expected = f"one of the {count} entries of {where}, counted from [0]"
+        fix = _FIX_OF_PLACE
+    return InvalidValue(
+        f"The sweep names a place that the recipe does not have: {key}",
+        expected=expected,
+        found=f"[{step}]" if isinstance(step, int) else str(step),
+        fix=fix,
+        at=at,
+    )
+
+
+def _no_value(key: str, found: Any, at: Location) -> InvalidValue:
+    return InvalidValue(
+        f"The sweep names a place that is more than one value: {key}",
+        expected="a number, a text, or a gradient",
+        found=describe(found),
+        fix="Name the value itself, like 'models[0].parameters.weight'",
+        at=at,
+    )
+
+
+def _labels(places: list[_Place]) -> list[str]:
+    """Return how names call the places: by the last key, or by the path if two have the same."""
+    counts = Counter(place.at[-1] for place in places)
+    return [
+        _safe(
+            str(place.at[-1])
+            if counts[place.at[-1]] == 1
+            else "-".join(str(step) for step in place.at if step != PARAMETERS)
+        )
+        for place in places
+    ]
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a part of a folder's name."""
+    return _safe("-".join(_words(value)))
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _words(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _words(item)
+    elif isinstance(value, bool) or value is None:
+        yield str(value).lower()
+    else:
+        yield str(value)
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text, flags=re.ASCII)
+
+
+def _with_values(document: Document, rest: Mapping[Any, Any], values: list[_Value]) -> Document:
+    data, lines = deepcopy(dict(rest)), dict(document.lines)
+    for value in values:
+        around: Any = data
+        for step in value.place.at[:-1]:
+            if step == PARAMETERS and around.get(step) is None:
+                around[step] = {}
+            around = around[step]
+        around[value.place.at[-1]] = value.value
+        path = descend("", value.place.at)
+        for own in [own for own in lines if own.startswith((f"{path}[", f"{path}."))]:
+            del lines[own]
+        lines[path] = nearest_line(document.lines, value.written) or 1
+    return Document(data, lines, document.problems)
