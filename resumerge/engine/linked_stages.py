@@ -13,7 +13,7 @@ from resumerge.engine.context import RunContext
 from resumerge.errors import Problem
 from resumerge.ledger import Ledger
 from resumerge.planning import Plan
-from resumerge.planning.written_models import folder_of
+from resumerge.planning.written.models import folder_of
 
 
 def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:

@@ -156,6 +156,11 @@ class MergeMethod(ABC):
     whole_tensor: ClassVar[bool] = False
     """Whether a block is the whole tensor, however large it is."""
     cost: ClassVar[BlockCost] = BlockCost()
+    not_in_statistics: ClassVar[frozenset[str]] = frozenset()
+    """The parameters that only blocks depend on, and `statistics` does not.
+
+    In a sweep, tensors that differ in these alone share their statistics.
+    """
 
     def validate(self, tensor: TensorContext) -> str | None:
         """Check the parameters of one tensor together.

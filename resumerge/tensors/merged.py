@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,6 +79,19 @@ class Merged(Tensor):
     def needs_statistics(self) -> bool:
         """Whether blocks depend on reductions over the whole of the operands."""
         return self.numel > 0 and self.merge_method.passes(self.context) > 1
+
+    @property
+    def statistics_key(self) -> Hashable:
+        """What the reductions depend on: the same for two tensors only if theirs are the same."""
+        unread = self.merge_method.not_in_statistics
+        return (
+            *(self.method, self.name, self.shape, self.base, self.seed, self.block_elements),
+            tuple((operand.unrounded, operand.dtype) for operand in self.operands),
+            *(
+                tuple((name, value) for name, value in given.items() if name not in unread)
+                for given in (self.params, *self.per_operand)
+            ),
+        )
 
     @property
     def uses_torch(self) -> bool:

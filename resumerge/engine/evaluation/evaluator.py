@@ -7,7 +7,7 @@ that evaluates the same block gets the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from resumerge.engine.evaluation.method_failures import (
     kept_inputs,
 )
 from resumerge.engine.evaluation.scratch import Scratch
+from resumerge.engine.evaluation.shared_statistics import SharedStatistics
 from resumerge.kernels.blocks import MapFunction, Scan
 from resumerge.kernels.hashes import hash_block
 from resumerge.planning import Estimate
@@ -41,6 +42,10 @@ Statistics = Mapping[Tensor, Any]
 For each `Merged` it is what the reductions over its operands found, for each `Spilled` the file
 that it lies in.
 """
+
+KEPT_STATISTICS = 2
+"""The number of tensors of a sweep whose statistics are kept for those after them: of the one that
+is computed, and of the next."""
 
 Sweep = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
 """A function that calls another one with the numbers of all blocks of a tensor, several at once.
@@ -86,6 +91,7 @@ class Evaluator:
         self.device = device
         self._buffers = Buffers()
         self._held = HeldValues(estimate.memory.across_blocks)
+        self._shared = SharedStatistics(KEPT_STATISTICS) if plan.variants else None
         self._prepare_thread = _prepared(estimate.time.needs_torch)
         self._backend = lru_cache(16)(self._choose_backend)
         self._hashed = lru_cache(16)(
@@ -208,13 +214,20 @@ class Evaluator:
         known: dict[Tensor, Any] = {}
         for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
             if isinstance(node, Merged) and node.needs_statistics:
-                with failures_named(node):
-                    scan = self._scan(node, known, sweep)
-                    known[node] = node.merge_method.statistics(node.context, scan)
+                compute = partial(self._statistics_of, node, dict(known), sweep)
+                if self._shared is None or sweep is serial_sweep:
+                    known[node] = compute()
+                else:
+                    known[node] = self._shared.get(node.statistics_key, compute)
             elif isinstance(node, Spilled) and scratch is not None:
                 file = self._spill(node, known, sweep, scratch)
                 known |= {node: file} if file else {}
         return known
+
+    def _statistics_of(self, merged: Merged, known: Statistics, sweep: Sweep) -> Any:
+        with failures_named(merged):
+            scan = self._scan(merged, known, sweep)
+            return merged.merge_method.statistics(merged.context, scan)
 
     def _scan(self, merged: Merged, statistics: Statistics, sweep: Sweep) -> Scan[Any]:
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:

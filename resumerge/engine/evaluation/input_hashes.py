@@ -16,7 +16,7 @@ import xxhash
 from resumerge.digests import HASH_BYTES
 from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
-from resumerge.planning.written_models import WrittenModel
+from resumerge.planning.written.models import WrittenModel
 from resumerge.tensors import Merged
 
 

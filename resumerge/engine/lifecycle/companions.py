@@ -19,7 +19,7 @@ from resumerge.ledger import Ledger
 from resumerge.output import companions
 from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.planning.plan import Plan
-from resumerge.planning.written_models import models_of
+from resumerge.planning.written.models import models_of
 from resumerge.sources.companions import LARGEST
 
 

@@ -23,7 +23,11 @@ from resumerge.output_path import STEM, OutputPath
 from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate, make_plan
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
-from resumerge.planning.sweeps import problems_of_equal_variants, problems_of_sweep, with_variants
+from resumerge.planning.written.sweeps import (
+    problems_of_equal_variants,
+    problems_of_sweep,
+    with_variants,
+)
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links

@@ -36,30 +36,35 @@ class Slerp(KernelMethod):
     fewest = 2
     most = 2
     cost = BlockCost(1.0, scratch=0.11, per_input=0.03)
+    not_in_statistics = frozenset({"t"})
 
     def passes(self, tensor: TensorContext) -> int:
         return 2
 
-    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> tuple[float, float]:
-        """Return the factors on the base and on the other model."""
+    def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> float:
+        """Return the cosine of the angle between the models."""
         a, b = self._roles(tensor)
         (aa, ab), (_, bb) = kernels.sum_blocks(
             scan(lambda x, run: kernels.gram([x[a], x[b]], run))
         ).tolist()
-        t = float(tensor.params["t"])
         norms = [norm if norm > SMALLEST_NORM else 1.0 for norm in (math.sqrt(aa), math.sqrt(bb))]
-        cosine = ab / (norms[0] * norms[1])
-        if not abs(cosine) <= NEARLY_PARALLEL:
-            return 1.0 - t, t
-        angle = math.acos(cosine)
-        return math.sin((1.0 - t) * angle) / math.sin(angle), math.sin(t * angle) / math.sin(angle)
+        return float(ab / (norms[0] * norms[1]))
 
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
     ) -> None:
         a, b = self._roles(tensor)
-        kernels.weighted_sum([inputs[a], inputs[b]], statistics, out)
+        factors = _factors(float(tensor.params["t"]), cosine=statistics)
+        kernels.weighted_sum([inputs[a], inputs[b]], factors, out)
 
     def _roles(self, tensor: TensorContext) -> tuple[int, int]:
         assert tensor.base is not None
         return tensor.base, tensor.others[0]
+
+
+def _factors(t: float, cosine: float) -> tuple[float, float]:
+    """Return the factors on the base and on the other model."""
+    if not abs(cosine) <= NEARLY_PARALLEL:
+        return 1.0 - t, t
+    angle = math.acos(cosine)
+    return math.sin((1.0 - t) * angle) / math.sin(angle), math.sin(t * angle) / math.sin(angle)

@@ -98,6 +98,7 @@ class TaskVectors(KernelMethod):
     """The number of times that `select` reads the task vectors, the first time samples of them."""
     reuse_masks: ClassVar[bool] = False
     """Whether masks that are needed twice stay in memory, rather than being computed again."""
+    not_in_statistics = frozenset({"weight", "lambda", "normalize", "int8_mask"})
 
     def select(
         self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from resumerge.errors import Problem
 from resumerge.output_path import is_stage_folder
 from resumerge.planning.plan import Plan
-from resumerge.planning.written_models import folder_of, with_models
+from resumerge.planning.written.models import folder_of, with_models
 from resumerge.recipe import Recipe
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from merging import merge, working_in
@@ -13,6 +15,8 @@ from resumerge.documents.explanation import explain
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import Reporter
 from resumerge.errors import InputError
+from resumerge.methods.spherical.slerp import Slerp
+from resumerge.methods.task_vectors.ties import Ties
 from resumerge.options import Options
 from resumerge.recipe import parse_recipe
 
@@ -50,6 +54,10 @@ SWEEPS = {
     "out_dtype: [float32, float16]}",
     "variants": TIES
     + "sweep: {variants: {plain: {}, none: {lambda: 0}, more: {normalize: false}}}",
+    "random masks": TIES.replace("ties", "della")
+    + "sweep: {lambda: [0.5, 1], normalize: [true, false]}",
+    "masks of two sides": TIES.replace("ties", "breadcrumbs")
+    + "sweep: {'models[1].parameters.weight': [1, 2], gamma: [0.01, 0.1]}",
     "of stages": STAGES + "sweep: {'models[0].parameters.weight': [1, 2, 3]}",
 }
 SMALL = {"shard_size": 20_000, "seed": 7}
@@ -58,6 +66,12 @@ SMALL = {"shard_size": 20_000, "seed": 7}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that tensors have several, and statistics of their own."""
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 256)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -77,6 +91,31 @@ def test_each_variant_is_its_single_run(name: str, models: Path, tmp_path: Path)
         recipe = (variant / "mergekit_config.yml").read_text()
         alone = merge(models, recipe, tmp_path / "alone" / variant.name, **SMALL)
         assert files_of(variant) == files_of(alone), variant.name
+
+
+def test_what_variants_share_is_computed_once(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A selection for each density, a cosine for all values of t, in any order of the lists."""
+    scanned: Counter[str] = Counter()
+    for method in (Ties, Slerp):
+        compute = method.statistics
+
+        def counted(self: Any, tensor: Any, scan: Any, compute: Any = compute) -> Any:
+            scanned[tensor.name] += tensor.numel > 256
+            return compute(self, tensor, scan)
+
+        monkeypatch.setattr(method, "statistics", counted)
+    places = {
+        "lambda": [0.5, 1, 2],
+        "models[0].parameters.density": [0.5, 0.3],
+        "normalize": [0, 1],
+    }
+    merge(models, TIES + f"sweep: {places}", tmp_path / "ties")
+    assert set(+scanned) and set((+scanned).values()) == {2}
+    scanned.clear()
+    merge(models, SLERP + "sweep: {t: [0.1, 0.2, 0.3, 0.4]}", tmp_path / "slerp")
+    assert set(+scanned) and set((+scanned).values()) == {1}
 
 
 def test_what_was_damaged_is_found_and_made_again(models: Path, tmp_path: Path) -> None:

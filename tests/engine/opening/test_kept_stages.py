@@ -21,7 +21,7 @@ from resumerge.ledger import Ledger
 from resumerge.options import Options
 from resumerge.output_path import is_shard_name
 from resumerge.planning.stage_results.kept import problems_of_kept, with_kept
-from resumerge.planning.written_models import models_of
+from resumerge.planning.written.models import models_of
 from resumerge.recipe import load_recipe, parse_recipe
 
 BESIDE_THE_WEIGHTS = ("config.json", "tokenizer.json", "tokenizer_config.json")

@@ -7,17 +7,17 @@ order in which the sources are read, so that what one variant has read the other
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.kernels.hashes import hash_block
-from resumerge.planning.plan import Plan
-from resumerge.planning.written_models import with_models
+from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.written.models import with_models
 from resumerge.recipe import Recipe
 from resumerge.recipe.sweep import SWEEP
 from resumerge.sizes import counted
-from resumerge.tensors import Tensor, stored_in
+from resumerge.tensors import Merged, stored_in
 
 
 def with_variants(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
@@ -100,16 +100,22 @@ def problems_of_equal_variants(plan: Plan) -> Iterator[Problem]:
 def order_of_units(plan: Plan) -> Sequence[int]:
     """Return the numbers of a plan's units in the order in which they are computed.
 
-    That is the plan's own. In a sweep, those that read the same tensors of files follow each other.
+    That is the plan's own. In a sweep, those that read the same tensors of files follow each other,
+    and among them those that need the same statistics.
     """
     if not plan.variants:
         return range(len(plan.units))
-    first: dict[Tensor, int] = {}
+    first: dict[Hashable, int] = {}
     places = []
     for unit in plan.units:
         read = [first.setdefault(leaf, unit.index) for leaf in stored_in(unit.expression)]
-        places.append((min(read, default=unit.index), unit.index))
-    return [number for _, number in sorted(places)]
+        alike = first.setdefault(_statistics_key(unit), unit.index)
+        places.append((min(read, default=unit.index), alike, unit.index))
+    return [number for *_, number in sorted(places)]
+
+
+def _statistics_key(unit: Unit) -> Hashable:
+    return unit.expression.statistics_key if isinstance(unit.expression, Merged) else unit.index
 
 
 def _named(models: Sequence[object]) -> str:
