@@ -16,6 +16,9 @@ import numpy as np
 from resumerge.native import Vector, _kernels
 from resumerge.native._kernels import MEASURED_MODEL_SUMS, MEASURED_SUMS
 
+UNCHANGED, EQUAL = 6, 3
+"""The places of these sums among those of a block, and of a model."""
+
 LEAST_MEASURED = 1 << 12
 """Elements of a block that are measured, at least."""
 
@@ -80,7 +83,12 @@ def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
                 out.exact[place + first : place + last] = kept
 
 
-def measure(reference: Vector, others: Sequence[Vector], out: Vector) -> np.ndarray:
+def measure(
+    reference: Vector,
+    others: Sequence[Vector],
+    out: Vector,
+    written: np.ndarray | None = None,
+) -> np.ndarray:
     """Return what became of the numbers of each block.
 
     Args:
@@ -88,6 +96,9 @@ def measure(reference: Vector, others: Sequence[Vector], out: Vector) -> np.ndar
         others: the other operands, x_i; their task vectors are ``x_i - x_0``.
         out: the rounded results y of a vector that `keeping_exact` made. Where its exact results
             x do not round to y (a method that wrote y itself), y counts as x.
+        written: of an output that is quantised, the numbers that its codes stand for, float32,
+            shape (2, elements that are measured): y, and x_0 as it is written with y's scales. What
+            is told of all elements is then told of `out`, before it is quantised.
 
     Returns:
         float64, shape ``(blocks, 11 + 5 * len(others))``, in this order:
@@ -105,6 +116,20 @@ def measure(reference: Vector, others: Sequence[Vector], out: Vector) -> np.ndar
         x_i equals x_0, bit by bit. `not_finite`: elements that are not finite in both y and x_i.
     """
     blocks = -(-len(out) // out.block)
+    pair = None if written is None else written.reshape(-1)
     sums = np.empty((blocks, MEASURED_SUMS + MEASURED_MODEL_SUMS * len(others)))
-    _kernels.measure(reference, others, out, sums)
+    _kernels.measure(reference, others, out, sums, pair)
+    return sums
+
+
+def without_elements(blocks: int, others: int) -> np.ndarray:
+    """Return the measurements of blocks in which no element of the tensor is.
+
+    Args:
+        blocks: the number of blocks.
+        others: the number of models beside the first.
+    """
+    sums = np.zeros((blocks, MEASURED_SUMS + MEASURED_MODEL_SUMS * others))
+    sums[:, UNCHANGED] = 1.0
+    sums[:, MEASURED_SUMS + EQUAL :: MEASURED_MODEL_SUMS] = 1.0
     return sums

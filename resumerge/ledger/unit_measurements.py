@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 UNIT_SUMS = (
@@ -37,17 +37,21 @@ class UnitMeasurements:
         blocks: the number of blocks.
         sums: the sums over these blocks, in their order: `UNIT_SUMS`, then `MODEL_SUMS` for each
             other model.
+        scheme: the name of the quantisation that its elements are written in; empty for none.
+        elements: the number of its elements, if they are quantised; else 0.
     """
 
     models: tuple[str, ...]
     blocks: int
     sums: tuple[float, ...]
+    scheme: str = ""
+    elements: int = 0
 
     @classmethod
-    def begun(cls, models: Sequence[str]) -> UnitMeasurements:
+    def begun(cls, models: Sequence[str], scheme: str = "", elements: int = 0) -> UnitMeasurements:
         """Return the measurements of no block of an operation on these models."""
         width = len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
-        return cls(tuple(models), 0, (0.0,) * width)
+        return cls(tuple(models), 0, (0.0,) * width, scheme, elements)
 
     def plus(self, rows: Iterable[Sequence[float]]) -> UnitMeasurements:
         """Return the measurements with the sums of the next blocks, added one by one."""
@@ -55,7 +59,7 @@ class UnitMeasurements:
         for row in rows:
             blocks += 1
             sums = [total + more for total, more in zip(sums, row, strict=True)]
-        return UnitMeasurements(self.models, blocks, tuple(sums))
+        return replace(self, blocks=blocks, sums=tuple(sums))
 
     def __getitem__(self, name: str) -> float:
         """Return a sum of the unit by its name in `UNIT_SUMS`."""
@@ -71,7 +75,9 @@ class UnitMeasurements:
 
     def as_json(self) -> str:
         """Return the measurements as JSON, from which each number is read again bit by bit."""
-        return json.dumps({"models": self.models, "blocks": self.blocks, "sums": self.sums})
+        known = {"models": self.models, "blocks": self.blocks, "sums": self.sums}
+        quantised = {"scheme": self.scheme, "elements": self.elements} if self.scheme else {}
+        return json.dumps(known | quantised)
 
     @classmethod
     def of_json(cls, text: str) -> UnitMeasurements:
@@ -82,8 +88,14 @@ class UnitMeasurements:
         """
         try:
             value = json.loads(text)
-            found = cls(tuple(value["models"]), value["blocks"], tuple(value["sums"]))
-        except (KeyError, TypeError, RecursionError) as error:
+            found = cls(
+                tuple(value["models"]),
+                value["blocks"],
+                tuple(value["sums"]),
+                value.get("scheme", ""),
+                value.get("elements", 0),
+            )
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"no measurements: {error}") from error
         models, sums = found.models, found.sums
         fits = (
@@ -91,6 +103,10 @@ class UnitMeasurements:
             and found.blocks >= 0
             and 1 <= len(models) <= MOST_MODELS
             and all(isinstance(model, str) and len(model) <= LONGEST_NAME for model in models)
+            and isinstance(found.scheme, str)
+            and len(found.scheme) <= LONGEST_NAME
+            and type(found.elements) is int
+            and 0 <= found.elements < 1 << 63
             and len(sums) == len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
             and all(type(number) is float and abs(number) <= LARGEST_SUM for number in sums)
             and all(min(column) >= 0.0 for column in _columns(sums) if column)

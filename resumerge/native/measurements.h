@@ -234,11 +234,14 @@ static inline const float *before_rounding(const float *x, const float *r, int n
 
 /* The measurements of a block: out[MEASURED_SUMS], then MEASURED_MODEL_SUMS for each vector. `reference` is
  * what changes are counted from, `exact` the first results before they were rounded to `y`; `lanes`
- * has room for each vector. */
+ * has room for each vector. `written` has what these results, and `unchanged` what the same elements
+ * of the reference are as they are written; null where that is `y`, and the reference in its type. */
 static void measure_unchecked(const Vector *reference, const Vector *vectors, int vectors_count,
-                              const float *exact, int64_t exact_count, const Vector *y,
-                              int64_t count, ModelLanes *lanes, double *out) {
+                              const float *exact, int64_t exact_count, const float *written,
+                              const float *unchanged, const Vector *y, int64_t count,
+                              ModelLanes *lanes, double *out) {
     float held_b[PART], held_x[PART], held_y[PART], held_c[PART], change[PART], vector[PART];
+    float held_r[PART];
     uint8_t signs[PART];
     ChangeLanes changes = {{0.0}, {0.0}};
     int rounds = loses_bits(reference->dtype, y->dtype);
@@ -253,7 +256,9 @@ static void measure_unchecked(const Vector *reference, const Vector *vectors, in
         const float *x = load_part(exact, F32, start, n, held_x);
         const float *r = load_part(y->data, y->dtype, start, n, held_y);
         x = before_rounding(x, r, n, y, start, held_x);
-        const float *c = load_unchanged(b, rounds, y->dtype, held_c);
+        const float *c = unchanged ? load_part(unchanged, F32, start, n, held_c)
+                                   : load_unchanged(b, rounds, y->dtype, held_c);
+        if (written) r = load_part(written, F32, start, n, held_r);
         add_change(x, b, r, c, change, &changes, out);
         for (int m = 0; m < vectors_count; m++) {
             const Vector *v = &vectors[m];

@@ -100,18 +100,19 @@ static PyObject *round_to(PyObject *self, PyObject *args) {
 }
 
 PyDoc_STRVAR(measure_doc,
-             "measure(reference, vectors, out, sums): what became of the numbers in `out`, a vector "
-             "that kept exact results; sums is float64 (blocks, MEASURED_SUMS + n * "
-             "MEASURED_MODEL_SUMS)");
+             "measure(reference, vectors, out, sums, written): what became of the numbers in `out`, "
+             "a vector that kept exact results; sums is float64 (blocks, MEASURED_SUMS + n * "
+             "MEASURED_MODEL_SUMS); written is None, or float32 (2, kept): the kept results and "
+             "the reference as they are written");
 
 static PyObject *measure(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *given_reference, *vectors, *given_out, *given_sums, *result = NULL;
+    PyObject *given_reference, *vectors, *given_out, *given_sums, *given_written, *result = NULL;
     Vectors v = {0};
-    Array sums = {0};
+    Array sums = {0}, written = {0};
     ModelLanes *lanes = NULL;
-    if (!PyArg_ParseTuple(args, "OOOO:measure", &given_reference, &vectors, &given_out,
-                          &given_sums))
+    if (!PyArg_ParseTuple(args, "OOOOO:measure", &given_reference, &vectors, &given_out,
+                          &given_sums, &given_written))
         return NULL;
     const VectorObject *r = take_vector(given_reference, "reference");
     const VectorObject *out = take_vector(given_out, "out");
@@ -135,7 +136,11 @@ static PyObject *measure(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "sums: too many blocks");
         goto done;
     }
-    if (!take_array(given_sums, "sums", "d", 8, 1, blocks * columns, &sums)) goto done;
+    int64_t kept = (int64_t)(out->exact.len / (Py_ssize_t)sizeof(float));
+    if (!take_array(given_sums, "sums", "d", 8, 1, blocks * columns, &sums) ||
+        (given_written != Py_None &&
+         !take_array(given_written, "written", "f", 4, 0, 2 * kept, &written)))
+        goto done;
     lanes = malloc(sizeof(ModelLanes) * (size_t)(v.number + 1));
     if (!lanes) {
         PyErr_NoMemory();
@@ -143,13 +148,14 @@ static PyObject *measure(PyObject *self, PyObject *args) {
     }
     Py_BEGIN_ALLOW_THREADS;
     Vector reference = vector_of(r), results = vector_of(out);
-    const float *exact = out->exact.buf;
+    const float *exact = out->exact.buf, *as_written = written.taken ? written.view.buf : NULL;
     double *found = sums.view.buf;
     for (int64_t start = 0; start < out->length; start += out->block, found += columns) {
         int64_t count = elements_of(start, out->block, out->length);
         int64_t measured = count < out->measured ? count : out->measured;
-        kernels->measure(&reference, v.items, v.number, exact, measured, &results, count, lanes,
-                         found);
+        kernels->measure(&reference, v.items, v.number, exact, measured, as_written,
+                         as_written ? as_written + kept : NULL, &results, count, lanes, found);
+        if (as_written) as_written += measured;
         reference = from(&reference, count);
         results = from(&results, count);
         exact += measured;
@@ -159,6 +165,7 @@ static PyObject *measure(PyObject *self, PyObject *args) {
     result = Py_NewRef(Py_None);
 done:
     free(lanes);
+    drop_array(&written);
     drop_array(&sums);
     drop_vectors(&v);
     return result;

@@ -46,8 +46,8 @@ typedef struct {
     void (*weighted_sum)(const Vector *, const float *, int, int64_t, const Output *);
     void (*weighted_sum_along)(const Vector *, const float *, int64_t, int, int64_t, int, int64_t,
                                const Output *);
-    void (*measure)(const Vector *, const Vector *, int, const float *, int64_t, const Vector *,
-                    int64_t, ModelLanes *, double *);
+    void (*measure)(const Vector *, const Vector *, int, const float *, int64_t, const float *,
+                    const float *, const Vector *, int64_t, ModelLanes *, double *);
     void (*round_to)(const Vector *, int64_t, const Output *);
     void (*clamp_to_distance)(const Vector *, const Vector *, float, int64_t, const Output *);
     void (*add_mean_change)(const Vector *, const Vector *, const float *, int, float, int64_t,

@@ -187,7 +187,6 @@ class Plan:
             those of the model.
         left_out: the tensors of its models that this merge does not use, stages aside.
         accounts: what became of every tensor of the sources, in all stages.
-        measured: whether it can be measured what the merge does to the numbers.
         quantised: how the weights of the output are quantised; None if they are plain.
     """
 
@@ -214,7 +213,6 @@ class Plan:
     kept: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     accounts: Accounts = field(default_factory=Accounts)
-    measured: bool = True
     quantised: QuantisedOutput | None = None
 
     def model(self, number: int) -> Source:

@@ -235,7 +235,6 @@ class _Planner:
             },
             unshared=self.unshared,
             quantised=quantised,
-            measured=quantised is None,
             left_out=(*self.left_out, *_left_out_of(self.sources.values())),
         ).with_reminders(reminder_of_tokenizer(self.recipe, self.models, self.tokenizers))
 

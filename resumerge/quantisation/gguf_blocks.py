@@ -133,6 +133,7 @@ def encoded(tensor: Tensor, scheme: str) -> Encoded:
         elements=elements,
         block_bytes=nbytes,
         encode=encode,
+        decode=_WHOLE[scheme].decode,
         milliseconds=milliseconds,
     )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from resumerge.kernels.blocks import Run
+from resumerge.kernels.measurements import measure
 from resumerge.native import CODES, KINDS, Vector
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import FLOATS
@@ -58,6 +60,12 @@ hashed.
 """
 
 NO_HASHES: InputHashes = {}
+
+Compare = Callable[[Vector, Sequence[Vector], Vector], None]
+"""A function that is given the operands and the results of a run, as `measure` takes them.
+
+They are valid until the next run is computed.
+"""
 
 
 class HeldValues:
@@ -125,6 +133,7 @@ class Evaluation:
         self.files, self.held = files, held
         self.call, self.statistics, self.hashes = call, statistics, hashes
         self.measurements, self.block_elements = measurements, block_elements
+        self._compare: Compare | None = None
         self._buffers, self._depth = buffers, depth
         self.device = device
 
@@ -139,6 +148,35 @@ class Evaluation:
             depth=self._depth + 1,
             device=self.device,
         )
+
+    def comparing(self, compare: Compare | None, block_elements: int = 0) -> Evaluation:
+        """Return the same evaluation, where what would be measured goes to a function.
+
+        Args:
+            compare: the function; None to measure nothing.
+            block_elements: elements of a block of the tensor that is measured.
+        """
+        found = copy(self)
+        found._compare, found.block_elements, found.measurements = compare, block_elements, None
+        return found
+
+    @property
+    def measures(self) -> bool:
+        """Whether it is measured what becomes of the numbers of the tensor that is read."""
+        return self.measurements is not None or self._compare is not None
+
+    def measure(
+        self,
+        reference: Vector,
+        others: Sequence[Vector],
+        out: Vector,
+        written: np.ndarray | None = None,
+    ) -> None:
+        """Measure a run of blocks. The arguments are those of `kernels.measurements.measure`."""
+        if self._compare is not None:
+            self._compare(reference, others, out)
+        elif self.measurements is not None:
+            self.measurements.append(measure(reference, others, out, written))
 
     def take(self, name: Hashable, size: int) -> np.ndarray:
         """Return `size` bytes (uint8) of a buffer. Their content is undefined."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from resumerge.kernels import Run, round_to
 from resumerge.kernels.hashes import hash_blocks
-from resumerge.kernels.measurements import keeping_exact, measure, measured_bytes
+from resumerge.kernels.measurements import keeping_exact, measured_bytes
 from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
 from resumerge.native import Vector, read_ranges
 from resumerge.tensors.dtypes import BITS, nbytes
@@ -197,14 +197,14 @@ class Merged(Tensor):
         }
 
     def _compute(self, evaluation: Evaluation, run: Run, out: Vector) -> None:
-        inputs, measurements = self.inputs(evaluation, run), evaluation.measurements
-        if measurements is not None:
+        inputs = self.inputs(evaluation, run)
+        if evaluation.measures:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
             out = keeping_exact(out, run.size, buffer)
         evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
-        if measurements is not None:
+        if evaluation.measures:
             reference = inputs.pop(self.reference)
-            measurements.append(measure(reference, inputs, out))
+            evaluation.measure(reference, inputs, out)
 
     @property
     def _run_blocks(self) -> int:

@@ -82,6 +82,14 @@ class Tensor(ABC):
         """
         return ()
 
+    @property
+    def scheme_measured(self) -> tuple[str, int]:
+        """The scheme that a measured tensor is quantised in, and the number of its elements.
+
+        By default no scheme (an empty name), and 0: the elements are those of the tensor itself.
+        """
+        return "", 0
+
     def children(self) -> tuple[Tensor, ...]:
         """Return the tensors that this one is computed from."""
         return ()

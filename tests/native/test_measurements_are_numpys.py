@@ -52,6 +52,21 @@ def test_measurements_of_what_a_method_wrote_itself(compiled: str, data: st.Data
 
 @varied
 @given(st.data())
+def test_measurements_of_what_is_quantised(compiled: str, data: st.DataObject) -> None:
+    length = data.draw(LENGTHS)
+    reference, result, *others = vectors(data.draw, data.draw(st.integers(2, 4)), length)
+    run = data.draw(runs(length))
+    out = results(result.dtype, run)
+    out.data[:] = result.data
+    kept = len(out.exact)
+    step = data.draw(st.sampled_from([0.0, 1e-3, 1.0, np.nan]))
+    drawn = np.random.default_rng(data.draw(st.integers(0, 9)))
+    written = (drawn.integers(-3, 4, (2, kept)) * np.float32(step)).astype(np.float32)
+    assert same(*both(lambda: measure(reference, others, out, written)))
+
+
+@varied
+@given(st.data())
 def test_a_block_has_the_same_measurements_whatever_run_it_is_in(
     compiled: str, data: st.DataObject
 ) -> None:

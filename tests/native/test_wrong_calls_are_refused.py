@@ -166,19 +166,25 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         np.zeros(4, np.float32), F32, None, out, 0, 0
     ),
     "measurements of results that were not kept": lambda out: _kernels.measure(
-        vector(), [vector()], Vector(out), sums()
+        vector(), [vector()], Vector(out), sums(), None
     ),
     "measurements with a reference of another length": lambda out: _kernels.measure(
-        vector(5), [vector()], kept(), sums()
+        vector(5), [vector()], kept(), sums(), None
     ),
     "measurements of models of another length": lambda out: _kernels.measure(
-        vector(), [vector(5)], kept(), sums()
+        vector(), [vector(5)], kept(), sums(), None
     ),
     "measurements into too little": lambda out: _kernels.measure(
-        vector(), [vector()] * 2, kept(), sums()
+        vector(), [vector()] * 2, kept(), sums(), None
+    ),
+    "measurements with what is written of other elements": lambda out: _kernels.measure(
+        vector(), [vector()], kept(), sums(), np.zeros(3, np.float32)
+    ),
+    "measurements with what is written in float64": lambda out: _kernels.measure(
+        vector(), [vector()], kept(), sums(), np.zeros(2)
     ),
     "measurements of too many blocks": lambda out: _kernels.measure(
-        vector(), [vector()], kept(4, 2), sums()
+        vector(), [vector()], kept(4, 2), sums(), None
     ),
     # Kinds
     "an array for a vector": lambda out: _kernels.round_to(np.zeros(4), Vector(out)),  # type: ignore[arg-type]
@@ -194,7 +200,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "a variance that is not float32": lambda out: _kernels.variance([vector()], vector(4, BF16)),
     "memory that cannot be written": lambda out: _kernels.round_to(vector(), frozen()),
     "float32 for the sums of measurements": lambda out: _kernels.measure(
-        vector(), [vector()], kept(), sums().astype(np.float32)
+        vector(), [vector()], kept(), sums().astype(np.float32), None
     ),
     "exact results in float64": lambda out: Vector(
         np.zeros(4, np.float32), F32, None, np.zeros(1), 4, 1
@@ -204,10 +210,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     ),
     # Bases
     "measurements of differences": lambda out: _kernels.measure(
-        vector(), [delta()], kept(), sums()
+        vector(), [delta()], kept(), sums(), None
     ),
     "measurements from a difference": lambda out: _kernels.measure(
-        delta(), [vector()], kept(), sums()
+        delta(), [vector()], kept(), sums(), None
     ),
     "exact results of a difference": lambda out: Vector(
         np.zeros(4, np.float32), F32, vector(), out[:1], 4, 1

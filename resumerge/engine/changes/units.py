@@ -16,7 +16,7 @@ class UnitChanges:
 
     Args:
         name: the unit's name.
-        dtype: its type, by safetensors' name.
+        dtype: its type, by safetensors' name, or the scheme that it is quantised in.
         elements: the number of its elements.
         blocks: the number of its blocks.
         measurements: the sums over its blocks.
@@ -27,6 +27,11 @@ class UnitChanges:
     elements: int
     blocks: int
     measurements: UnitMeasurements
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether its elements are written as codes with scales."""
+        return bool(self.measurements.scheme)
 
     @property
     def reference(self) -> str:
@@ -67,8 +72,8 @@ def changes_of(ledger: Ledger, units: range | None = None) -> list[UnitChanges]:
     return [
         UnitChanges(
             row["name"],
-            row["dtype"],
-            math.prod(json.loads(row["shape"])),
+            measurements.scheme or row["dtype"],
+            measurements.elements or math.prod(json.loads(row["shape"])),
             row["blocks"],
             measurements,
         )

@@ -20,7 +20,8 @@ def warnings_of(changes: Sequence[UnitChanges]) -> list[str]:
     return [
         *_not_finite(changes),
         *_without_a_part(changes),
-        *_lost_to_rounding(changes),
+        *_lost_to_rounding([c for c in changes if not c.is_quantised]),
+        *_lost_to_rounding([c for c in changes if c.is_quantised], quantised=True),
         *_equal(changes),
     ]
 
@@ -38,7 +39,7 @@ def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
     large = [c for c in changes if c.measurements["overflows"]]
     if large:
         types = sorted({c.dtype for c in large})
-        wide = all(name in ("BF16", "F32", "F64") for name in types)
+        wide = all(c.is_quantised or c.dtype in ("BF16", "F32", "F64") for c in large)
         do = "Lower the weights" if wide else "Write the model with 'out_dtype: bfloat16'"
         yield (
             f"{int(exact(large, 'overflows')):,} numbers are too large for {', '.join(types)}, in "
@@ -70,24 +71,28 @@ def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
             )
 
 
-def _lost_to_rounding(changes: Sequence[UnitChanges]) -> Iterator[str]:
+def _lost_to_rounding(changes: Sequence[UnitChanges], *, quantised: bool = False) -> Iterator[str]:
     """Yield how much of what was to change rounding took away, if that is more than `MOST_LOST`.
 
-    Where numbers are too large for the output, or not finite, lengths say nothing of rounding.
+    Where numbers are too large for the output, or not finite, lengths say nothing of rounding. Most
+    elements of a small change keep their codes where these are few, and the others change by more
+    than was meant: of what is quantised, the length of the whole change decides.
     """
     unfit = ("nans", "infinities", "overflows", "reference_not_finite")
     changes = [c for c in changes if not any(c.measurements[name] for name in unfit)]
     moved, lost, intended, change = (
         estimated(changes, name) for name in ("moved", "lost", "intended", "change")
     )
-    if not lost or (lost <= MOST_LOST * moved and change >= (1.0 - MOST_LOST) ** 2 * intended):
+    few = quantised or lost <= MOST_LOST * moved
+    if not lost or (few and change >= (1.0 - MOST_LOST) ** 2 * intended):
         return
+    wider = "bfloat16" if quantised else "float32"
     types = ", ".join(sorted({c.dtype for c in changes if c.measurements["lost"]}))
     survived = math.sqrt(change / intended) if intended else 0.0
     yield (
         f"About {lost / moved:.0%} of the elements that were to change did not: the change is "
         f"smaller than {types} can hold there (the length of the whole change is {survived:.0%} of "
-        "what was computed). Write the model with 'out_dtype: float32'"
+        f"what was computed). Write the model with 'out_dtype: {wider}'"
     )
 
 

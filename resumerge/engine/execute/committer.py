@@ -63,8 +63,10 @@ class WrittenBlocks:
 
 def _nothing_measured(unit: Unit) -> UnitMeasurements | None:
     """Return the measurements of no block of a unit; None if its changes are not measured."""
-    models = unit.expression.compared_models
-    return UnitMeasurements.begun(models) if models else None
+    tensor = unit.expression
+    if not tensor.compared_models:
+        return None
+    return UnitMeasurements.begun(tensor.compared_models, *tensor.scheme_measured)
 
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:

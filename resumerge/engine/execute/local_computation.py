@@ -88,7 +88,7 @@ class LocalComputation(Computation):
                     reporter=context.reporter,
                     stop=context.stop,
                     threads=self.budget.threads,
-                    measures=self.plan.measured and not context.options.no_accounts,
+                    measures=not context.options.no_accounts,
                 )
                 page_cache = PageCache(execution)
                 queue = WorkQueue(execution, prefetcher, space)

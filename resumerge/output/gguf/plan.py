@@ -15,11 +15,9 @@ from resumerge.output.gguf.hyperparameters import Hyperparameters
 from resumerge.output.gguf.tensors import TYPES, Written, WrittenTensors
 from resumerge.output.gguf.vocabulary import WrittenTokenizer
 from resumerge.planning.plan import Plan, Shard, Unit
-from resumerge.quantisation.gguf_blocks import ENCODED
 from resumerge.recipe import Recipe
 from resumerge.recipe.schema.output_dtypes import OF_GGUF
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.tensors import Encoded
 from resumerge.tensors.dtypes import BY_TORCH_NAME
 from resumerge.tensors.generated import Literal
 from resumerge.tensors.target import BLOCK
@@ -119,8 +117,6 @@ def with_gguf(
     }
     units, shard = _placed(written, values, name)
     notes = [*plan.notes, *facts.notes(), *made.notes, *tokenizer.notes]
-    if _main_type(written) in ENCODED:
-        notes.append("what a merge does to the numbers is not measured where they are quantised")
     return replace(
         plan,
         recipe=recipe,
@@ -128,7 +124,6 @@ def with_gguf(
         shards=(shard,),
         notes=tuple(dict.fromkeys(notes)),
         tokenizers={**plan.tokenizers, **digests},
-        measured=not any(isinstance(unit.expression, Encoded) for unit in units),
     )
 
 

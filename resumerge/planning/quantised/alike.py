@@ -178,4 +178,4 @@ def _note(reference: Source, changed: Sequence[str], beside: Sequence[str]) -> s
             f", and so are {counted(len(beside), 'tensor')} on activations and caches, which were "
             "measured on that model"
         )
-    return f"{text}. What the merge does to the numbers is not measured"
+    return text

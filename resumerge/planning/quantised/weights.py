@@ -184,8 +184,7 @@ def _notes(
     notes = [
         f"{counted(count, 'weight')} of linear layers are written as {output.kind} "
         f"(out_dtype: {output.name}); embeddings, the head, norms, biases and gates stay plain. "
-        f"{output.loaders[0].upper()}{output.loaders[1:]}. What the merge does to the numbers is "
-        "not measured"
+        f"{output.loaders[0].upper()}{output.loaders[1:]}"
     ]
     if unfit:
         reasons = sorted(set(unfit.values()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from resumerge.kernels.measurements import keep_exact, keeping_exact, measure, measured_bytes
+from resumerge.kernels.measurements import keep_exact, keeping_exact, measured_bytes
 from resumerge.native import Vector
 from resumerge.tensors.adapters.low_rank import Change, folded_sum
 from resumerge.tensors.dtypes import BITS, FLOATS
@@ -143,8 +143,8 @@ class Adapted(Tensor):
             return
         import torch
 
-        inner, measurements = evaluation.inner(), evaluation.measurements
-        measured = None if measurements is None else self._keeping_exact(evaluation, out)
+        inner = evaluation.inner()
+        measured = self._keeping_exact(evaluation, out) if evaluation.measures else None
         raw = out
         if measured or not self._in_place:
             raw = evaluation.take("weight", self._weight_bytes(stop - start))
@@ -161,10 +161,10 @@ class Adapted(Tensor):
             if measured:
                 keep_exact(measured, done, changed.view(-1).numpy())
             done += size
-        if measured and measurements is not None:
+        if measured:
             # Its model has it rounded: a change that rounding took away is none of the model's.
             reference, model = as_vector(raw, self.weight.dtype), as_vector(out, self.dtype)
-            measurements.append(measure(reference, [model], measured))
+            evaluation.measure(reference, [model], measured)
 
     def _keeping_exact(self, evaluation: Evaluation, out: np.ndarray) -> Vector:
         """Return the results as a vector that keeps those that are measured."""

@@ -7,7 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from resumerge.kernels.quantised import decode
+from resumerge.kernels import round_to
+from resumerge.kernels.quantised import Code, decode
+from resumerge.native import Vector
+from resumerge.tensors.evaluation import as_vector
 
 
 @dataclass(frozen=True)
@@ -85,3 +88,20 @@ E2M1 = Codebook("e2m1", tuple(minifloat(code, 1, 1) for code in range(16)))
 
 E8M0 = Codebook("e8m0", tuple(map(_power_of_two, range(256))))
 """Powers of two: 2^(code - 127); 255 is NaN (OCP Microscaling Formats, v1.0, section 5.4.1)."""
+
+INT4 = whole_numbers(4, 8)
+"""Whole numbers from -8 to 7."""
+
+
+def decoded(codes: np.ndarray, code: Code, out: np.ndarray) -> None:
+    """Write the numbers of codes of a kind.
+
+    Args:
+        codes: uint8; each has one or two numbers.
+        code: what they are.
+        out: float32.
+    """
+    if code is Code.E4M3:
+        round_to(as_vector(codes, "F8_E4M3"), Vector(out))
+    else:
+        (INT4 if code is Code.INT4 else E2M1).decode(codes, out)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from resumerge.tensors.evaluation import Evaluation
+from resumerge.kernels import round_to
+from resumerge.kernels.measurements import measured_elements
+from resumerge.native import Vector
+from resumerge.tensors.adapters.adapted import Adapted
+from resumerge.tensors.evaluation import Compare, Evaluation
+from resumerge.tensors.quantised.blocks import Decode
 from resumerge.tensors.tensor import Tensor
 
 PIECE = 1 << 15
@@ -31,6 +36,7 @@ class Encoded(Tensor):
         elements: elements of a block.
         block_bytes: bytes of a block.
         encode: the function that encodes blocks.
+        decode: the function that decodes them.
         milliseconds: the time of one core for 2^20 elements of the operand.
     """
 
@@ -39,11 +45,20 @@ class Encoded(Tensor):
     elements: int
     block_bytes: int
     encode: Encode
+    decode: Decode
     milliseconds: float
 
     @property
     def own_milliseconds(self) -> float:
         return self.operand.numel * self.milliseconds
+
+    @property
+    def compared_models(self) -> tuple[str, ...]:
+        return self.operand.compared_models
+
+    @property
+    def scheme_measured(self) -> tuple[str, int]:
+        return self.scheme, self.operand.numel
 
     def children(self) -> tuple[Tensor, ...]:
         return (self.operand,)
@@ -67,7 +82,11 @@ class Encoded(Tensor):
 
     def working_bytes(self, elements: int) -> float:
         floats = (elements // self.block_bytes + 2) * self.elements
-        return 4 * floats + PIECE * WORKING + self.operand.working_bytes(floats)
+        within = self.operand.working_bytes(floats)
+        if isinstance(self.operand, Adapted):
+            within += self.operand.measuring_bytes(floats, floats)
+        sample = 8 * measured_elements(floats) * bool(self.compared_models)
+        return 4 * floats + PIECE * WORKING + within + sample
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
@@ -75,7 +94,11 @@ class Encoded(Tensor):
         size, nbytes = self.elements, self.block_bytes
         first, last = start // nbytes, -(-stop // nbytes)
         raw = evaluation.take("floats", (last - first) * size * 4)
-        self.operand.read(evaluation.inner(), first * size, last * size, raw)
+        inner = evaluation.inner()
+        if evaluation.measures:
+            block = evaluation.block_elements // nbytes * size
+            inner = inner.comparing(self._measuring(evaluation), block)
+        self.operand.read(inner, first * size, last * size, raw)
         values = raw.view(np.float32).reshape(-1, size)
         whole = len(out) == (last - first) * nbytes
         blocks = out if whole else evaluation.take("encoded", (last - first) * nbytes)
@@ -84,6 +107,31 @@ class Encoded(Tensor):
             self.encode(values[part], blocks.reshape(-1, nbytes)[part])
         if not whole:
             out[:] = blocks[start - first * nbytes : stop - first * nbytes]
+
+    def _measuring(self, evaluation: Evaluation) -> Compare:
+        """Return what measures the results of the operand as the blocks have them."""
+
+        def compare(reference: Vector, others: Sequence[Vector], result: Vector) -> None:
+            block, measured = result.block, result.measured
+            written = np.empty((2, len(result.exact)), np.float32)
+            for number, start in enumerate(range(0, len(result), block)):
+                stop = min(start + measured, len(result))
+                part = written[:, number * measured :][:, : stop - start]
+                for numbers, vector in zip(part, (result, reference)):
+                    numbers[:] = self._as_written(vector, start, stop)
+            evaluation.measure(reference, others, result, written)
+
+        return compare
+
+    def _as_written(self, vector: Vector, start: int, stop: int) -> np.ndarray:
+        """Return what is left of numbers, float32; the first one begins a block."""
+        last = start - (start - stop) // self.elements * self.elements
+        values = np.empty((last - start) // self.elements, np.dtype((np.float32, self.elements)))
+        round_to(Vector(vector.data[start:last], vector.dtype), Vector(values.reshape(-1)))
+        blocks = np.empty((len(values), self.block_bytes), np.uint8)
+        self.encode(values, blocks)
+        self.decode(blocks, values)
+        return values.reshape(-1)[: stop - start]
 
     def as_json(self) -> dict[str, Any]:
         return {"encoded": self.scheme, "of": self.operand.as_json(), "shape": list(self.shape)}

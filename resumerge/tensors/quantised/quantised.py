@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from resumerge.kernels import round_to
-from resumerge.kernels.quantised import Code, block_maxima, quantise
+from resumerge.kernels.measurements import measured_elements, without_elements
+from resumerge.kernels.quantised import Code, apply_grid, block_maxima, quantise
 from resumerge.native import Vector
+from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
 from resumerge.tensors.merged import Merged
-from resumerge.tensors.quantised.codes import E8M0
+from resumerge.tensors.quantised.codes import E8M0, decoded
 from resumerge.tensors.target import block_elements
 from resumerge.tensors.tensor import Tensor
 
@@ -208,6 +210,14 @@ class Quantised(Tensor):
     def held_in_turn(self) -> str:
         return "scales"
 
+    @property
+    def compared_models(self) -> tuple[str, ...]:
+        return self.weight.compared_models
+
+    @property
+    def scheme_measured(self) -> tuple[str, int]:
+        return self.form.name, self.weight.numel
+
     def children(self) -> tuple[Tensor, ...]:
         return (self.weight,)
 
@@ -240,7 +250,15 @@ class Quantised(Tensor):
         before = 0 if self.weight.dtype == "F32" else BITS[self.weight.dtype] // 8
         maxima = 3 * 4 * piece / self.block[1]
         codes = piece / self.form.code.per_byte
-        return piece * (4 + before) + maxima + codes + self.weight.working_bytes(piece)
+        within = self.weight.working_bytes(piece) + self._measuring_bytes(piece)
+        return piece * (4 + before) + maxima + codes + within
+
+    def _measuring_bytes(self, piece: int) -> float:
+        """Return the bytes of buffers where it is measured what is left of the weight's change."""
+        within = 0
+        if isinstance(self.weight, Adapted):
+            within = self.weight.measuring_bytes(piece, piece)
+        return within + 9 * (measured_elements(piece) + self.columns)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         known = evaluation.held.get(self, self.held_bytes, lambda: self._begun(evaluation))
@@ -255,10 +273,15 @@ class Quantised(Tensor):
                 self._compute(evaluation, top, bottom, out[first - start : last - start], known)
                 continue
             whole = evaluation.take("quantised", last - first)
-            self._compute(evaluation, top, bottom, whole, known)
+            self._compute(evaluation.comparing(None), top, bottom, whole, known)
             begin, end = max(first, start), min(last, stop)
             out[begin - start : end - start] = whole[begin - first : end - first]
         self._read_rest(evaluation, max(start, codes), stop, out[max(codes - start, 0) :], known)
+        if evaluation.measurements is not None and self.compared_models:
+            size = self.bytes_at_once
+            first = -(-max(start, self.code_bytes) // size)
+            blocks, others = max(0, -(-stop // size) - first), len(self.compared_models) - 1
+            evaluation.measurements.append(without_elements(blocks, others))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -292,7 +315,7 @@ class Quantised(Tensor):
                 top = band * height
                 bottom = min(top + self.rows_at_once, self.rows)
                 codes = evaluation.take("quantised", (bottom - top) * self._code_row)
-                self._compute(evaluation, top, bottom, codes, known)
+                self._compute(evaluation.comparing(None), top, bottom, codes, known)
         rest = known.stored.reshape(-1)[first : min(end, self.scale_bytes)]
         out[: len(rest)] = rest
         factor = known.factor.tobytes() if self.form.whole else b""
@@ -304,7 +327,13 @@ class Quantised(Tensor):
     ) -> None:
         """Write the codes of whole blocks of rows, and note their scales."""
         columns, (height, width) = self.columns, self.block
-        values = self._values(evaluation, top * columns, bottom * columns)
+        runs = list[tuple[Vector, Sequence[Vector], Vector]]()
+        reading = evaluation
+        if evaluation.measures:
+            reading = evaluation.comparing(
+                lambda *run: runs.append(run), self.rows_at_once * columns
+            )
+        values = self._values(reading, top * columns, bottom * columns)
         maxima = block_maxima(values, columns, width)
         if height > 1:
             maxima = np.maximum.reduceat(maxima, np.arange(0, bottom - top, height))
@@ -313,16 +342,50 @@ class Quantised(Tensor):
         known.stored[bands] = stored.reshape(-1, self._scale_row)
         known.known[bands] = True
         grid = np.repeat(scales, height, axis=0)[: bottom - top] if height > 1 else scales
-        quantise(values, columns, np.ascontiguousarray(grid), width, self.form.code, out)
+        grid = np.ascontiguousarray(grid)
+        quantise(values, columns, grid, width, self.form.code, out)
+        for reference, others, result in runs:
+            written = self._as_written(evaluation, values, reference, len(result.exact), grid)
+            evaluation.measure(reference, others, result, written)
+
+    def _as_written(
+        self,
+        evaluation: Evaluation,
+        values: np.ndarray,
+        reference: Vector,
+        count: int,
+        grid: np.ndarray,
+    ) -> np.ndarray:
+        """Return what is left of the first numbers of a piece, and of the reference's.
+
+        Both have the scales of the result: where the codes are the same, no change is left.
+
+        Returns:
+            float32, shape (2, count).
+        """
+        columns, width, code = self.columns, self.block[1], self.form.code
+        if count <= columns:
+            columns = min(columns, count + count % 2)
+            grid = np.ascontiguousarray(grid[:1, : -(-columns // width)])
+        size = -(-count // columns) * columns
+        found = evaluation.take("as written", 2 * 4 * size).view(np.float32).reshape(2, size)
+        found[0] = values[:size]
+        round_to(Vector(reference.data[:size], reference.dtype), Vector(found[1]))
+        codes = evaluation.take("codes as written", size // code.per_byte)
+        grid = grid[: size // columns]
+        for numbers in found:
+            quantise(numbers, columns, grid, width, code, codes)
+            decoded(codes, code, numbers)
+            apply_grid(numbers, columns, grid, width, subtracts=False)
+        return np.ascontiguousarray(found[:, :count])
 
     def _begun(self, evaluation: Evaluation) -> _Scales:
         """Return the scales, of which none is known, with the weight's factor."""
         largest, size = 0.0, self.rows_at_once * self.columns
         for start in range(0, self.weight.numel if self.form.whole else 0, size):
             stop = min(start + size, self.weight.numel)
-            maxima = block_maxima(
-                self._values(evaluation, start, stop), self.columns, self.block[1]
-            )
+            values = self._values(evaluation.comparing(None), start, stop)
+            maxima = block_maxima(values, self.columns, self.block[1])
             largest = max(largest, float(np.max(maxima, where=np.isfinite(maxima), initial=0)))
         return _Scales.of(self, self.form.factor(largest))
 

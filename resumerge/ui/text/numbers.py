@@ -33,6 +33,7 @@ def _of_all(numbers: Mapping[str, Any]) -> Iterator[str]:
         yield f"about {estimate['moved']:.0%} of the elements were to change"
     if estimate["lost"]:
         yield f"{_share(estimate['lost'])} of these did not, because of rounding"
+        yield f"the whole change has {estimate['survived']:.0%} of its length"
     if estimate["conflicts"]:
         yield f"models contradict each other in the signs of {_share(estimate['conflicts'])}"
 

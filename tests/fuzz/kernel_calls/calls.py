@@ -94,7 +94,8 @@ def _measure(a: Arguments) -> list[Any]:
     out = a.out(keeps=True)
     blocks = -(-len(out) // out.block)
     columns = _kernels.MEASURED_SUMS + len(vectors) * _kernels.MEASURED_MODEL_SUMS
-    return [reference, a.sequence(vectors), out, a.result(np.float64, blocks * columns)]
+    written = a.draw.choice((None, None, a.array(np.float32, 2 * len(out.exact))))
+    return [reference, a.sequence(vectors), out, a.result(np.float64, blocks * columns), written]
 
 
 @_call(_kernels.weighted_sum)

@@ -161,5 +161,4 @@ def test_what_is_ignored_is_told(tmp_path: Path) -> None:
     notes = "\n".join(told.notes)
     assert "--shard-size is ignored: a model in GGUF is one file" in notes
     assert "a window of 64 tokens, which llama.cpp leaves out" in notes
-    assert "is not measured where they are quantised" in notes
     assert len(GGUFReader(out).tensors) == 21

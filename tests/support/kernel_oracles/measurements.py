@@ -16,21 +16,28 @@ PART, LANES = 512, 16
 
 
 @np.errstate(all="ignore")
-def measure(reference: Vector, vectors: Sequence[Vector], out: Vector, sums: np.ndarray) -> None:
+def measure(
+    reference: Vector,
+    vectors: Sequence[Vector],
+    out: Vector,
+    sums: np.ndarray,
+    written: np.ndarray | None = None,
+) -> None:
     exact, done = np.asarray(out.exact), 0
+    pairs = None if written is None else written.reshape(2, -1)
     for row, start in zip(sums, range(0, len(out), out.block)):
         block = slice(start, min(start + out.block, len(out)))
         measured = min(out.measured, block.stop - block.start)
         first = slice(start, start + measured)
         x = exact[done : done + measured].copy()
+        both = None if pairs is None else pairs[:, done : done + measured]
         done += measured
         row[:] = [
             *_of_block(_part(reference, block), [_part(v, block) for v in vectors], out, block),
             *([0.0] * 5 * len(vectors)),
         ]
-        _measure(
-            _part(reference, first), [_part(v, first) for v in vectors], x, _part(out, first), row
-        )
+        parts = [_part(v, first) for v in vectors]
+        _measure(_part(reference, first), parts, x, _part(out, first), both, row)
         for k, vector in enumerate(vectors):
             own = row[11 + 5 * k : 16 + 5 * k]
             own[3] = _are_equal(_part(vector, block), _part(reference, block))
@@ -49,10 +56,18 @@ def _of_block(reference: Vector, vectors: list[Vector], out: Vector, block: slic
 
 
 def _measure(
-    reference: Vector, vectors: list[Vector], exact: np.ndarray, result: Vector, row: np.ndarray
+    reference: Vector,
+    vectors: list[Vector],
+    exact: np.ndarray,
+    result: Vector,
+    written: np.ndarray | None,
+    row: np.ndarray,
 ) -> None:
     row[0] = len(exact)
-    b, y, c = _floats(reference), _floats(result), _floats(_rounded(reference, result.dtype))
+    b, r, c = _floats(reference), _floats(result), _floats(_rounded(reference, result.dtype))
+    y = r
+    if written is not None:
+        y, c = written
     lanes = [np.zeros(LANES) for _ in range(2 + 2 * len(vectors))]
     for start in range(0, len(exact), PART):
         some = slice(start, start + PART)
@@ -60,10 +75,10 @@ def _measure(
         again = Vector(np.zeros(len(x), KINDS[result.dtype]), result.dtype)
         write(torch.from_numpy(x), again)
         if result.dtype == F32:
-            x = y[some]
+            x = r[some]
         else:
-            same = _floats(again).view(np.uint32) == y[some].view(np.uint32)
-            x = np.where(same, x, y[some])
+            same = _floats(again).view(np.uint32) == r[some].view(np.uint32)
+            x = np.where(same, x, r[some])
         e, g = x - b[some], y[some] - c[some]
         moved, changed = x != b[some], y[some] != c[some]
         row[3] += moved.sum()
