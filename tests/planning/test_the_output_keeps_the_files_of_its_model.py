@@ -13,6 +13,8 @@ from models_in_files import COPY, FILES, write_adapter, write_in_files
 from safetensors.torch import load_file, save_file
 
 import resumerge
+from resumerge.engine.lifecycle.session import Session
+from resumerge.options import Options
 
 PLAIN = "merge_method: passthrough\nmodels: [{model: base}]\n"
 TOUCHED = ("model-00003-of-00008.safetensors", "model-00006-of-00008.safetensors")
@@ -129,3 +131,17 @@ def test_every_tensor_of_the_model_has_its_account(models: Path) -> None:
     base = next(account for account in accounts if account["model"].endswith("base"))
     assert base["tensors"] == len(weight_map(models / "base"))
     assert not base["unused"]
+
+
+def test_a_kept_stage_is_resumed_with_its_files(models: Path) -> None:
+    """The model after it is packed anew: both are planned again as they were."""
+    recipe = f"name: first\n{COPY}---\nmerge_method: linear\nmodels:\n" + "".join(
+        f"  - {{model: {name}, parameters: {{weight: 1}}}}\n" for name in ("first", "base")
+    )
+    out = merge(models, recipe, models / "out", keep=["first"])
+    first = shards_of(out / "stages" / "first")
+    assert first.keys() == shards_of(models / "base").keys()
+    (out / "stages" / "first" / TOUCHED[0]).unlink()
+    with working_in(models):
+        Session(Options(state_dir=models / "out.state")).resume("out")
+    assert shards_of(out / "stages" / "first") == first

@@ -134,7 +134,13 @@ def pinned_plan(
     notes += () if options.shard_size is None else _notes_on_shard_size(plan, is_gguf=is_gguf)
     estimated = estimate(plan, options.mirror, most_shards_here(context))
     notes += notes_on_streaming(plan, estimated) if options.stream else ()
-    return replace(plan, notes=tuple(notes)), estimated
+    return replace(plan, notes=tuple(notes), shard_size=_shard_size(plan)), estimated
+
+
+def _shard_size(plan: Plan) -> int | None:
+    """Return the size of shards to plan all of it with again; None where a part keeps its files."""
+    parts = (plan, *plan.stages, *plan.variants.values())
+    return None if any(part.shard_size is None for part in parts) else plan.shard_size
 
 
 def _no_folder(recipe: Recipe, out: OutputPath) -> Problem:
