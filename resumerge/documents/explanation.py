@@ -19,7 +19,7 @@ from resumerge.methods import METHODS, Value
 from resumerge.options import Options
 from resumerge.planning import Plan, read_recipe
 from resumerge.storage import Storage
-from resumerge.tensors import Adapted, Merged, Tensor
+from resumerge.tensors import Adapted, Combined, Merged, Tensor
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,8 @@ def _merges(tensor: Tensor, beneath: Mapping[int, str]) -> Iterator[Setting]:
     """Yield the settings of the merges that a tensor is made of, without those of other stages."""
     if id(tensor) in beneath:
         return
+    if isinstance(tensor, Combined):
+        tensor = tensor.core
     if isinstance(tensor, Merged):
         names = [*tensor.models] or [""] * len(tensor.operands)
         yield Setting(

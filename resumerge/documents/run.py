@@ -16,7 +16,7 @@ from resumerge.documents.accounts import (
     describe_changes,
     describe_outputs,
 )
-from resumerge.documents.accounts.extraction import describe_extraction
+from resumerge.documents.accounts.adapter import describe_adapter
 from resumerge.documents.cluster import describe_cluster, task_peaks
 from resumerge.engine.changes import changes_of
 from resumerge.engine.resources.lock import lock_holder
@@ -102,7 +102,7 @@ def describe(
     events = ledger.events.all()
     peaks = task_peaks(events)  # what merged; the process of the attempt only journaled
     changes = changes_of(ledger)
-    extracted = describe_extraction(run, changes)
+    adapter = describe_adapter(run, changes)
     attempts = [{**a, "peak_rss": peaks.get(a["n"]) or a["peak_rss"]} for a in attempts]
     return {
         "id": run.get("id"),
@@ -129,9 +129,9 @@ def describe(
         "merging_s": last.get("merging_seconds"),
         "accounts": {
             **_accounts(ledger, every_tensor=every_tensor),
-            **describe_changes([] if extracted else changes, every=every_tensor),
+            **describe_changes([] if any(adapter.values()) else changes, every=every_tensor),
         },
-        "extraction": extracted,
+        **adapter,
         "attempts": describe_attempts(attempts, alive=alive),
         "mirror": _mirror(ledger, url, run.get("state") == "done"),
         "cluster": describe_cluster(events),

@@ -161,6 +161,10 @@ class MergeMethod(ABC):
 
     In a sweep, tensors that differ in these alone share their statistics.
     """
+    combines_changes: ClassVar[bool] = False
+    """Whether it combines how models differ from their base: adapters alone are enough for it."""
+    is_weighted_sum: ClassVar[bool] = False
+    """Whether the combined change is a sum with factors that follow from the parameters alone."""
 
     def validate(self, tensor: TensorContext) -> str | None:
         """Check the parameters of one tensor together.

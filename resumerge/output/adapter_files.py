@@ -1,8 +1,9 @@
-"""The files beside the tensors of an extracted adapter, as peft and the Hub read them."""
+"""The files beside the tensors of an adapter that is made, as peft and the Hub read them."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -10,12 +11,17 @@ import yaml
 
 from resumerge.backup_names import CARD
 from resumerge.extraction import MadeAdapter
+from resumerge.methods import METHODS
 from resumerge.output.card import described
 from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
-from resumerge.printable import escaped, in_fence
+from resumerge.printable import code_span, escaped, in_fence
+from resumerge.sizes import counted
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
+
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
+"""The names that repos of the Hub have; a folder may have one too, as training tools write it."""
 
 
 def adapter_files(
@@ -33,7 +39,7 @@ def adapter_files(
     The tokenizer comes along where the vocabulary is not the base model's.
 
     Args:
-        plan: the plan of the extraction.
+        plan: the plan of the adapter.
         made: the adapter.
         name: its name, for the card.
         metadata: the metadata cache of remote files.
@@ -54,8 +60,9 @@ def adapter_files(
 def _card(
     plan: Plan, made: MadeAdapter, name: str, contents: Mapping[str, str], section: Sequence[str]
 ) -> str:
-    base = next(source for source in plan.sources if source.ref == plan.recipe.base_model)
-    hub = [base.ref.name] if base.kind == "hub" else []
+    combined = plan.recipe.has_method
+    base = made.config["base_model_name_or_path"] if combined else _base_on_the_hub(plan)
+    hub = [base] if base and HUB_NAME.fullmatch(base) else []
     metadata = {
         **({"base_model": hub, "base_model_relation": "adapter"} if hub else {}),
         "library_name": "peft",
@@ -68,14 +75,10 @@ def _card(
         "---",
         f"# {escaped(name)}",
         "",
-        "A LoRA adapter that was extracted with resumerge: on the base model it comes as near to "
-        "the other model as matrices of its ranks can.",
+        *(_combined(plan, base, contents) if combined else _extracted(plan, contents)),
         "",
-        f"- model: {described(plan.reference_model, contents)}",
-        f"- base model: {described(base, contents)}",
-        "",
+        *section,
     ]
-    lines += section
     if made.saved:
         lines += ["## Saved whole", "", *(f"- {escaped(name)}" for name in made.saved), ""]
     if made.vocabulary is not None:
@@ -86,3 +89,37 @@ def _card(
             "",
         ]
     return "\n".join([*lines, "## Recipe", "", *in_fence(plan.recipe.text, "yaml"), ""])
+
+
+def _base_on_the_hub(plan: Plan) -> str | None:
+    """Return the name of the base model of an extracted adapter; None of one elsewhere."""
+    base = next(source for source in plan.sources if source.ref == plan.recipe.base_model)
+    return base.ref.name if base.kind == "hub" else None
+
+
+def _extracted(plan: Plan, contents: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines on what an adapter was extracted from."""
+    base = next(source for source in plan.sources if source.ref == plan.recipe.base_model)
+    yield (
+        "A LoRA adapter that was extracted with resumerge: on the base model it comes as near to "
+        "the other model as matrices of its ranks can."
+    )
+    yield ""
+    yield f"- model: {described(plan.reference_model, contents)}"
+    yield f"- base model: {described(base, contents)}"
+
+
+def _combined(plan: Plan, base: str | None, contents: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines on the adapters that an adapter was combined of."""
+    method = METHODS[plan.recipe.merge_method]
+    yield (
+        f"A LoRA adapter that was combined of {counted(len(plan.sources), 'adapter')} with the "
+        f"**{method.name}** method ({method.summary}), with resumerge."
+    )
+    yield ""
+    yield from (f"- adapter: {described(source, contents)}" for source in plan.sources)
+    if base:
+        yield f"- base model, as the first of them names it: {code_span(base)}"
+    if method.papers:
+        yield ""
+        yield from (f"- [{paper.title}]({paper.url})" for paper in method.papers)

@@ -10,7 +10,9 @@ from resumerge.planning.parameters import check_parameters
 from resumerge.planning.slices import check_inputs, with_bases
 from resumerge.recipe import Recipe, load_recipe
 from resumerge.recipe.load import InvalidRecipe
+from resumerge.recipe.references import is_local
 from resumerge.recipe.spelling import closest, did_you_mean
+from resumerge.sources.local import is_adapter_folder
 from resumerge.tokenizers.chat_template import choose_template
 
 OWN_METHODS = (
@@ -49,8 +51,23 @@ def _check_document(recipe: Recipe) -> list[Problem]:
     method = METHODS.get(recipe.merge_method)
     if method is None:
         return problems
+    if _may_be_of_adapters(recipe, method):
+        return problems
     recipe, unknown = with_bases(recipe, method)
     return [*problems, *unknown, *check_inputs(recipe, method)]
+
+
+def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
+    """Return whether all models may be adapters, as far as that is known before they are opened.
+
+    Adapters are combined without a base model. What else is wrong is found with the plan.
+    """
+    if not method.combines_changes or recipe.base_model is not None or recipe.stages:
+        return False
+    return all(
+        ref.lora is None and (not is_local(ref.name) or is_adapter_folder(ref.name))
+        for ref in recipe.merged_models
+    )
 
 
 def _check_names(recipe: Recipe) -> list[Problem]:

@@ -71,7 +71,8 @@ def _identity(plan: Plan) -> dict[str, Any]:
     if plan.mixture is not None:
         return {"name": plan.recipe.merge_method, "architecture": plan.mixture.architecture}
     if plan.adapter is not None:
-        return {"name": plan.recipe.merge_method, "numpy": np.__version__}
+        own = METHODS.identity(plan.recipe.merge_method) if plan.recipe.has_method else {}
+        return {**own, "name": plan.recipe.merge_method, "numpy": np.__version__}
     return METHODS.identity(plan.recipe.merge_method)
 
 

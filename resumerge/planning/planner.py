@@ -10,13 +10,13 @@ from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling import mix
 from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import as_reference, note_on_packed_files
-from resumerge.extraction import extract
 from resumerge.layout import ModulePart, listed
 from resumerge.layout.compared_modules import notes_on_modules
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.options import SHARD_SIZE
-from resumerge.output_path import ADAPTER_STEM, STEM
+from resumerge.output_path import STEM
+from resumerge.planning.adapters import is_combination, plan_combination, plan_extraction
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
@@ -49,7 +49,7 @@ from resumerge.planning.tensor_specs import (
 )
 from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.recipe.types import Extraction, Mixture
+from resumerge.recipe.types import Mixture
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
@@ -69,7 +69,7 @@ def make_plan(
     unshared: Unshared = Unshared.REFUSED,
     stem: str = STEM,
 ) -> Plan:
-    """Plan a merge, a mixture of experts, or an adapter.
+    """Plan a merge, a mixture of experts, or an adapter: extracted, or combined of others.
 
     Args:
         recipe: the recipe.
@@ -94,7 +94,9 @@ def make_plan(
             shard_size=shard_size or SHARD_SIZE,
         )
     if recipe.extraction is not None:
-        return _plan_extraction(recipe, recipe.extraction, sources, seed=seed)
+        return plan_extraction(recipe, recipe.extraction, sources, seed=seed)
+    if is_combination(recipe, sources):
+        return plan_combination(recipe, sources, _find_method(recipe), seed=seed)
     planner = _Planner(recipe, sources, tokenizers or Tokenizers(), unshared)
     return replace(planner.plan(seed, shard_size, stem), sources=tuple(sources.values()))
 
@@ -130,33 +132,14 @@ def _plan_mixture(
     )
 
 
-def _plan_extraction(
-    recipe: Recipe, extraction: Extraction, sources: Mapping[ModelRef, Source], *, seed: int
-) -> Plan:
-    models = ModelViews(sources, extraction.model)
-    made, targets, notes, left_out = extract(recipe, extraction, models, seed=seed)
-    quantised = [note for source in sources.values() for note in notes_on_quantisation(source)]
-    size = sum(target.nbytes for target in targets)  # peft reads adapters of one file
-    units, shards = pack(targets, size, {"": ADAPTER_STEM})
-    of_models = [note for source in sources.values() for note in source.notes]
-    return Plan(
-        recipe=recipe,
-        sources=tuple(sources.values()),
-        reference=sources[extraction.model].number,
-        layers=models.layers[extraction.model],
-        layer_maps=(),
-        units=units,
-        shards=shards,
-        seed=seed,
-        shard_size=size,
-        notes=tuple(dict.fromkeys([*recipe.notes, *of_models, *notes, *quantised])),
-        adapter=made,
-        left_out=(*left_out, *_left_out_of(sources.values())),
-    )
-
-
 def _left_out_of(sources: Iterable[Source]) -> Iterator[LeftOut]:
     return (each for source in sources for each in source.left_out)
+
+
+def _find_method(recipe: Recipe) -> MergeMethod:
+    if recipe.merge_method in METHODS:
+        return METHODS[recipe.merge_method]
+    raise InputError([unknown_method(recipe)])
 
 
 @dataclass
@@ -172,7 +155,7 @@ class _Planner:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def plan(self, seed: int, shard_size: int | None, stem: str) -> Plan:
-        self.method = self._find_method()
+        self.method = _find_method(self.recipe)
         self.notes += METHODS.notes_on(self.method.name)
         parameters = self._check_recipe()
         self.flat = is_flat(self.recipe, self.sources)
@@ -321,12 +304,6 @@ class _Planner:
     def _collect(self, *several: Iterable[Problem]) -> None:
         for problems in several:
             self.problems += [problem for problem in problems if problem not in self.problems]
-
-    def _find_method(self) -> MergeMethod:
-        name = self.recipe.merge_method
-        if name in METHODS:
-            return METHODS[name]
-        raise InputError([unknown_method(self.recipe)])
 
     def _layer_maps(self, modules: list[ModuleMatch]) -> list[LayerMap]:
         """Return where the layers of stacked modules come from; empty if there are problems."""

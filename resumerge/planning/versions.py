@@ -10,7 +10,7 @@ from typing import Any
 import resumerge
 from resumerge.methods import METHODS
 from resumerge.planning.plan import NUMERICS, Plan
-from resumerge.tensors import Merged
+from resumerge.tensors import Combined, Merged
 from resumerge.tensors.target import BLOCK
 
 _METHOD = "merge method "
@@ -29,6 +29,7 @@ class Versions:
     def of_plan(cls, plan: Plan) -> Versions:
         """Return the versions on this machine that matter for a plan."""
         names = {node.method for node in plan.nodes() if isinstance(node, Merged)}
+        names |= {node.core.method for node in plan.nodes() if isinstance(node, Combined)}
         libraries = ["torch"] if any(node.needs_torch for node in plan.nodes()) else []
         libraries += ["numpy"] if plan.adapter is not None else []
         return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))

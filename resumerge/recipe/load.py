@@ -226,6 +226,7 @@ def _recipe(
         chat_template=written.chat_template,
         experts_together=written.experts is not None,
         extract_expert=written.extract_expert,
+        rank=written.rank,
         ignored=ignored,
         text=text,
         file=file,

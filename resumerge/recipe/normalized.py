@@ -41,6 +41,7 @@ def normalized(recipe: Recipe) -> dict[str, Any]:
         **({"experts": "together"} if recipe.experts_together else {}),
         **({"mixture": _mixture(recipe.mixture)} if recipe.mixture else {}),
         **({EXTRACTION: _extraction(recipe.extraction)} if recipe.extraction else {}),
+        **({"rank": recipe.rank} if recipe.rank else {}),
         **({} if expert is None else {"extract_expert": expert}),
         **({"stages": stages} if stages else {}),
         **({"slices": modules[0]["slices"]} if whole else {"modules": modules}),

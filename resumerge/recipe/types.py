@@ -276,6 +276,8 @@ class Recipe:
         extract_expert: every model is a mixture, and seen as the dense model that its expert of
             this number is.
         extraction: the adapter that the recipe extracts, instead of merging; else None.
+        rank: of adapters that are combined, the rank of the result at most; None for enough that
+            nothing is lost.
         ignored: the keys that mean nothing anywhere, by their YAML paths.
         notes: sentences on keys and values that have no effect, or a surprising one.
         text: the YAML text, for the ledger and the model card.
@@ -300,6 +302,7 @@ class Recipe:
     mixture: Mixture | None = None
     extract_expert: int | None = None
     extraction: Extraction | None = None
+    rank: int | None = None
     ignored: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     text: str = ""

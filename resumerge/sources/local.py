@@ -13,25 +13,28 @@ from resumerge.sizes import some
 from resumerge.sources.checkpoint_files import check_readable, no_such_file
 from resumerge.sources.formats.registry import is_readable, read_header
 from resumerge.sources.formats.weight_format import Header
-from resumerge.sources.index import MODEL, Contents
+from resumerge.sources.index import ADAPTER, MODEL, Contents
 from resumerge.sources.model_files import ModelFiles, Opened, open_files
 from resumerge.sources.pipelines import PIPELINE
 from resumerge.sources.sentence_modules import MODULES
 from resumerge.sources.types import FileStamp, Source, SourceFile
 
 
-def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MODEL) -> Source:
+def open_local(
+    ref: ModelRef, path: Path | None = None, contents: Contents | None = MODEL
+) -> Source:
     """Read the headers of a local model or adapter, but not its tensors.
 
     Args:
         ref: the model as the recipe names it.
         path: the folder or file that a run has pinned; by default the reference's, relative to the
             working folder.
-        contents: whether the folder should hold a model or an adapter.
+        contents: whether the folder should hold a model or an adapter; None for either.
 
     Raises:
         InputError: the path does not exist or has no weights, or a file is damaged.
     """
+    looked_for = contents or MODEL
     path = path or Path(os.path.expanduser(ref.name))  # noqa: PTH111
     if path.is_file():
         check_readable(path.name, ref.text)
@@ -45,7 +48,7 @@ def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MOD
         raise refuse(
             "The model's folder does not exist",
             where=ref.text,
-            expected=f"a folder with {contents.config} and {contents.weights[0]}, or a file",
+            expected=f"a folder with {looked_for.config} and {looked_for.weights[0]}, or a file",
             found=f"no such folder: {path}",
             fix="check the path; it is relative to the folder in which the command runs",
         )
@@ -57,6 +60,12 @@ def open_local(ref: ModelRef, path: Path | None = None, contents: Contents = MOD
             fix="rename it",
         )
     return open_files(_LocalFiles(ref, folder, single), contents)
+
+
+def is_adapter_folder(name: str) -> bool:
+    """Return whether a reference names a folder of this machine with an adapter's config."""
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111
+    return os.path.isfile(folder / ADAPTER.config)  # noqa: PTH113
 
 
 class _LocalFiles(ModelFiles):

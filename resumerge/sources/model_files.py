@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,17 +128,30 @@ class ModelFiles(ABC):
         """Return the source that these files are, with what pins each of them."""
 
 
-def open_files(files: ModelFiles, contents: Contents) -> Source:
+def open_files(files: ModelFiles, contents: Contents | None) -> Source:
     """Read config, index and headers of a model or an adapter; no weights.
 
     Args:
         files: the files in their place.
-        contents: whether the files should be those of a model or of an adapter.
+        contents: whether the files should be those of a model or of an adapter; None for an
+            adapter where there is one, and no model.
 
     Raises:
         InputError: there are no weights, or a file is missing or damaged.
         Resumable: the network failed.
     """
+    contents = contents or (ADAPTER if _are_of_an_adapter(files) else MODEL)
+    return replace(_opened(files, contents), is_adapter=contents is ADAPTER)
+
+
+def _are_of_an_adapter(files: ModelFiles) -> bool:
+    """Return whether files are those of an adapter alone."""
+    there = frozenset(files.names)
+    return not files.single and ADAPTER.config in there and there.isdisjoint(MODEL.weights)
+
+
+def _opened(files: ModelFiles, contents: Contents) -> Source:
+    """Return the model or the adapter that these files are."""
     if gguf := _gguf_files(files, contents):
         return _open_gguf(files, gguf, contents)
     if files.single:

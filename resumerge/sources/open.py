@@ -25,7 +25,7 @@ def open_source(
     *,
     offline: bool = False,
     metadata: MetadataCache | None = None,
-    contents: Contents = MODEL,
+    contents: Contents | None = MODEL,
 ) -> Source:
     """Open a model: read its headers and config, but not its weights.
 
@@ -35,13 +35,14 @@ def open_source(
             the `path` of a local folder or file. References without a pin are resolved again.
         offline: do not use the network.
         metadata: the metadata cache of remote files.
-        contents: what the reference names: a model, or an adapter alone.
+        contents: what the reference names: a model, or an adapter alone; None for either.
 
     Raises:
         InputError: the model or its adapter does not exist, or is damaged.
         Resumable: the network failed.
     """
     base, *adapters = ref.parts
+    contents = MODEL if adapters else contents
     opened = dequantised(from_gguf(_open_part(base, contents, pins or {}, offline, metadata)))
     for adapter in adapters:
         return with_adapter(
@@ -52,7 +53,7 @@ def open_source(
 
 def _open_part(
     ref: ModelRef,
-    contents: Contents,
+    contents: Contents | None,
     pins: Mapping[str, Mapping[str, Any]],
     offline: bool,
     metadata: MetadataCache | None,

@@ -163,6 +163,7 @@ class Source:
         weights: how each quantised weight is stored, by its plain name.
         described: what GGUF files say of the model, as long as its tensors have their names; None
             for other files.
+        is_adapter: whether it is an adapter alone: `config` is its adapter_config.json.
         led_to_by_file: whether its first file alone leads to it, also in a folder with others: of
             a model in GGUF.
     """
@@ -189,6 +190,7 @@ class Source:
     quantised: str = ""
     weights: Mapping[str, Coding] = field(default_factory=dict)
     described: Description | None = None
+    is_adapter: bool = False
     led_to_by_file: bool = False
 
     @property

@@ -9,6 +9,7 @@ the format. Nothing here knows of models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted
+from resumerge.tensors.adapters.combined import AdapterPair, Combined
 from resumerge.tensors.adapters.factors import Factors
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
@@ -30,7 +31,9 @@ from resumerge.tensors.tensor import Tensor
 
 __all__ = [
     "Adapted",
+    "AdapterPair",
     "Blocks",
+    "Combined",
     "Computed",
     "Dequantised",
     "Encoded",

@@ -48,6 +48,9 @@ class Files(Protocol):
 class MethodCall(Protocol):
     """A call of the merge method of one tensor."""
 
+    def map(self, function: Callable[[Any, Any], Any], inputs: list[Vector], run: Run) -> list[Any]:
+        """Return the partial results of a map function of the method's statistics."""
+
     def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
         """Compute consecutive blocks into `out`, rounded to its type."""
 

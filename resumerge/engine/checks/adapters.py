@@ -32,7 +32,7 @@ def check_adapters(plan: Plan) -> Iterator[Problem]:
     """
     for source in plan.sources:
         with closing(SourceReader([source])) as reader:
-            tensors = _of_adapter(plan, source)
+            tensors = _of_adapter(source)
             bad = sorted(tensor.name for tensor in tensors if not _is_finite(reader, tensor))
         if bad:
             yield Problem(
@@ -45,13 +45,12 @@ def check_adapters(plan: Plan) -> Iterator[Problem]:
             )
 
 
-def _of_adapter(plan: Plan, source: Source) -> Iterator[Stored]:
+def _of_adapter(source: Source) -> Iterator[Stored]:
     """Yield an adapter's tensors that are used and lie on this disk."""
-    is_adapter = source.adapter is None and plan.recipe.is_adapter(source.ref)
-    if source.adapter is None and not is_adapter:
+    if source.adapter is None and not source.is_adapter:
         return
     for stored in {t for tensor in source.tensors.values() for t in stored_in(tensor)}:
-        of_it = is_adapter or stored.file.startswith("adapter/")
+        of_it = source.is_adapter or stored.file.startswith("adapter/")
         if of_it and stored.dtype in FLOATS and source.files[stored.file].present:
             yield stored
 

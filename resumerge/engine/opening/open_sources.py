@@ -19,7 +19,7 @@ from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.references import is_local
 from resumerge.recipe.spelling import closest
 from resumerge.sources import MetadataCache, Source, open_source
-from resumerge.sources.index import ADAPTER, MODEL
+from resumerge.sources.index import ADAPTER, MODEL, Contents
 
 PATIENCE_SECONDS = 2.0
 """A user who misspelt a folder is told after so long; a server is asked again for longer."""
@@ -75,7 +75,7 @@ def open_sources(
                         pins,
                         offline=offline,
                         metadata=metadata,
-                        contents=ADAPTER if recipe.is_adapter(ref) else MODEL,
+                        contents=_contents(recipe, ref),
                     )
                 opened[ref] = source
                 _log.info("opened %s: %s, in %s", ref, source.kind, source.folder)
@@ -97,6 +97,14 @@ def open_sources(
         problems += reference_without_config(recipe, opened)
         raise SourcesUnavailable(in_order(problems).problems)
     return {ref: opened[ref] for ref in recipe.source_models}
+
+
+def _contents(recipe: Recipe, ref: ModelRef) -> Contents | None:
+    """Return what a reference names; None for a model of a merge, which may be an adapter."""
+    if recipe.is_adapter(ref):
+        return ADAPTER
+    merges = (document for document in recipe.documents if document.has_method)
+    return None if any(ref in merge.merged_models for merge in merges) else MODEL
 
 
 def with_place(recipe: Recipe, problem: Problem) -> Problem:

@@ -125,6 +125,7 @@ def pinned_plan(
         problems += problems_of_equal_variants(plan)
         problems += problems_of_kept(plan, keep, is_file=is_file)
         problems += problems_of_streaming(plan) if options.stream else []
+        problems += _problems_of_adapter(plan, recipe, out) if plan.adapter else []
     if problems:
         raise in_order(problems)
     how = options.materialize or created_with.get("materialize") or Materialize.AUTO
@@ -143,10 +144,26 @@ def _shard_size(plan: Plan) -> int | None:
     return None if any(part.shard_size is None for part in parts) else plan.shard_size
 
 
+def _problems_of_adapter(plan: Plan, recipe: Recipe, out: OutputPath | None) -> list[Problem]:
+    """Return why an adapter cannot be the output: it is a folder, and of one document."""
+    problems = [_no_folder(recipe, out)] if out is not None and out.is_file else []
+    if recipe.stages:
+        problems.append(
+            recipe.problem(
+                "A recipe that combines adapters has one document",
+                "models",
+                expected="adapters, each in files",
+                found="other documents beside it",
+                fix="Run the other documents first, and name the output here",
+            )
+        )
+    return problems
+
+
 def _no_folder(recipe: Recipe, out: OutputPath) -> Problem:
     return recipe.problem(
         "An adapter is a folder, of tensors and their config",
-        "extract_lora",
+        "extract_lora" if recipe.extraction else "models",
         expected="the name of a folder",
         found=str(out),
         fix="Name the output without the ending",

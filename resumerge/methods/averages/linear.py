@@ -30,6 +30,8 @@ class Linear(KernelMethod):
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
     cost = BlockCost(0.5, scratch=0.05, per_input=0.035)
+    combines_changes = True
+    is_weighted_sum = True
 
     def validate(self, tensor: TensorContext) -> str | None:
         weights = tensor.values("weight")

@@ -37,6 +37,7 @@ class ModelStock(KernelMethod):
     base = "required"
     fewest = 3
     cost = BlockCost(1.0, scratch=0.08, per_input=0.03)
+    combines_changes = True
 
     def passes(self, tensor: TensorContext) -> int:
         return 1 if self._by_row(tensor) else 2

@@ -18,6 +18,8 @@ class Passthrough(KernelMethod):
     parameters = (Parameter("scale", "factor for every element", 1.0, per_model=True),)
     most = 1
     cost = BlockCost(0.7, scratch=0.4)
+    combines_changes = True
+    is_weighted_sum = True
 
     def is_copy(self, tensor: TensorContext) -> bool:
         return tensor.per_model[0]["scale"] == 1.0

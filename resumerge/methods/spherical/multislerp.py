@@ -39,6 +39,7 @@ class MultiSlerp(KernelMethod):
     )
     base = "optional"
     cost = BlockCost(1.0, scratch=0.56, per_input=0.035)
+    combines_changes = True
 
     def passes(self, tensor: TensorContext) -> int:
         return 2 if len(tensor.others) > 1 else 1

@@ -44,6 +44,7 @@ class NuSlerp(KernelMethod):
     fewest = 2
     most = 2
     cost = BlockCost(1.0, scratch=0.56, per_input=0.035)
+    combines_changes = True
 
     def passes(self, tensor: TensorContext) -> int:
         return 1 if self._by_row(tensor) else 2

@@ -92,6 +92,7 @@ class TaskVectors(KernelMethod):
     """
 
     base = "required"
+    combines_changes = True
     consensus: ClassVar[bool] = False
     sparse: ClassVar[bool] = True
     selection_passes: ClassVar[int] = 0

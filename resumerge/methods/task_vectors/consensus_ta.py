@@ -40,6 +40,7 @@ class ConsensusTaskArithmetic(KernelMethod):
     )
     base = "required"
     cost = BlockCost(0.5, scratch=0.06, per_input=0.03)
+    combines_changes = True
 
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector

@@ -36,6 +36,7 @@ class IsoC(Method):
     base = "required"
     whole_tensor = True
     cost = BlockCost(200.0, scratch=5.5, per_input=0.2)
+    combines_changes = True
 
     def row_elements(self, tensor: TensorContext) -> int | None:
         return tensor.numel if len(tensor.shape) == 2 else None

@@ -28,6 +28,7 @@ class Ram(KernelMethod):
     parameters = (EPSILON,)
     base = "required"
     cost = BlockCost(0.6, scratch=0.06, per_input=0.03)
+    combines_changes = True
 
     def compute(
         self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
@@ -58,6 +59,7 @@ class RamPlus(KernelMethod):
     )
     base = "required"
     cost = BlockCost(1.1, scratch=0.06, per_input=0.03)
+    combines_changes = True
 
     def passes(self, tensor: TensorContext) -> int:
         return 2

@@ -43,6 +43,7 @@ class Sce(KernelMethod):
     )
     base = "required"
     cost = BlockCost(4.0, scratch=1.7, per_input=0.2)
+    combines_changes = True
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
         if not self._selects(tensor):

@@ -14,4 +14,5 @@ class TaskArithmetic(TaskVectors):
     papers = (Paper("Editing models with task arithmetic", "https://arxiv.org/abs/2212.04089"),)
     parameters = parameters(normalize=False, rescale=None)
     sparse = False
+    is_weighted_sum = True
     cost = BlockCost(0.5, scratch=0.05, per_input=0.035)

@@ -10,24 +10,13 @@ from typing import Any, ClassVar
 
 from resumerge.recipe.invalid import InvalidValue, describe
 from resumerge.recipe.references import read_reference
-from resumerge.recipe.schema.keys import read_name
+from resumerge.recipe.schema.keys import read_name, read_rank
 from resumerge.recipe.schema.output_dtypes import DTYPES, read_dtype
 from resumerge.recipe.schema.sections import key, optional, required_key, section_of, value_of
 from resumerge.recipe.types import QUANTISED, ModelRef
 
 OF_ALL_MERGES = ("merge_method", "models", "slices", "modules", "experts", "parameters", "dtype")
 """The keys of recipes that make models, which one that extracts an adapter does not have."""
-
-
-def _read_rank(value: object) -> int:
-    if type(value) is int and value >= 1:
-        return value
-    raise InvalidValue(
-        "max_rank is not a rank",
-        expected="a whole number from 1 on",
-        found=describe(value),
-        fix="Write 'max_rank: 64', or delete the line",
-    )
 
 
 def _read_epsilon(value: object) -> float:
@@ -109,7 +98,7 @@ class ExtractionSection:
             fix="Add 'model: org/name' below 'extract_lora:'",
         )
     )
-    max_rank: int | None = field(default=None, metadata=key(optional(value_of(_read_rank))))
+    max_rank: int | None = field(default=None, metadata=key(optional(value_of(read_rank))))
     sv_epsilon: float | None = field(default=None, metadata=key(optional(value_of(_read_epsilon))))
     distribute_scale: bool | None = field(default=None, metadata=key(_flag))
     embed_lora: bool | None = field(default=None, metadata=key(_flag))

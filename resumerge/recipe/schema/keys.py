@@ -81,6 +81,18 @@ def _read_number(value: object) -> int:
     )
 
 
+def read_rank(value: object) -> int:
+    """Return the rank that an adapter's modules have at most."""
+    if type(value) is int and value >= 1:
+        return value
+    raise InvalidValue(
+        f"{describe(value)} is not a rank",
+        expected="a whole number from 1 on",
+        found=describe(value),
+        fix="Write a number such as 64, or delete the line",
+    )
+
+
 def _check_models(entries: list[ModelEntry]) -> None:
     seen = set()
     for index, entry in enumerate(entries):
@@ -207,3 +219,4 @@ class MergeFile:
     experts: str | None = field(default=None, metadata=key(optional(value_of(_read_experts))))
     extract_expert: int | None = field(default=None, metadata=key(optional(value_of(_read_number))))
     sweep: Any = field(default=None, metadata=key(value_of(lambda value: value)))  # see `sweep.py`
+    rank: int | None = field(default=None, metadata=key(optional(value_of(read_rank))))

@@ -48,15 +48,11 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         InputError: not a LoRA adapter, a variant that is not supported, or one of another model.
     """
     where = f"{adapter.ref.text}/adapter_config.json"
-    settings = _settings(adapter, where)
+    settings = settings_of(adapter, where)
     is_stage = base.kind == "stage"  # a stage has no files; its adapter is a source by itself
     folders = ("", "") if is_stage else ("base/", "adapter/")
     ties = AdapterTies(base, settings, in_folder(folders[0], base.tensors))
-    of_adapter = in_folder(folders[1], adapter.tensors)
-    if is_mlx(adapter.config):
-        of_adapter = renamed_from_mlx(of_adapter)
-    elif adapter.config.keys() <= {IN_HEADER}:
-        of_adapter = renamed_from_diffusers(of_adapter)
+    of_adapter = with_names_of_peft(adapter, in_folder(folders[1], adapter.tensors))
     pairing = Pairing(base, adapter, settings, ties, of_adapter)
     paired = pairing.tensors()
     tensors, config = ties.after(paired)
@@ -102,8 +98,12 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     )
 
 
-def _settings(adapter: Source, where: str) -> LoraConfig:
-    """Return what an adapter's config says, whichever program wrote it, or none did."""
+def settings_of(adapter: Source, where: str) -> LoraConfig:
+    """Return what an adapter's config says, whichever program wrote it, or none did.
+
+    Raises:
+        InputError: not a LoRA adapter, a variant that is not supported, or no known config.
+    """
     if is_mlx(adapter.config):
         return read_mlx_config(adapter.config, where)
     if adapter.config.keys() <= {IN_HEADER}:
@@ -113,6 +113,13 @@ def _settings(adapter: Source, where: str) -> LoraConfig:
             return read_options(adapter.config, adapter.ref.text)
         raise without_config(adapter)
     return parse_adapter_config(adapter.config, where)
+
+
+def with_names_of_peft(adapter: Source, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return an adapter's tensors under peft's names, and as peft has them, whoever wrote them."""
+    if is_mlx(adapter.config):
+        return renamed_from_mlx(tensors)
+    return renamed_from_diffusers(tensors) if adapter.config.keys() <= {IN_HEADER} else tensors
 
 
 def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

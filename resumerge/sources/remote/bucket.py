@@ -24,7 +24,7 @@ def open_bucket(
     revision: str | None = None,
     offline: bool = False,
     metadata: MetadataCache | None = None,
-    contents: Contents = MODEL,
+    contents: Contents | None = MODEL,
 ) -> Source:
     """Pin a model or an adapter in a bucket and read the headers of its files: `open_snapshot`.
 
@@ -34,7 +34,7 @@ def open_bucket(
             listed, the files of then are used, as far as the cache has them.
         offline: use the cache only.
         metadata: the metadata cache of remote files.
-        contents: whether there should be a model or an adapter.
+        contents: whether there should be a model or an adapter; None for either.
 
     Raises:
         InputError: nothing there, no access, no weights in it, damaged headers; the library for

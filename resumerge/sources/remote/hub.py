@@ -24,7 +24,7 @@ def open_hub(
     revision: str | None = None,
     offline: bool = False,
     metadata: MetadataCache | None = None,
-    contents: Contents = MODEL,
+    contents: Contents | None = MODEL,
 ) -> Source:
     """Pin a Hub model or adapter and read the headers of its weight files: `open_snapshot`.
 
@@ -33,7 +33,7 @@ def open_hub(
         revision: the commit that an earlier attempt pinned, in place of the recipe's branch.
         offline: use the cache only, as with HF_HUB_OFFLINE.
         metadata: the metadata cache of remote files.
-        contents: whether the repo should hold a model or an adapter.
+        contents: whether the repo should hold a model or an adapter; None for either.
 
     Returns:
         The source, at a commit. A file is `present` if the cache has all of it and it is not known

@@ -27,7 +27,7 @@ HEADER_THREADS = 8
 
 
 def open_snapshot(
-    ref: ModelRef, snapshot: Snapshot, metadata: MetadataCache, contents: Contents
+    ref: ModelRef, snapshot: Snapshot, metadata: MetadataCache, contents: Contents | None
 ) -> Source:
     """Read the headers of a model's weight files, its config and its index.
 
@@ -38,7 +38,7 @@ def open_snapshot(
         ref: the model as the recipe names it.
         snapshot: the model's files at a revision.
         metadata: the metadata cache of remote files.
-        contents: whether the snapshot should hold a model or an adapter.
+        contents: whether the snapshot should hold a model or an adapter; None for either.
 
     Returns:
         The source. A file is `present` if the cache has all of it and it is not known to be

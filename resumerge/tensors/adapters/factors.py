@@ -134,7 +134,7 @@ class Factors(Tensor):
             a[number, :found] = of_a.astype(np.float32)[:, None] * sides[0]
             b[:, :found, number] = sides[1] * of_b.astype(np.float32)
         if evaluation.measurements is not None:
-            evaluation.measurements.append(_measured(self.numel, total, min(kept, total)))
+            evaluation.measurements.append(measured(self.numel, total, min(kept, total)))
         return result
 
     def _decomposed(
@@ -168,7 +168,7 @@ class Factors(Tensor):
         return found.left, found.values, found.right, found.energy
 
 
-def _measured(elements: int, total: float, kept: float) -> np.ndarray:
+def measured(elements: int, total: float, kept: float) -> np.ndarray:
     """Return the measurements of factors: `intended` of the difference, `change` of their product.
 
     The order of the sums is that of `resumerge.kernels.measurements.measure`.

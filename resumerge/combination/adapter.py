@@ -1,0 +1,221 @@
+"""The changes of one adapter, read without the model that it is of."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from resumerge.errors import Problem
+from resumerge.extraction.matching import PACKED
+from resumerge.recipe.types import Input
+from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapters.lora import settings_of, with_names_of_peft
+from resumerge.sources.adapters.names import AdapterNames
+from resumerge.sources.left_out import LeftOut
+from resumerge.sources.types import Source
+from resumerge.tensor_uses import UnusedReason
+from resumerge.tensors import Tensor
+from resumerge.tensors.dtypes import FLOATS
+
+_WRAPPED = re.compile(r"(\.base_layer)+$")
+
+_WITH_BASE = (
+    "merge each adapter with its model (write base+adapter for it in the recipe), or leave this "
+    "adapter out"
+)
+
+
+class Kind(Enum):
+    """The ways in which peft saves the matrices of a module."""
+
+    MODULE = "a linear layer or a convolution"
+    EMBEDDING = "an embedding"
+    PARAMETER = "a parameter (target_parameters)"
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """The matrices of one adapter for one module.
+
+    Args:
+        name: the module's name; of experts, their parameter's.
+        a: shape (experts * rank, inputs), or with further dimensions for a convolution.
+        b: shape (outputs, experts * rank), likewise.
+        rank: the rank of one expert's change.
+        experts: how many matrices the module has: 1 but for experts.
+    """
+
+    name: str
+    kind: Kind
+    a: Tensor
+    b: Tensor
+    scale: float
+    rank: int
+    experts: int = 1
+
+    @property
+    def within(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The dimensions of both matrices without that of the rank: of the input, of the output."""
+        return self.a.shape[1:], (self.b.shape[0], *self.b.shape[2:])
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """The (outputs, inputs) of one matrix."""
+        return self.b.shape[0], math.prod(self.a.shape[1:])
+
+
+@dataclass
+class AdapterChanges:
+    """What one adapter changes.
+
+    Args:
+        input_: its entry in the recipe.
+        source: the adapter, opened.
+
+    Attributes:
+        settings: its config.
+        matrices: those of each module, by its name.
+        whole: the tensors that it has whole, by their names in the model.
+        left_out: the tensors that are not used.
+        problems: why it cannot be combined with others.
+
+    Raises:
+        InputError: the config is not that of a LoRA adapter, or of a variant that is not supported.
+    """
+
+    input_: Input
+    source: Source
+    settings: LoraConfig = field(init=False)
+    matrices: dict[str, Matrices] = field(default_factory=dict)
+    whole: Mapping[str, Tensor] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        where = f"{self.source.ref.text}/adapter_config.json"
+        self.settings = settings_of(self.source, where)
+        tensors = with_names_of_peft(self.source, self.source.tensors)
+        names = AdapterNames.of(tensors)
+        self.whole = names.whole
+        self.left_out = [LeftOut(tensors[n], UnusedReason.NOT_LOADED) for n in names.ignored]
+        for key in names.unknown:
+            self._problem("The adapter has a tensor of an unknown kind", key)
+        for first, second in names.doubled:
+            what = "Two tensors of the adapter have names that mean the same"
+            self._problem(what, second, "one tensor for each", f"also {first}")
+        if self.settings.dora:
+            what = "An adapter with DoRA cannot be combined with others: it scales the base model"
+            self._problem(what, "use_dora: true", "use_dora: false", fix=_WITH_BASE)
+        wrapped: dict[str, list[str]] = {}
+        for module, roles in names.modules.items():
+            container = _WRAPPED.sub("", module)
+            if self._parameters(container):
+                wrapped.setdefault(container, []).append(module)
+            elif (pair := self._pair(module, roles)) is not None:
+                rank = pair[0].shape[0]
+                scale = self.settings.scale(module, rank, alpha=1.0 if "alpha" in roles else None)
+                kind = Kind.EMBEDDING if "embedding_A" in roles else Kind.MODULE
+                self._add(Matrices(module, kind, *pair, scale, rank))
+        for container, modules in wrapped.items():
+            self._add_parameters(container, modules, names.modules)
+        if not (self.matrices or self.whole or self.problems):
+            self._problem("The adapter has no tensors", "none", "LoRA matrices")
+
+    def _parameters(self, container: str) -> list[str]:
+        """Return the parameters of a module that have matrices, in the order of declaration."""
+        ends = (end.rpartition(".") for end in self.settings.parameters)
+        words = [word for place, _, word in ends if place and f".{container}".endswith(f".{place}")]
+        return sorted(words, key=lambda word: (word not in PACKED, (*PACKED, word).index(word)))
+
+    def _pair(self, module: str, roles: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] | None:
+        """Return A and B of a module; None if there is a problem."""
+        if "magnitude" in roles:
+            if not self.settings.dora:
+                what = "An adapter with DoRA cannot be combined with others"
+                self._problem(what, module, "no magnitude vectors", fix=_WITH_BASE)
+            return None
+        if other := roles.keys() - {"A", "B", "embedding_A", "embedding_B"}:
+            what = (
+                "The adapter has more than matrices for a module, and is not combined with others"
+            )
+            if other == {"delta"}:
+                what = (
+                    "The adapter trains rows of tokens, which cannot be combined without the base"
+                )
+            self._problem(what, f"{module} ({', '.join(other)})", "A and B alone", fix=_WITH_BASE)
+            return None
+        a, b = (roles.get(role) or roles.get(f"embedding_{role}") for role in "AB")
+        if a is None or b is None or len(roles.keys() & {"A", "embedding_B"}) != 1:
+            self._problem("The adapter lacks one of the two matrices of a module", module)
+            return None
+        if not {a.dtype, b.dtype} <= FLOATS.keys() or not _fit(a, b):
+            self._problem(
+                "The two matrices of a module do not fit each other",
+                module,
+                "A and B of floats, with the same rank",
+                f"A {a.dtype} {list(a.shape)} and B {b.dtype} {list(b.shape)}",
+            )
+            return None
+        return a, b
+
+    def _add_parameters(
+        self, container: str, modules: list[str], every: Mapping[str, Mapping[str, Tensor]]
+    ) -> None:
+        """Add the matrices of experts: peft wraps the first parameter innermost."""
+        words = self._parameters(container)
+        modules.sort(key=len, reverse=True)
+        if len(modules) != len(words) or (len(words) > 1 and not {*words} <= {*PACKED}):
+            what = "The adapter has not one pair of matrices for each parameter of a module"
+            self._problem(what, ", ".join(modules), ", ".join(words))
+            return
+        for module, word in zip(modules, words):
+            name = f"{container}.{word}"
+            pair, rank = self._pair(module, every[module]), self.settings.rank_of(name)
+            if pair is None:
+                continue
+            if not rank or pair[0].shape[0] % rank or len(pair[0].shape) != 2:
+                found = f"{pair[0].shape[0]} rows of A"
+                self._problem(_OTHER_RANK, name, f"a multiple of {rank or 0:g} (r)", found)
+                continue
+            experts = int(pair[0].shape[0] // rank)
+            scale = self.settings.scale(name, int(rank))
+            self._add(Matrices(name, Kind.PARAMETER, *pair, scale, int(rank), experts))
+
+    def _add(self, matrices: Matrices) -> None:
+        said = self.settings.rank_of(matrices.name)
+        if said is not None and said != matrices.rank:
+            expected, found = f"rank {said:g} (r, rank_pattern)", f"rank {matrices.rank}"
+            self._problem(_OTHER_RANK, matrices.name, expected, found)
+        self.matrices[matrices.name] = matrices
+
+    def _problem(
+        self, what: str, name: str, expected: str = "", found: str = "", fix: str = ""
+    ) -> None:
+        self.problems.append(
+            Problem(
+                what,
+                where=self.source.ref.text,
+                expected=expected or "an adapter as peft saves it",
+                found=f"{name[:200]}: {found}" if found else name[:200],
+                fix=fix or "download or save the adapter again",
+            )
+        )
+
+
+_OTHER_RANK = "The adapter's matrices have another rank than its config says"
+
+
+def _fit(a: Tensor, b: Tensor) -> bool:
+    """Return whether two matrices have one rank, and B no extent but outputs and rank."""
+    if len(a.shape) < 2 or len(b.shape) < 2 or not a.shape[0]:
+        return False
+    return a.shape[0] == b.shape[1] and b.numel == b.shape[0] * b.shape[1]
+
+
+def every_problem(adapters: list[AdapterChanges]) -> Iterator[Problem]:
+    """Yield the problems of all adapters."""
+    for adapter in adapters:
+        yield from adapter.problems

@@ -1,0 +1,96 @@
+"""adapter_config.json of a combined adapter, whose base model is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from resumerge.combination.adapter import AdapterChanges, Kind
+from resumerge.combination.modules import ChangedModules
+from resumerge.sizes import some
+
+_CHOOSE_LAYERS = ("layers_to_transform", "layers_pattern", "exclude_modules")
+"""The options with which target_modules names more modules than the adapter changes."""
+
+
+def adapter_config(
+    adapters: Sequence[AdapterChanges],
+    modules: ChangedModules,
+    ranks: Mapping[str, int],
+    saved: Sequence[str],
+) -> dict[str, Any]:
+    """Return an adapter_config.json. All scales are 1: alphas are the ranks.
+
+    Args:
+        adapters: the adapters.
+        modules: what they change.
+        ranks: the rank of each of these modules; parameters have the highest of all.
+        saved: the names of the modules that the adapter has whole.
+    """
+    rank = max(ranks.values(), default=1)
+    kinds = {module.name: module.first.kind for module in modules.modules}
+    others = {
+        name: own
+        for name, own in sorted(ranks.items(), key=lambda item: -len(item[0]))
+        if own != rank and kinds[name] is not Kind.PARAMETER
+    }
+    parameters = dict.fromkeys(end for each in adapters for end in each.settings.parameters)
+    return {
+        "peft_type": "LORA",
+        "task_type": next(iter(_stated(adapters, "task_type")), None),
+        "base_model_name_or_path": next(iter(_stated(adapters, "base_model_name_or_path")), None),
+        "r": rank,
+        "lora_alpha": rank,
+        "rank_pattern": others,
+        "alpha_pattern": others,
+        "target_modules": _targets(adapters, modules),
+        **({"target_parameters": list(parameters)} if parameters else {}),
+        "modules_to_save": list(saved) or None,
+        "bias": adapters[0].settings.bias if any(each.whole for each in adapters) else "none",
+        "lora_dropout": 0.0,
+        "use_rslora": False,
+        "fan_in_fan_out": any(each.settings.fan_in_fan_out for each in adapters),
+        "inference_mode": True,
+    }
+
+
+def notes_on_configs(adapters: Sequence[AdapterChanges]) -> Iterator[str]:
+    """Yield what adapters say differently, and which of that the result says."""
+    for key in ("base_model_name_or_path", "task_type"):
+        stated = _stated(adapters, key)
+        if len(stated) > 1:
+            yield (
+                f"the adapters have different values of {key}: {some(list(stated), most=5)}; the "
+                f"result has the first"
+                + ("; adapters of different models do not fit each other" * (key[0] == "b"))
+            )
+
+
+def _stated(adapters: Sequence[AdapterChanges], key: str) -> dict[str, None]:
+    values = (adapter.source.config.get(key) for adapter in adapters)
+    return dict.fromkeys(value for value in values if isinstance(value, str) and value)
+
+
+def _targets(adapters: Sequence[AdapterChanges], modules: ChangedModules) -> list[str]:
+    """Return the names that peft finds the modules by.
+
+    The adapters' own names mean the same modules on one model as they did in training; where they
+    are no list, or leave out layers, the modules have their whole names.
+    """
+    found: dict[str, None] = {}
+    for place, adapter in enumerate(adapters):
+        named = adapter.source.config.get("target_modules")
+        is_plain = isinstance(named, list) and all(isinstance(name, str) for name in named)
+        chosen = any(adapter.source.config.get(key) for key in _CHOOSE_LAYERS)
+        own = [
+            module.name
+            for module in modules.modules
+            if place in module.matrices and module.first.kind is not Kind.PARAMETER
+        ]
+        if is_plain and not chosen and not modules.spelled[place]:
+            ends = tuple(f".{name}" for name in named)
+            covered = all(f".{name}".endswith(ends) for name in own)
+            found |= dict.fromkeys(named if covered and own else own)
+        else:
+            found |= dict.fromkeys(own)
+    return sorted(found)

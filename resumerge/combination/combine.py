@@ -1,0 +1,193 @@
+"""The plan of a combined adapter: its tensors, its config, and what is to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from resumerge.combination.adapter import AdapterChanges, Kind
+from resumerge.combination.adapter_config import adapter_config, notes_on_configs
+from resumerge.combination.factors import Combining, ValuesOf, dtype_of
+from resumerge.combination.modules import ChangedModule, ChangedModules
+from resumerge.combination.whole import WholeTensors
+from resumerge.errors import InputError, Problem
+from resumerge.extraction import MadeAdapter
+from resumerge.extraction.matching import PACKED
+from resumerge.extraction.planner import PREFIX
+from resumerge.layout.layers import step_position
+from resumerge.layout.names import split
+from resumerge.recipe import Recipe
+from resumerge.recipe.types import Input
+from resumerge.sizes import counted
+from resumerge.sources.left_out import LeftOut
+from resumerge.sources.types import Source
+from resumerge.tensor_uses import UnusedReason
+from resumerge.tensors.dtypes import BY_TORCH_NAME
+from resumerge.tensors.target import Target
+
+SHOWN = 5
+"""The most problems of one adapter that are told."""
+
+
+def combine(
+    recipe: Recipe,
+    adapters: Sequence[tuple[Input, Source]],
+    combining: Combining,
+    values_of: ValuesOf,
+) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
+    """Plan an adapter whose change is what a merge method makes of the changes of others.
+
+    Args:
+        recipe: the recipe.
+        adapters: the adapters, in the recipe's order, each with its entry.
+        combining: the method, and how much of the result is kept.
+        values_of: returns the parameters of a tensor.
+
+    Returns:
+        what is made; its tensors; notes; the tensors that it is not made of.
+
+    Raises:
+        InputError: an adapter is none, or damaged; they do not fit each other; or something in
+            them cannot be combined without their base model.
+    """
+    read, problems = _read(adapters)
+    if problems:
+        raise InputError(problems)
+    modules = ChangedModules(recipe, read)
+    if modules.problems:
+        raise InputError(modules.problems[:SHOWN])
+    planner = _Planner(recipe, read, modules, combining, values_of)
+    return planner.plan()
+
+
+def _read(
+    adapters: Sequence[tuple[Input, Source]],
+) -> tuple[list[AdapterChanges], list[Problem]]:
+    read, problems = [], list[Problem]()
+    for input_, source in adapters:
+        try:
+            read.append(AdapterChanges(input_, source))
+        except InputError as error:
+            problems += error.problems
+        else:
+            problems += read[-1].problems[:SHOWN]
+    return read, problems
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """The making of an adapter's tensors and config, once it is known what all adapters change."""
+
+    recipe: Recipe
+    adapters: Sequence[AdapterChanges]
+    modules: ChangedModules
+    combining: Combining
+    values_of: ValuesOf
+
+    def plan(self) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
+        asked = self.recipe.plain_dtype
+        dtype = BY_TORCH_NAME[asked] if asked else None
+        names = {module.name for module in self.modules.modules}
+        whole = WholeTensors(
+            *(self.recipe, self.adapters, self.combining, self.values_of, dtype, names)
+        )
+        if problems := [*whole.problems()]:
+            raise InputError(problems)
+        ranks = self._ranks()
+        targets = [*self._matrices(ranks, dtype), *whole.targets()]
+        saved = tuple(whole.modules)
+        config = adapter_config(self.adapters, self.modules, ranks, saved)
+        left_out = [each for adapter in self.adapters for each in adapter.left_out]
+        copies = (copy for _, *others in whole.copies.values() for copy in others)
+        left_out += (LeftOut(copy, UnusedReason.FROM_ANOTHER) for copy in copies)
+        return MadeAdapter(config, ranks, saved), targets, [*self._notes(ranks)], left_out
+
+    def _ranks(self) -> dict[str, int]:
+        """Return the rank of each module; parameters have the highest of all, as peft reads it."""
+        ranks = {module.name: self.combining.rank_of(module) for module in self.modules.modules}
+        highest = max(ranks.values(), default=1)
+        parameters = [m.name for m in self.modules.modules if m.first.kind is Kind.PARAMETER]
+        return {**ranks, **dict.fromkeys(parameters, highest)}
+
+    def _matrices(self, ranks: Mapping[str, int], dtype: str | None) -> Iterator[Target]:
+        positions = _Positions([module.name for module in self.modules.modules])
+        names = _Names(self.modules.modules)
+        contradictions: dict[str, str] = {}
+        for module in self.modules.modules:
+            values = self.values_of(f"{module.name}.weight", positions.of(module.name))
+            first, rank = module.first, ranks[module.name]
+            dtypes = [t.dtype for each in module.matrices.values() for t in (each.a, each.b)]
+            own = dtype or dtype_of(dtypes)
+            combined, contradiction = self.combining.combined(module, values, own, rank)
+            if contradiction:
+                contradictions.setdefault(contradiction, module.name)
+            (outputs, *others), width = first.within[1], rank * first.experts
+            a, b = names.of(module)
+            shapes = {a: (width, *first.within[0]), b: (outputs, width, *others)}
+            yield Target(module.name, own, combined.shape, combined.numel, combined, shapes)
+        if contradictions:
+            raise InputError([self._contradiction(*pair) for pair in contradictions.items()])
+
+    def _contradiction(self, expected: str, module: str) -> Problem:
+        return self.recipe.problem(
+            f"The parameters of {self.combining.method.name} contradict each other",
+            "parameters",
+            expected=expected,
+            found=f"other values, for {module}",
+            fix="Change these values, or the filter or gradient that sets them for this module",
+        )
+
+    def _notes(self, ranks: Mapping[str, int]) -> Iterator[str]:
+        method, count = self.combining.method, len(self.adapters)
+        text = f"{counted(len(ranks), 'module')} of {counted(count, 'adapter')}"
+        if not self.combining.rank and method.is_weighted_sum:
+            yield f"{text}: their matrices are put beside each other, which loses nothing"
+        else:
+            yield f"{text} are combined in core space, and get matrices of rank " + (
+                f"{self.combining.rank} at most" if self.combining.rank else "enough for all of it"
+            )
+        yield from notes_on_configs(self.adapters)
+        yield from self.modules.notes
+
+
+class _Positions:
+    """The positions of modules for gradients, from 0 in the first layer to 1 in the last.
+
+    There are as many layers as the highest number among the modules says.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._counts: dict[str, int] = {}
+        for name in filter(None, map(split, names)):
+            self._counts[name.stack] = max(self._counts.get(name.stack, 0), name.index + 1)
+
+    def of(self, name: str) -> float:
+        found = split(name)
+        return step_position(found.index, self._counts[found.stack]) if found else 0.0
+
+
+class _Names:
+    """The names of the matrices of modules, as peft has them."""
+
+    def __init__(self, modules: Sequence[ChangedModule]) -> None:
+        self._wrapped: dict[str, list[str]] = {}
+        for module in modules:
+            if module.first.kind is Kind.PARAMETER:
+                container, _, word = module.name.rpartition(".")
+                self._wrapped.setdefault(container, []).append(word)
+        for words in self._wrapped.values():
+            words.sort(key=lambda word: (*PACKED, word).index(word))
+
+    def of(self, module: ChangedModule) -> tuple[str, str]:
+        """Return the names of A and B."""
+        kind, name = module.first.kind, module.name
+        if kind is Kind.EMBEDDING:
+            return f"{PREFIX}{name}.lora_embedding_A", f"{PREFIX}{name}.lora_embedding_B"
+        if kind is Kind.PARAMETER:
+            # peft wraps the parameters in the order of their declaration: the first is innermost
+            container, _, word = name.rpartition(".")
+            words = self._wrapped[container]
+            layers = [*accumulate(["", *[".base_layer"] * (len(words) - 1)])]
+            name = f"{container}{layers[len(words) - 1 - words.index(word)]}"
+        return f"{PREFIX}{name}.lora_A.weight", f"{PREFIX}{name}.lora_B.weight"

@@ -1,0 +1,146 @@
+"""The matrices of a combined adapter: what a merge method makes of those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from resumerge.combination.modules import ChangedModule
+from resumerge.kernels import Run
+from resumerge.kernels.linalg.core_space import core_shape
+from resumerge.methods import KernelMethod, MergeMethod, TensorContext, Value
+from resumerge.methods.checked_answers import ask
+from resumerge.native import Vector
+from resumerge.tensors import AdapterPair, Combined, Merged
+from resumerge.tensors.generated.filled import Filled
+from resumerge.tensors.target import block_elements
+
+ValuesOf = Callable[[str, float], "Values"]
+"""A function that returns the parameters of a tensor, by its name and its position for gradients.
+"""
+
+
+@dataclass(frozen=True)
+class Values:
+    """The parameters of a merge for one tensor.
+
+    Args:
+        params: those of the whole merge.
+        per_model: those of each adapter, in the order of the recipe.
+    """
+
+    params: Mapping[str, Value]
+    per_model: tuple[Mapping[str, Value], ...]
+
+
+@dataclass(frozen=True)
+class Combining:
+    """How a recipe combines adapters.
+
+    Args:
+        method: the merge method.
+        models: the adapters as the recipe names them.
+        rank: the rank that modules have at most; None for as much as loses nothing.
+        seed: the seed of random masks.
+    """
+
+    method: MergeMethod
+    models: tuple[str, ...]
+    rank: int | None
+    seed: int
+
+    def rank_of(self, module: ChangedModule) -> int:
+        """Return the rank of a module in the result."""
+        if self._is_stacked:
+            return module.ranks
+        most = min(core_shape(module.first.matrix, module.ranks))
+        return most if self.rank is None else min(most, self.rank)
+
+    def combined(
+        self, module: ChangedModule, values: Values, dtype: str, rank: int
+    ) -> tuple[Combined, str | None]:
+        """Return the matrices of a module, flat, and what is wrong with the parameters.
+
+        Args:
+            module: the module.
+            values: the parameters.
+            dtype: the type of the matrices.
+            rank: the rank that they have.
+        """
+        first = module.first
+        pairs = tuple(
+            AdapterPair(place, each.a, each.b, each.scale, each.rank)
+            for place, each in module.matrices.items()
+        )
+        core, contradiction = self._core(module, values)
+        combined = Combined(
+            name=module.name,
+            dtype=dtype,
+            shape=(first.experts * rank * sum(first.matrix),),
+            pairs=pairs,
+            core=core,
+            factors=tuple(self.factors(values)) if self._is_stacked and not contradiction else (),
+            experts=first.experts,
+            matrix=first.matrix,
+            rank=rank,
+        )
+        return combined, contradiction
+
+    def factors(self, values: Values) -> list[float]:
+        """Return what a weighted sum multiplies each adapter's change by.
+
+        The method is asked: of changes that are the rows of the identity, it makes these factors.
+        """
+        assert self.method.is_weighted_sum and isinstance(self.method, KernelMethod)
+        count = len(self.models)
+        rows = [Vector(row) for row in np.eye(count, dtype=np.float32)]
+        base = [] if self._base is None else [Vector(np.zeros(count, np.float32))]
+        result = np.empty(count, np.float32)
+        run = Run.of(count, count, range(1))
+        context = self._context(values, (count,), "factors")
+        self.method.compute(context, [*base, *rows], run, None, Vector(result))
+        return [float(factor) for factor in result]
+
+    @property
+    def _is_stacked(self) -> bool:
+        return self.method.is_weighted_sum and self.rank is None
+
+    @property
+    def _base(self) -> int | None:
+        """The place of the base among the operands, where it is a change of zero."""
+        return None if self.method.base == "none" else 0
+
+    def _operands(self, values: Values) -> tuple[Mapping[str, Value], ...]:
+        return values.per_model if self._base is None else ({}, *values.per_model)
+
+    def _context(self, values: Values, shape: tuple[int, ...], name: str) -> TensorContext:
+        operands = self._operands(values)
+        return TensorContext(shape, values.params, operands, self._base, name, self.seed, 32)
+
+    def _core(self, module: ChangedModule, values: Values) -> tuple[Merged, str | None]:
+        shape = core_shape(module.first.matrix, module.ranks)
+        operands = self._operands(values)
+        names = self.models if self._base is None else ("no change", *self.models)
+        core = Merged(
+            name=module.name,
+            dtype="F32",
+            shape=shape,
+            method=self.method.name,
+            operands=tuple(Filled(name, "F32", shape, 0.0) for name in names),
+            params=values.params,
+            per_operand=operands,
+            base=self._base,
+            seed=self.seed,
+            block_elements=block_elements(None),
+            models=names,
+        )
+        answers = ask(self.method, core.context)
+        block = block_elements(answers.row_elements)
+        return replace(core, block_elements=block), answers.contradiction
+
+
+def dtype_of(dtypes: Sequence[str]) -> str:
+    """Return the dtype that holds the numbers of all of these."""
+    return dtypes[0] if len(set(dtypes)) == 1 else "F64" if "F64" in dtypes else "F32"

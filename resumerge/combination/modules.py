@@ -1,0 +1,127 @@
+"""The modules that several adapters change, under one name each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from resumerge.combination.adapter import AdapterChanges, Kind, Matrices
+from resumerge.errors import Problem
+from resumerge.recipe import Recipe
+from resumerge.sizes import some
+from resumerge.sources.adapters.meaning import KnownNames
+
+_EXPERT = re.compile(r"\.\d+\.[^.]+$")
+
+
+@dataclass(frozen=True)
+class ChangedModule:
+    """A module that adapters change.
+
+    Args:
+        name: its name in the first of the adapters that change it.
+        matrices: those of each of these adapters, by its place in the recipe.
+        names: its names in the adapters.
+    """
+
+    name: str
+    matrices: Mapping[int, Matrices]
+
+    @property
+    def first(self) -> Matrices:
+        return next(iter(self.matrices.values()))
+
+    @property
+    def ranks(self) -> int:
+        """The sum of the ranks of all changes."""
+        return sum(each.rank for each in self.matrices.values())
+
+
+@dataclass
+class ChangedModules:
+    """The modules that adapters change, matched by name.
+
+    A name that another version of transformers gave is taken for the same module, if only one of
+    the modules can be meant.
+
+    Attributes:
+        modules: the modules, in the order of the adapters and of their files.
+        spelled: for each adapter, (its name, the name here) of modules that it names otherwise.
+        problems: modules that have other shapes in one adapter than in another.
+    """
+
+    recipe: Recipe
+    adapters: Sequence[AdapterChanges]
+    modules: list[ChangedModule] = field(default_factory=list)
+    spelled: list[dict[str, str]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        found: dict[str, dict[int, Matrices]] = {}
+        for place, adapter in enumerate(self.adapters):
+            known, others = KnownNames(f"{name}.weight" for name in found), {}
+            for name, matrices in adapter.matrices.items():
+                same = (known.find(f"{name}.weight") or f"{name}.weight").removesuffix(".weight")
+                if same != name and not _alike(next(iter(found[same].values())), matrices):
+                    same = name
+                several = found.setdefault(same, {})
+                if same != name:
+                    others[name] = same
+                if several and not _alike(next(iter(several.values())), matrices):
+                    self.problems.append(self._unlike(same, several, place, matrices))
+                several[place] = matrices
+            self.spelled.append(others)
+        self.modules = [ChangedModule(name, several) for name, several in found.items()]
+        self._check_experts()
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for each adapter that names modules otherwise than the adapters before it."""
+        return [
+            f"{adapter.source.ref}: modules are matched by meaning: "
+            f"{some([f'{own} is {name}' for own, name in others.items()], most=2)}"
+            for adapter, others in zip(self.adapters, self.spelled)
+            if others
+        ]
+
+    def _check_experts(self) -> None:
+        """Check that no adapter has by one expert what another has for all of them together."""
+        parameters = [m.name for m in self.modules if m.first.kind is Kind.PARAMETER]
+        containers = {name.rpartition(".")[0] for name in parameters}
+        single = [m for m in self.modules if _EXPERT.sub("", m.name) in containers]
+        for module in single[:1]:
+            place = next(iter(module.matrices))
+            self.problems.append(
+                self.recipe.problem(
+                    "Adapters change experts in two layouts",
+                    f"{self.adapters[place].input_.path}.model",
+                    expected="all of them for packed experts (target_parameters), or none",
+                    found=f"{module.name} for one expert, and target_parameters in another adapter",
+                    fix="train, or save, both with the same version of transformers; or merge them "
+                    "with their model: write base+adapter",
+                )
+            )
+
+    def _unlike(
+        self, name: str, several: Mapping[int, Matrices], place: int, matrices: Matrices
+    ) -> Problem:
+        first, other = next(iter(several.items()))
+        adapter = self.adapters[place]
+        return self.recipe.problem(
+            f"{name} has another shape in {adapter.source.ref}",
+            f"{adapter.input_.path}.model",
+            expected=f"{_shape(other)}, as in {self.adapters[first].source.ref}",
+            found=_shape(matrices),
+            fix="combine adapters of one model",
+        )
+
+
+def _alike(one: Matrices, other: Matrices) -> bool:
+    return (one.kind, one.within, one.experts) == (other.kind, other.within, other.experts)
+
+
+def _shape(matrices: Matrices) -> str:
+    (outputs, *_), inputs = matrices.within[1], list(matrices.within[0])
+    experts = f" of {matrices.experts} experts" if matrices.experts > 1 else ""
+    return f"{matrices.kind.value} of {inputs} to [{outputs}]{experts}"

@@ -1,0 +1,172 @@
+"""What adapters have whole: modules of modules_to_save, biases, and copies of the base model's.
+
+The base model's own are not known here, so that of what was trained only an average is exact: the
+same parts of all adapters, with factors that add up to 1. Embeddings and heads that were not
+trained, which peft saves beside their matrices or because the vocabulary has grown, are the same
+in all adapters that have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from resumerge.combination.adapter import AdapterChanges
+from resumerge.combination.factors import Combining, Values, ValuesOf, dtype_of
+from resumerge.errors import Problem
+from resumerge.extraction.differences import differ, reading
+from resumerge.extraction.planner import PREFIX
+from resumerge.methods import METHODS
+from resumerge.recipe import Recipe
+from resumerge.tensors import Merged, Stacked, Tensor
+from resumerge.tensors.dtypes import FLOATS
+from resumerge.tensors.target import Target, block_elements
+
+NEAR_ONE = 1e-6
+"""The largest difference from 1 of a sum of factors, each of which is rounded to float32."""
+
+
+class WholeTensors:
+    """The tensors that adapters have whole.
+
+    Args:
+        recipe: the recipe.
+        adapters: the adapters.
+        combining: how they are combined.
+        values_of: returns the parameters of a tensor.
+        dtype: the dtype of the output; None for that of the tensors.
+        decomposed: the names of modules that have matrices.
+
+    Attributes:
+        copies: the tensors of the base model that adapters have copies of, by their names.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        adapters: Sequence[AdapterChanges],
+        combining: Combining,
+        values_of: ValuesOf,
+        dtype: str | None,
+        decomposed: Collection[str],
+    ) -> None:
+        self._recipe, self._adapters, self._combining = recipe, adapters, combining
+        self._values_of, self._dtype, self._decomposed = values_of, dtype, decomposed
+        self._trained = [
+            {name: tensor for name, tensor in adapter.whole.items() if _is_trained(adapter, name)}
+            for adapter in adapters
+        ]
+        self.copies: dict[str, list[Tensor]] = {}
+        for adapter, trained in zip(adapters, self._trained):
+            for name in adapter.whole.keys() - trained.keys():
+                self.copies.setdefault(name, []).append(adapter.whole[name])
+
+    @property
+    def modules(self) -> list[str]:
+        """The names of the modules that are saved whole."""
+        settings = self._adapters[0].settings
+        names = (name for name in self._trained[0] if _is_under(name, settings.modules_to_save))
+        return list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield why what adapters have whole cannot be combined; of each adapter once."""
+        for adapter, trained in zip(self._adapters, self._trained):
+            for name, tensor in trained.items():
+                if why := self._why_not(name, tensor):
+                    yield self._recipe.problem(
+                        "What an adapter has whole cannot be combined without the base model",
+                        f"{adapter.input_.path}.model",
+                        expected="matrices alone; or modules_to_save and biases that all adapters "
+                        "have, and a weighted sum with factors that add up to 1 (linear)",
+                        found=f"{name} of {adapter.source.ref}: {why}",
+                        fix="merge each adapter with its model: write base+adapter for it, and "
+                        "'base_model:' where the method needs one",
+                    )
+                    break
+        kinds = {adapter.settings.bias for adapter in self._adapters}
+        if len(kinds) > 1 and any(self._trained):
+            yield self._recipe.problem(
+                "The adapters train other biases each",
+                "models",
+                expected="the same 'bias' in every adapter_config.json",
+                found=", ".join(sorted(kinds)),
+                fix="merge each adapter with its model: write base+adapter for it",
+            )
+
+        with reading({a.source.ref: a.source for a in self._adapters}) as evaluation:
+            for name, (first, *others) in self.copies.items():
+                alike = all(_are_alike(first, other) for other in others)
+                if not alike or differ(evaluation, [(first, other) for other in others]):
+                    yield self._recipe.problem(
+                        "The adapters have different copies of a tensor of their base model",
+                        "models",
+                        expected="adapters of one model, whose embeddings and heads are alike "
+                        "before these change them",
+                        found=f"{name}, which they have otherwise than each other",
+                        fix="merge each adapter with its model: write base+adapter for it",
+                    )
+
+    def targets(self) -> Iterator[Target]:
+        """Yield the averages, once there are no problems."""
+        for name, tensor in self._trained[0].items():
+            tensors = tuple(trained[name] for trained in self._trained)
+            dtype = self._dtype or dtype_of([each.dtype for each in tensors])
+            is_copy = len(tensors) == 1 and dtype == tensor.dtype
+            yield self._target(name, tensor if is_copy else self._average(name, tensors, dtype))
+        for name, (tensor, *_) in self.copies.items():
+            yield self._target(name, tensor)
+
+    def _target(self, name: str, tensor: Tensor) -> Target:
+        module, _, last = name.rpartition(".")
+        inner = ".base_layer" if module in self._decomposed else ""
+        shapes = {f"{PREFIX}{module}{inner}.{last}": tensor.shape}
+        return Target(name, tensor.dtype, tensor.shape, block_elements(None), tensor, shapes)
+
+    def _average(self, name: str, tensors: tuple[Tensor, ...], dtype: str) -> Tensor:
+        factors = self._combining.factors(self._values(name))
+        average = Merged(
+            name=name,
+            dtype=dtype,
+            shape=tensors[0].shape,
+            method=METHODS["linear"].name,
+            operands=tensors,
+            params={"normalize": False},
+            per_operand=tuple({"weight": factor} for factor in factors),
+            base=None,
+            seed=0,
+            block_elements=block_elements(None),
+            models=self._combining.models,
+        )
+        return Stacked.of(name, average.shape, (average,))  # not measured: it is no change
+
+    def _values(self, name: str) -> Values:
+        return self._values_of(name, 0.0)
+
+    def _why_not(self, name: str, tensor: Tensor) -> str:
+        """Return why a tensor cannot be combined; empty if it can."""
+        for adapter, trained in zip(self._adapters, self._trained):
+            other = trained.get(name)
+            if other is None:
+                return f"{adapter.source.ref} lacks it"
+            if other.shape != tensor.shape:
+                return f"it has another shape in {adapter.source.ref}"
+        if len(self._adapters) > 1 and tensor.dtype not in FLOATS:
+            return f"its elements are {tensor.dtype}, not floats"
+        if not self._combining.method.is_weighted_sum:
+            return f"{self._combining.method.name} is no weighted sum"
+        total = sum(self._combining.factors(self._values(name)))
+        return "" if abs(total - 1.0) <= NEAR_ONE else f"the factors add up to {total:g}"
+
+
+def _is_trained(adapter: AdapterChanges, name: str) -> bool:
+    """Return whether a tensor that an adapter has whole was trained, rather than copied."""
+    settings = adapter.settings
+    return name.endswith(".bias") or _is_under(name, settings.modules_to_save)
+
+
+def _is_under(name: str, modules: Collection[str]) -> bool:
+    """Return whether a tensor is of one of the modules that are named by their ends."""
+    return any(f".{module}." in f".{name}" for module in modules)
+
+
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    return (one.dtype, one.shape) == (other.dtype, other.shape)

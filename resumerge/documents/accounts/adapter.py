@@ -1,0 +1,42 @@
+"""What an adapter has of a change, module by module: a part of the document of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resumerge.engine.changes import UnitChanges, energies_of, energy_of_all
+from resumerge.output_path import EXTRACTION
+
+
+def describe_adapter(
+    run: Mapping[str, Any], changes: Sequence[UnitChanges]
+) -> dict[str, dict[str, Any] | None]:
+    """Return the share of the energy of each change that an adapter has, by how it was made.
+
+    The energy of a matrix is the sum of the squares of its elements. Both parts are None for a run
+    that makes no adapter.
+
+    Args:
+        run: the run's record in its ledger.
+        changes: what was measured of the modules that are done.
+    """
+    method = json.loads(run.get("fingerprint_parts") or "{}").get("method", {})
+    found: dict[str, dict[str, Any] | None] = {"extraction": None, "combination": None}
+    if "numpy" in method:  # which makes adapters, and nothing else
+        made = "extraction" if method["name"] == EXTRACTION else "combination"
+        found[made] = _energies(changes)
+    return found
+
+
+def _energies(changes: Sequence[UnitChanges]) -> dict[str, Any]:
+    energies = energies_of(changes)
+    whole, kept = energy_of_all(energies)
+    return {
+        "kept": kept / whole if whole else None,
+        "modules": [
+            {"module": name, "energy": energy, "kept": own / energy if energy else None}
+            for name, (energy, own) in energies.items()
+        ],
+    }

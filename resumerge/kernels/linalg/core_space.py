@@ -1,0 +1,112 @@
+"""The core space of matrices of low rank: bases that all of them share, and each of them in these.
+
+Panariello et al. 2025, Accurate and efficient low-rank model merging in core space,
+https://arxiv.org/abs/2509.17786. NumPy's BLAS and LAPACK compute it: the bits are those of one
+machine and one build of BLAS, however many threads there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from resumerge.host.blas import one_blas_thread
+
+Product = tuple[np.ndarray, np.ndarray]
+"""The factors of a matrix: shapes (rows, rank) and (rank, columns), float64."""
+
+
+@dataclass(frozen=True)
+class CoreSpace:
+    """Several matrices in bases that they share: ``left @ core @ right`` is each of them.
+
+    Args:
+        cores: each matrix in the bases, float32.
+        left: the basis of the columns: orthonormal columns, float64; None for the matrix's own.
+        right: the basis of the rows: orthonormal rows, float64; None for the matrix's own.
+    """
+
+    cores: list[np.ndarray]
+    left: np.ndarray | None = None
+    right: np.ndarray | None = None
+
+    def placed(self, left: np.ndarray, right: np.ndarray) -> Product:
+        """Return the factors of a matrix outside the bases, from those of one within."""
+        return (
+            left if self.left is None else self.left @ left,
+            right if self.right is None else right @ self.right,
+        )
+
+
+def core_shape(shape: tuple[int, int], rank: int) -> tuple[int, int]:
+    """Return the shape of a core: square, or the matrix's own where the ranks fill a side of it.
+
+    Args:
+        shape: the (rows, columns) of the matrices.
+        rank: the sum of their ranks.
+    """
+    return (rank, rank) if rank < min(shape) else shape
+
+
+def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace:
+    """Return the core space of matrices that are given by their factors.
+
+    The bases are the singular vectors of all left factors side by side, and of all right ones. No
+    matrix loses anything in them. Where the ranks add up to a side of the matrices, there is
+    nothing to be saved: their own rows and columns are the bases.
+
+    Args:
+        products: the matrices.
+        shape: their (rows, columns).
+
+    Raises:
+        FloatingPointError: an element is not finite.
+    """
+    ranks = [left.shape[1] for left, _ in products]
+    if not all(np.isfinite(factor).all() for product in products for factor in product):
+        raise FloatingPointError("not all elements are finite")
+    with one_blas_thread():
+        if core_shape(shape, sum(ranks)) == shape:
+            return CoreSpace([(left @ right).astype(np.float32) for left, right in products])
+        left, of_left = _basis(np.hstack([left for left, _ in products]))
+        right, of_right = _basis(np.vstack([right for _, right in products]).T)
+        ends = accumulate(ranks, initial=0)
+        parts = [slice(*ends_of_one) for ends_of_one in pairwise(ends)]
+        cores = [(of_left[:, part] @ of_right[:, part].T).astype(np.float32) for part in parts]
+    return CoreSpace(cores, left, right.T)
+
+
+def stacked(products: Sequence[Product], factors: Sequence[float]) -> Product:
+    """Return the factors of a weighted sum of matrices: theirs beside each other.
+
+    Args:
+        products: the matrices.
+        factors: what each is multiplied by.
+    """
+    lefts = [left * factor for (left, _), factor in zip(products, factors)]
+    return np.hstack(lefts), np.vstack([right for _, right in products])
+
+
+def energy(product: Product) -> float:
+    """Return the sum of the squares of all elements of a matrix."""
+    left, right = product
+    with one_blas_thread():
+        return float(max(0.0, ((left.T @ left) * (right @ right.T)).sum()))
+
+
+def working_bytes(shape: tuple[int, int], rank: int) -> int:
+    """Return the bytes of the arrays that `core_space` takes, without the factors and cores."""
+    rows, columns = shape
+    if core_shape(shape, rank) == shape:
+        return 8 * rows * columns
+    return 8 * (4 * rank * max(shape) + rank * (rows + columns) + 6 * rank * rank)
+
+
+def _basis(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the left singular vectors of a tall matrix, and the matrix in them."""
+    orthonormal, triangle = np.linalg.qr(matrix)
+    inner, values, outer = np.linalg.svd(triangle)
+    return orthonormal @ inner, values[:, None] * outer

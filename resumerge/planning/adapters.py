@@ -1,0 +1,185 @@
+"""Plans whose output is a LoRA adapter: extracted from a model, or combined of adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from resumerge.combination import Combining, Values, combine
+from resumerge.errors import InputError, Problem
+from resumerge.extraction import MadeAdapter, extract
+from resumerge.layout import Layers
+from resumerge.layout.model_views import ModelViews
+from resumerge.methods import METHODS, MergeMethod
+from resumerge.output_path import ADAPTER_STEM
+from resumerge.planning.parameters import Parameters, check_parameters
+from resumerge.planning.plan import Plan
+from resumerge.planning.reference_files import notes_on_quantisation
+from resumerge.planning.shards import pack
+from resumerge.planning.tensor_specs import TensorSpec
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.recipe.types import Extraction, Input
+from resumerge.sources.left_out import LeftOut
+from resumerge.sources.types import Source
+from resumerge.tensors.target import Target
+
+OF_MODELS = ("tokenizer", "chat_template", "experts_together", "extract_expert", "quantised_as")
+"""What a recipe can ask of models alone."""
+
+
+def plan_extraction(
+    recipe: Recipe, extraction: Extraction, sources: Mapping[ModelRef, Source], *, seed: int
+) -> Plan:
+    """Plan the adapter of how a model differs from its base.
+
+    Raises:
+        InputError: the models do not fit, or the adapter would be empty, or could not be loaded.
+        Resumable: a file cannot be read now.
+    """
+    models = ModelViews(sources, extraction.model)
+    made, targets, notes, left_out = extract(recipe, extraction, models, seed=seed)
+    quantised = [note for source in sources.values() for note in notes_on_quantisation(source)]
+    layers = models.layers[extraction.model]
+    reference = sources[extraction.model]
+    return _plan(
+        recipe, sources, reference, layers, made, targets, [*notes, *quantised], left_out, seed
+    )
+
+
+def plan_combination(
+    recipe: Recipe, sources: Mapping[ModelRef, Source], method: MergeMethod, *, seed: int
+) -> Plan:
+    """Plan an adapter that is combined of others, without their base model.
+
+    Raises:
+        InputError: with every problem that was found.
+    """
+    problems = [*_problems(recipe, sources, method)]
+    if problems:
+        raise InputError(problems)
+    invalid, notes = check_parameters(recipe, method)
+    parameters = Parameters(recipe, method, valid=not invalid)
+    [slice_] = recipe.slices
+    inputs = slice_.inputs
+
+    def values_of(name: str, position: float) -> Values:
+        spec = TensorSpec(name, slice_, (name,) * len(inputs), position, recipe.modules[0], name)
+        of_inputs = (parameters.of_input(spec, input_, (name,), is_base=False) for input_ in inputs)
+        return Values(parameters.of_merge(spec, (name,)), tuple(of_inputs))
+
+    combining = Combining(method, tuple(i.model.text for i in inputs), recipe.rank, seed)
+    adapters = [(input_, sources[input_.model]) for input_ in inputs]
+    try:
+        made, targets, more, left_out = combine(recipe, adapters, combining, values_of)
+    finally:
+        if found := [*invalid, *parameters.problems]:
+            raise InputError(found)
+    notes = [*METHODS.notes_on(method.name), *notes, *more]
+    reference = sources[inputs[0].model]
+    return _plan(recipe, sources, reference, Layers({}, None), made, targets, notes, left_out, seed)
+
+
+def is_combination(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
+    """Return whether a recipe merges adapters alone, or some that no model is named before."""
+    return recipe.has_method and any(sources[ref].is_adapter for ref in recipe.merged_models)
+
+
+def _problems(
+    recipe: Recipe, sources: Mapping[ModelRef, Source], method: MergeMethod
+) -> Iterator[Problem]:
+    """Yield what is wrong with a recipe of adapters before these are looked into."""
+    adapters = [ref for ref in recipe.merged_models if sources[ref].is_adapter]
+    models = [ref for ref in recipe.merged_models if not sources[ref].is_adapter]
+    if models:
+        example = f"{recipe.base_model or models[0]}+{adapters[0]}"
+        yield recipe.problem(
+            f"{adapters[0]} is an adapter, and {models[0]} is none",
+            recipe.path_of(adapters[0]),
+            expected="models; or adapters alone, without 'base_model', which make an adapter",
+            found=f"{len(adapters)} of {len(recipe.merged_models)} are adapters",
+            fix=f"this is an adapter: write it after the model that it was trained on, like "
+            f"{example}; or delete the other models, to get an adapter",
+        )
+        return
+    if not method.combines_changes:
+        yield recipe.problem(
+            f"{method.name} does not combine adapters: it needs the weights that they change",
+            "merge_method",
+            expected=", ".join(name for name, m in METHODS.items() if m.combines_changes),
+            found=method.name,
+            fix="Choose one of these; or write each adapter after its model, like model+adapter",
+        )
+    if recipe.modules[0].stacked or recipe.modules[0].name is not None:
+        yield recipe.problem(
+            "Adapters are combined whole",
+            "modules" if recipe.modules[0].name is not None else "slices",
+            expected="models: a list of adapters",
+            found="slices or modules",
+            fix="Write 'models:' and below it each adapter; filters choose parameters for modules",
+        )
+    if recipe.base_model is not None:
+        yield recipe.problem(
+            "Adapters are combined without their base model",
+            "base_model",
+            expected="no base_model",
+            found=str(recipe.base_model),
+            fix="Delete the line; or write each adapter after its model, like model+adapter",
+        )
+    for key in OF_MODELS:
+        if getattr(recipe, key) not in (None, False):
+            name = {"experts_together": "experts", "quantised_as": "out_dtype"}.get(key, key)
+            yield recipe.problem(
+                f"The recipe combines adapters, and {name!r} is of models",
+                name,
+                expected="no such line",
+                found=str(getattr(recipe, key))[:60],
+                fix="Delete the line; or write each adapter after its model, like model+adapter",
+            )
+    yield from _check_count(recipe, method, recipe.slices[0].inputs)
+
+
+def _check_count(recipe: Recipe, method: MergeMethod, inputs: Sequence[Input]) -> Iterator[Problem]:
+    """Check how many adapters there are: a required base is counted, and is none of them."""
+    base = method.base == "required"
+    fewest, most = max(1, method.fewest - base), method.most and method.most - base
+    if len(inputs) < fewest or (most is not None and len(inputs) > most):
+        wanted = f"exactly {most}" if most == fewest else f"at least {fewest}"
+        if most is not None and len(inputs) > most > fewest:
+            wanted = f"at most {most}"
+        yield recipe.problem(
+            f"{method.name} takes {wanted} adapter{'s' * (wanted[-1] != '1')}",
+            "models",
+            expected=wanted,
+            found=str(len(inputs)),
+            fix="Add or remove adapters, or choose another merge_method",
+        )
+
+
+def _plan(
+    recipe: Recipe,
+    sources: Mapping[ModelRef, Source],
+    reference: Source,
+    layers: Layers,
+    made: MadeAdapter,
+    targets: list[Target],
+    notes: Sequence[str],
+    left_out: Sequence[LeftOut],
+    seed: int,
+) -> Plan:
+    size = sum(target.nbytes for target in targets)  # peft reads adapters of one file
+    units, shards = pack(targets, size, {"": ADAPTER_STEM})
+    of_models = [note for source in sources.values() for note in source.notes]
+    of_sources = (each for source in sources.values() for each in source.left_out)
+    return Plan(
+        recipe=recipe,
+        sources=tuple(sources.values()),
+        reference=reference.number,
+        layers=layers,
+        layer_maps=(),
+        units=units,
+        shards=shards,
+        seed=seed,
+        shard_size=size,
+        notes=tuple(dict.fromkeys([*recipe.notes, *of_models, *notes])),
+        adapter=made,
+        left_out=(*left_out, *of_sources),
+    )
