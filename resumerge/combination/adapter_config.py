@@ -79,7 +79,7 @@ def _targets(adapters: Sequence[AdapterChanges], modules: ChangedModules) -> lis
     """
     found: dict[str, None] = {}
     for place, adapter in enumerate(adapters):
-        named = adapter.source.config.get("target_modules")
+        named: list[str] = adapter.source.config.get("target_modules") or []
         is_plain = isinstance(named, list) and all(isinstance(name, str) for name in named)
         chosen = any(adapter.source.config.get(key) for key in _CHOOSE_LAYERS)
         own = [

@@ -100,7 +100,7 @@ class Combining:
         result = np.empty(count, np.float32)
         run = Run.of(count, count, range(1))
         context = self._context(values, (count,), "factors")
-        self.method.compute(context, [*base, *rows], run, None, Vector(result))
+        self.method.compute(context, [*rows, *base], run, None, Vector(result))
         return [float(factor) for factor in result]
 
     @property
@@ -109,11 +109,11 @@ class Combining:
 
     @property
     def _base(self) -> int | None:
-        """The place of the base among the operands, where it is a change of zero."""
-        return None if self.method.base == "none" else 0
+        """The place of the base among the operands: the last, where it is a change of zero."""
+        return None if self.method.base == "none" else len(self.models)
 
     def _operands(self, values: Values) -> tuple[Mapping[str, Value], ...]:
-        return values.per_model if self._base is None else ({}, *values.per_model)
+        return values.per_model if self._base is None else (*values.per_model, {})
 
     def _context(self, values: Values, shape: tuple[int, ...], name: str) -> TensorContext:
         operands = self._operands(values)
@@ -122,9 +122,9 @@ class Combining:
     def _core(self, module: ChangedModule, values: Values) -> tuple[Merged, str | None]:
         shape = core_shape(module.first.matrix, module.ranks)
         operands = self._operands(values)
-        names = self.models if self._base is None else ("no change", *self.models)
+        names = self.models if self._base is None else (*self.models, "no change")
         core = Merged(
-            name=module.name,
+            name=f"{module.name}.weight",
             dtype="F32",
             shape=shape,
             method=self.method.name,

@@ -83,6 +83,18 @@ def is_combination(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
     return recipe.has_method and any(sources[ref].is_adapter for ref in recipe.merged_models)
 
 
+def rank_of_models(recipe: Recipe) -> Iterator[Problem]:
+    """Yield the problem of a rank in a recipe whose models are no adapters."""
+    if recipe.rank is not None:
+        yield recipe.problem(
+            "A rank is of adapters that are combined",
+            "rank",
+            expected="models that are adapters alone",
+            found=f"rank: {recipe.rank}, and models",
+            fix="Delete the line; or name adapters, without their model before them",
+        )
+
+
 def _problems(
     recipe: Recipe, sources: Mapping[ModelRef, Source], method: MergeMethod
 ) -> Iterator[Problem]:

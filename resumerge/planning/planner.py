@@ -16,7 +16,12 @@ from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.options import SHARD_SIZE
 from resumerge.output_path import STEM
-from resumerge.planning.adapters import is_combination, plan_combination, plan_extraction
+from resumerge.planning.adapters import (
+    is_combination,
+    plan_combination,
+    plan_extraction,
+    rank_of_models,
+)
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
@@ -226,6 +231,7 @@ class _Planner:
         self.recipe, problems = with_bases(self.recipe, self.method)
         self.notes += self.recipe.notes
         problems += check_inputs(self.recipe, self.method)
+        problems += rank_of_models(self.recipe)
         invalid, notes = check_parameters(self.recipe, self.method)
         self._collect(problems, invalid)
         self.notes += notes

@@ -106,6 +106,8 @@ def pinned_plan(
                     stem=stem,
                 )
             )
+            if plan.adapter and (found := _problems_of_adapter(recipe, document, out)):
+                raise InputError(found)
             if any(document is stage for stage in recipe.stages):
                 stages.add(plan)
                 continue
@@ -125,7 +127,6 @@ def pinned_plan(
         problems += problems_of_equal_variants(plan)
         problems += problems_of_kept(plan, keep, is_file=is_file)
         problems += problems_of_streaming(plan) if options.stream else []
-        problems += _problems_of_adapter(plan, recipe, out) if plan.adapter else []
     if problems:
         raise in_order(problems)
     how = options.materialize or created_with.get("materialize") or Materialize.AUTO
@@ -144,12 +145,12 @@ def _shard_size(plan: Plan) -> int | None:
     return None if any(part.shard_size is None for part in parts) else plan.shard_size
 
 
-def _problems_of_adapter(plan: Plan, recipe: Recipe, out: OutputPath | None) -> list[Problem]:
+def _problems_of_adapter(recipe: Recipe, document: Recipe, out: OutputPath | None) -> list[Problem]:
     """Return why an adapter cannot be the output: it is a folder, and of one document."""
     problems = [_no_folder(recipe, out)] if out is not None and out.is_file else []
     if recipe.stages:
         problems.append(
-            recipe.problem(
+            document.problem(
                 "A recipe that combines adapters has one document",
                 "models",
                 expected="adapters, each in files",

@@ -112,7 +112,8 @@ class Combined(Tensor):
             return held + 8 * given // self.experts
         cores = len(self.core.operands) + 1
         dense = working_bytes(self.matrix, self._ranks)
-        dense += bytes_to_decompose(*self.core.shape, self._directions)
+        rows, columns = self.core.shape
+        dense += bytes_to_decompose(rows, columns, self._directions)
         placed = 8 * self.rank * sum(self.matrix)
         return held + dense + placed + 4 * cores * self.core.numel + self._of_method
 
@@ -197,19 +198,22 @@ class Combined(Tensor):
                 raise FloatingPointError("not all elements are finite")
             return *product, whole, whole
         space = core_space(products, self.matrix)
-        merged = self._merged(evaluation, space.cores)
+        merged = self._merged(evaluation, space.cores, number)
         found = decompose(lambda: [merged], merged.shape, self._directions, f"{self.name}/{number}")
         roots = np.sqrt(found.values)
         left, right = space.placed(found.left * roots, roots[:, None] * found.right)
         return left, right, found.energy, float(np.square(found.values).sum())
 
-    def _merged(self, evaluation: Evaluation, cores: Sequence[np.ndarray]) -> np.ndarray:
+    def _merged(
+        self, evaluation: Evaluation, cores: Sequence[np.ndarray], number: int
+    ) -> np.ndarray:
         """Return what the method makes of cores: float32, in their shape."""
         core, size = self.core, self.core.block_elements
+        if self.experts > 1:  # the name is a part of the key of random masks
+            core = replace(core, name=f"{core.name}[{number}]")
         operands = [np.zeros(core.numel, np.float32) for _ in core.operands]
-        first = 0 if core.base is None else 1
         for pair, own in zip(self.pairs, cores):
-            operands[first + pair.place] = own.reshape(-1)
+            operands[pair.place] = own.reshape(-1)
         call = evaluation.call(core)
 
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
