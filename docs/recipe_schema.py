@@ -71,6 +71,7 @@ SPECIAL: dict[str, Any] = {
     "negative_prompts": {"$ref": "#/$defs/Prompts"},
     "noise_scale": {"type": ["number", "string", "null"]},
     "residual_scale": {"type": ["number", "string", "null"]},
+    "rank": {"type": ["integer", "null"], "minimum": 1},
     "max_rank": {"type": ["integer", "null"], "minimum": 1},
     "sv_epsilon": {"type": ["number", "string", "null"]},
     "save_modules": {"$ref": "#/$defs/Prompts"},

@@ -1,5 +1,6 @@
 """Methods that mix task vectors: in core space, and beside the same method on whole models."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,12 @@ FULL = 16
 COMBINING = [name for name, method in METHODS.items() if method.combines_changes]
 
 GIVEN = "{weight: WEIGHT, density: 0.4, gamma: 0.05, threshold: 0.1, epsilon: 0.2}"
+
+
+def test_the_documentation_names_them() -> None:
+    page = (Path(__file__).parents[2] / "docs/adapters.md").read_text()
+    [section] = re.findall(r"## Combine adapters\n(.+?)\n## ", page, re.DOTALL)
+    assert all(f"`{name}`" in section for name in COMBINING)
 
 
 def entries(models: list[str]) -> str:

@@ -106,8 +106,8 @@ def pinned_plan(
                     stem=stem,
                 )
             )
-            if plan.adapter and (found := _problems_of_adapter(recipe, document, out)):
-                raise InputError(found)
+            if plan.adapter and (unfit := _problems_of_adapter(recipe, document, out)):
+                raise InputError(unfit)
             if any(document is stage for stage in recipe.stages):
                 stages.add(plan)
                 continue
