@@ -28,7 +28,7 @@ _WITH_BASE = (
 )
 
 
-class Kind(Enum):
+class MatricesKind(Enum):
     """The ways in which peft saves the matrices of a module."""
 
     MODULE = "a linear layer or a convolution"
@@ -49,7 +49,7 @@ class Matrices:
     """
 
     name: str
-    kind: Kind
+    kind: MatricesKind
     a: Tensor
     b: Tensor
     scale: float
@@ -117,7 +117,7 @@ class AdapterChanges:
             elif (pair := self._pair(module, roles)) is not None:
                 rank = pair[0].shape[0]
                 scale = self.settings.scale(module, rank, alpha=1.0 if "alpha" in roles else None)
-                kind = Kind.EMBEDDING if "embedding_A" in roles else Kind.MODULE
+                kind = MatricesKind.EMBEDDING if "embedding_A" in roles else MatricesKind.MODULE
                 self._add(Matrices(module, kind, *pair, scale, rank))
         for container, modules in wrapped.items():
             self._add_parameters(container, modules, names.modules)
@@ -182,7 +182,7 @@ class AdapterChanges:
                 continue
             experts = int(pair[0].shape[0] // rank)
             scale = self.settings.scale(name, int(rank))
-            self._add(Matrices(name, Kind.PARAMETER, *pair, scale, int(rank), experts))
+            self._add(Matrices(name, MatricesKind.PARAMETER, *pair, scale, int(rank), experts))
 
     def _add(self, matrices: Matrices) -> None:
         said = self.settings.rank_of(matrices.name)

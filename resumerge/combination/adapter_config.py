@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resumerge.combination.adapter import AdapterChanges, Kind
+from resumerge.combination.adapter import AdapterChanges, MatricesKind
 from resumerge.combination.modules import ChangedModules
 from resumerge.sizes import some
 
@@ -32,7 +32,7 @@ def adapter_config(
     others = {
         name: own
         for name, own in sorted(ranks.items(), key=lambda item: -len(item[0]))
-        if own != rank and kinds[name] is not Kind.PARAMETER
+        if own != rank and kinds[name] is not MatricesKind.PARAMETER
     }
     parameters = dict.fromkeys(end for each in adapters for end in each.settings.parameters)
     return {
@@ -85,7 +85,7 @@ def _targets(adapters: Sequence[AdapterChanges], modules: ChangedModules) -> lis
         own = [
             module.name
             for module in modules.modules
-            if place in module.matrices and module.first.kind is not Kind.PARAMETER
+            if place in module.matrices and module.first.kind is not MatricesKind.PARAMETER
         ]
         if is_plain and not chosen and not modules.spelled[place]:
             ends = tuple(f".{name}" for name in named)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from resumerge.combination.adapter import AdapterChanges, Kind
+from resumerge.combination.adapter import AdapterChanges, MatricesKind
 from resumerge.combination.adapter_config import adapter_config, notes_on_configs
 from resumerge.combination.factors import Combining, ValuesOf, dtype_of
 from resumerge.combination.modules import ChangedModule, ChangedModules
@@ -107,7 +107,9 @@ class _Planner:
         """Return the rank of each module; parameters have the highest of all, as peft reads it."""
         ranks = {module.name: self.combining.rank_of(module) for module in self.modules.modules}
         highest = max(ranks.values(), default=1)
-        parameters = [m.name for m in self.modules.modules if m.first.kind is Kind.PARAMETER]
+        parameters = [
+            m.name for m in self.modules.modules if m.first.kind is MatricesKind.PARAMETER
+        ]
         return {**ranks, **dict.fromkeys(parameters, highest)}
 
     def _matrices(self, ranks: Mapping[str, int], dtype: str | None) -> Iterator[Target]:
@@ -173,7 +175,7 @@ class _Names:
     def __init__(self, modules: Sequence[ChangedModule]) -> None:
         self._wrapped: dict[str, list[str]] = {}
         for module in modules:
-            if module.first.kind is Kind.PARAMETER:
+            if module.first.kind is MatricesKind.PARAMETER:
                 container, _, word = module.name.rpartition(".")
                 self._wrapped.setdefault(container, []).append(word)
         for words in self._wrapped.values():
@@ -182,9 +184,9 @@ class _Names:
     def of(self, module: ChangedModule) -> tuple[str, str]:
         """Return the names of A and B."""
         kind, name = module.first.kind, module.name
-        if kind is Kind.EMBEDDING:
+        if kind is MatricesKind.EMBEDDING:
             return f"{PREFIX}{name}.lora_embedding_A", f"{PREFIX}{name}.lora_embedding_B"
-        if kind is Kind.PARAMETER:
+        if kind is MatricesKind.PARAMETER:
             # peft wraps the parameters in the order of their declaration: the first is innermost
             container, _, word = name.rpartition(".")
             words = self._wrapped[container]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from resumerge.combination.adapter import AdapterChanges, Kind, Matrices
+from resumerge.combination.adapter import AdapterChanges, Matrices, MatricesKind
 from resumerge.errors import Problem
 from resumerge.recipe import Recipe
 from resumerge.sizes import some
@@ -87,7 +87,7 @@ class ChangedModules:
 
     def _check_experts(self) -> None:
         """Check that no adapter has by one expert what another has for all of them together."""
-        parameters = [m.name for m in self.modules if m.first.kind is Kind.PARAMETER]
+        parameters = [m.name for m in self.modules if m.first.kind is MatricesKind.PARAMETER]
         containers = {name.rpartition(".")[0] for name in parameters}
         single = [m for m in self.modules if _EXPERT.sub("", m.name) in containers]
         for module in single[:1]:
