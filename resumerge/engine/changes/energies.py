@@ -1,4 +1,4 @@
-"""How much of a model's change the matrices of an extracted adapter have."""
+"""How much of a change the matrices of an adapter have: of a model's, or of several adapters'."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from resumerge.engine.changes.units import UnitChanges
 from resumerge.printable import escaped
 from resumerge.sizes import share
+
+NOTHING = 1e-9
+"""The share of an energy that may be lost by rounding alone."""
 
 
 def energies_of(changes: Sequence[UnitChanges]) -> dict[str, tuple[float, float]]:
@@ -27,6 +30,8 @@ def kept_in_words(changes: Sequence[UnitChanges]) -> str:
     """Return a sentence on how much of the whole difference is kept, and where the least is."""
     energies = energies_of(changes)
     whole, kept = energy_of_all(energies)
+    if whole - kept <= NOTHING * whole:
+        return "the matrices have all of the change"
     least = min(energies, key=lambda name: energies[name][1] / (energies[name][0] or 1.0))
     return (
         f"the matrices have {share(kept, whole)} of the energy of the change; the least, "
