@@ -10,7 +10,7 @@ from resumerge.combination.adapter import AdapterChanges, Matrices, MatricesKind
 from resumerge.errors import Problem
 from resumerge.recipe import Recipe
 from resumerge.sizes import some
-from resumerge.sources.adapters.meaning import KnownNames
+from resumerge.sources.adapters.known_names import KnownNames
 
 _EXPERT = re.compile(r"\.\d+\.[^.]+$")
 
