@@ -192,6 +192,15 @@ def test_a_stage(folder: Path) -> None:
     assert not (folder / "out").exists()
 
 
+def test_a_sweep(folder: Path) -> None:
+    second(folder)
+    sweep = "sweep: {'models[0].parameters.weight': [0.2, 0.6]}\n"
+    with pytest.raises(InputError) as error:
+        merge(folder, LINEAR + sweep, folder / "out")
+    assert not (folder / "out").exists()
+    assert "sweep" in str(error.value)
+
+
 @pytest.mark.parametrize("rank", ["0", "-1", "1.5", "high", "true"])
 def test_ranks_that_are_none(rank: str) -> None:
     with pytest.raises(InputError, match="not a rank"):

@@ -148,14 +148,16 @@ def _shard_size(plan: Plan) -> int | None:
 def _problems_of_adapter(recipe: Recipe, document: Recipe, out: OutputPath | None) -> list[Problem]:
     """Return why an adapter cannot be the output: it is a folder, and of one document."""
     problems = [_no_folder(recipe, out)] if out is not None and out.is_file else []
-    if recipe.stages:
+    if recipe.stages or recipe.variants:
         problems.append(
             document.problem(
-                "A recipe that combines adapters has one document",
+                "A recipe that combines adapters has one document, and no sweep",
                 "models",
                 expected="adapters, each in files",
-                found="other documents beside it",
-                fix="Run the other documents first, and name the output here",
+                found="a sweep" if recipe.variants else "other documents beside it",
+                fix="Run each variant as a recipe of its own"
+                if recipe.variants
+                else "Run the other documents first, and name the output here",
             )
         )
     return problems
