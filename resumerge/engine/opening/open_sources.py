@@ -213,5 +213,5 @@ def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
 def _folder(part: ModelRef) -> str:
     if not is_local(part.name):
         return part.name
-    # Not Path's own, which raises for the home of nobody.
-    return str(Path(os.path.expanduser(part.name)).resolve())  # noqa: PTH111
+    # Not Path's own, which raise for the home of nobody, and for links in a circle.
+    return os.path.realpath(os.path.expanduser(part.name))  # noqa: PTH111

@@ -41,7 +41,6 @@ def with_variants(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
         units=(),
         shards=(),
         variants=variants,
-        measured=all(plan.measured for plan in plans),
         notes=tuple(notes),
         reminders=tuple(dict.fromkeys(each for plan in plans for each in plan.reminders)),
     )

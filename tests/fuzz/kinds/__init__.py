@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fuzz.kinds.adapters import Adapters
 from fuzz.kinds.base import Kind
+from fuzz.kinds.gguf_files import GgufFiles
 from fuzz.kinds.hub_metadata import HubMetadata
 from fuzz.kinds.ledgers import Ledgers
 from fuzz.kinds.mirrors import Manifests, Snapshots
@@ -16,6 +17,7 @@ from fuzz.kinds.models import (
     Tokenizers,
 )
 from fuzz.kinds.quantised import Quantised
+from fuzz.kinds.quantised_outputs import QuantisedOutputs
 from fuzz.kinds.recipes import Recipes
 from fuzz.kinds.torch_files import TorchFiles
 
@@ -30,6 +32,8 @@ KINDS: dict[str, type[Kind]] = {
     "generation_configs": GenerationConfigs,
     "adapters": Adapters,
     "quantised": Quantised,
+    "gguf": GgufFiles,
+    "quantised_outputs": QuantisedOutputs,
     "torch_files": TorchFiles,
     "recipes": Recipes,
     "ledgers": Ledgers,
