@@ -36,7 +36,7 @@ class Bench:
         self.samples: list[tuple[Any, ...]] = []
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
         snapshot = lambda ledger, storage: self.told.append(("snapshot", None))  # noqa: E731
-        monkeypatch.setattr(module, "take_snapshot", snapshot)
+        monkeypatch.setattr("resumerge.engine.shards.sealing.take_snapshot", snapshot)
         governor = SimpleNamespace(
             peak_rss=5, batch_bytes=6, rss=7, budget=8, memory=SimpleNamespace(available=9)
         )
@@ -44,7 +44,7 @@ class Bench:
             samples=SimpleNamespace(add=lambda *sample: self.samples.append(sample)),
             units=SimpleNamespace(commit_batch=lambda *batch: self.batches.append(batch)),
             shards=SimpleNamespace(
-                seal=lambda number: self.told.append(("sealed in the ledger", number))
+                seal=lambda number, _: self.told.append(("sealed in the ledger", number))
             ),
         )
         files = SimpleNamespace(
