@@ -61,6 +61,15 @@ def test_what_takes_longest_decides() -> None:
     assert took > 1000 and "computing takes longest" in basis
 
 
+def test_the_factor_of_a_weight_takes_another_pass() -> None:
+    models = [llama(n, others=[tensor("model.layers.0.x.weight", (2048, 1024))]) for n in "ab"]
+    four, factor, plain = (
+        estimate(plan(f"{LINEAR}out_dtype: {scheme}\n", *models)).time.milliseconds
+        for scheme in ("mxfp4", "nvfp4", "bfloat16")
+    )
+    assert factor - four == pytest.approx(plain, rel=0.1)
+
+
 def test_threads_share_the_computing_alone() -> None:
     found = linear()
     slow = REFERENCE_COMPUTE / 1e6

@@ -9,7 +9,7 @@ from resumerge.host.speed import Speed
 from resumerge.planning.plan import Unit
 from resumerge.planning.stage_results.spilled import READ_MS, WRITE_MS
 from resumerge.sizes import show_size
-from resumerge.tensors import Merged, Spilled, Step, Tensor
+from resumerge.tensors import Merged, Quantised, Spilled, Step, Tensor
 
 REFERENCE_COMPUTE = 5.3e9
 """Elements in a second, found by `measure_speed` on the machine where the costs were measured."""
@@ -87,12 +87,15 @@ class TimeCounter:
 def _milliseconds(tensor: Tensor) -> float:
     """Return the time of one core, in units of `TimeEstimate.milliseconds`.
 
-    An operand is computed again in each pass of its method. What is spilled is only read here.
+    An operand is computed again in each pass of its method, and a weight once more for its factor.
+    What is spilled is only read here.
     """
     if isinstance(tensor, Spilled):
         return tensor.nbytes * READ_MS
     if not isinstance(tensor, Merged):
-        return tensor.own_milliseconds + sum(map(_milliseconds, tensor.children()))
+        within = sum(map(_milliseconds, tensor.children()))
+        passes = 1 + (isinstance(tensor, Quantised) and bool(tensor.form.whole))
+        return tensor.own_milliseconds + passes * within
     own = tensor.numel * len(tensor.operands) * tensor.merge_method.cost.milliseconds
     within = sum(map(_milliseconds, tensor.operands))
     return own + (tensor.merge_method.passes(tensor.context) * within if within else 0)
