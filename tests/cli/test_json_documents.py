@@ -58,6 +58,7 @@ RUN: dict[str, Any] = {
 }
 PLAN: dict[str, Any] = {
     "units": int,
+    "tensors": int,
     "output_bytes": int,
     "shards": int,
     "copied": {"shards": int, "bytes": int},

@@ -199,3 +199,12 @@ def test_a_change_that_codes_cannot_hold_is_told(models: Path, tmp_path: Path) -
     [warning] = [text for text in accounts["warnings"] if "float8" in text]
     assert "out_dtype: bfloat16" in warning
     assert "Rounding to float8 took " in (out / "README.md").read_text()
+
+
+def test_a_plan_counts_the_tensors_of_the_files(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = merge(models, linear("int4"), tmp_path / "out")
+    monkeypatch.chdir(models)
+    plan = resumerge.plan(tmp_path / "out.yaml", state_dir=tmp_path / "state")
+    assert plan["tensors"] == len(stored(out)) > plan["units"]

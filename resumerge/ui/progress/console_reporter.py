@@ -60,9 +60,10 @@ class ConsoleReporter(ProgressState):
         estimate = predicted.estimate
         for note in (*plan.notes, *estimate.notes):
             self.note(note)
+        tensors = sum(len(unit.tensors) for unit in plan.units)
         self._print(
             f"{plan.merged}, "
-            f"{counted(len(plan.units), 'tensor')}, {show_size(plan.output_bytes)} in "
+            f"{counted(tensors, 'tensor')}, {show_size(plan.output_bytes)} in "
             f"{counted(len(plan.shards), 'shard')}; "
             f"peak memory about {show_size(predicted.need.peak_rss)}, "
             f"disk {show_size(estimate.disk)}, about {show_estimate(predicted.seconds)}; "

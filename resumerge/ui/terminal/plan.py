@@ -55,7 +55,7 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
     yield _row("method", document["method"])
     yield _row(
         "output",
-        f"{counted(document['units'], 'tensor')}, {show_size(document['output_bytes'])} in "
+        f"{counted(document['tensors'], 'tensor')}, {show_size(document['output_bytes'])} in "
         f"{counted(document['shards'], 'shard')}",
     )
     if copied := document["copied"]["shards"]:
