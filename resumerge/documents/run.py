@@ -70,6 +70,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
         "merging_s": None,
         "accounts": {"sources": [], **NOT_MEASURED},
         "extraction": None,
+        "combination": None,
         "attempts": [],
         "events": [],
         "mirror": None,
