@@ -70,9 +70,10 @@ def plan_combination(
     adapters = [(input_, sources[input_.model]) for input_ in inputs]
     try:
         made, targets, more, left_out = combine(recipe, adapters, combining, values_of)
-    finally:
-        if found := [*invalid, *parameters.problems]:
-            raise InputError(found)
+    except InputError as error:
+        raise InputError([*invalid, *parameters.problems, *error.problems]) from None
+    if found := [*invalid, *parameters.problems]:
+        raise InputError(found)
     notes = [*METHODS.notes_on(method.name), *notes, *more]
     reference = sources[inputs[0].model]
     return _plan(recipe, sources, reference, Layers({}, None), made, targets, notes, left_out, seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +14,16 @@ from resumerge.output_path import EXTRACTION
 from resumerge.recipe.as_yaml import as_yaml
 from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
-from resumerge.recipe.schema.extraction import OF_ALL_MERGES, ExtractionFile, ExtractionSection
+from resumerge.recipe.schema.exclusions import CHECKS, AnyFile
+from resumerge.recipe.schema.extraction import ExtractionFile, ExtractionSection
 from resumerge.recipe.schema.keys import MergeFile, ModuleEntry
-from resumerge.recipe.schema.mixture import OF_MERGES, ExpertEntry, MixtureFile
+from resumerge.recipe.schema.mixture import ExpertEntry, MixtureFile
 from resumerge.recipe.schema.sections import read_section
 from resumerge.recipe.spelling import misspelled
 from resumerge.recipe.stages import check_stages, with_stages, with_variants
 from resumerge.recipe.sweep import SWEEP, variants_of, without_sweep
 from resumerge.recipe.types import (
-    GATE_MODES,
     MIXTURE,
-    OF_PROMPTS,
     Expert,
     Extraction,
     Input,
@@ -35,8 +34,6 @@ from resumerge.recipe.types import (
     Slice,
 )
 from resumerge.recipe.yaml_lines import MAX_CHARS, Document, descend, load_yaml, nearest_line
-
-_File = MergeFile | MixtureFile | ExtractionFile
 
 
 @dataclass
@@ -172,9 +169,9 @@ def _read_document(
     """
     errors = Findings()
     section = _section(document.data)
-    errors += [error for check in _CHECKS[section] for error in check(document.data)]
+    errors += [error for check in CHECKS[section] for error in check(document.data)]
     top = {key: value for key, value in document.data.items() if key not in ignored}
-    written: _File | None = read_section(section, top, (), errors)
+    written: AnyFile | None = read_section(section, top, (), errors)
     if written is None or errors or document.problems:
         valid = _valid_part(section, top, errors)
         part = _recipe(valid, errors, text, file, document) if valid else None
@@ -184,7 +181,7 @@ def _read_document(
 
 
 def _recipe(
-    written: _File,
+    written: AnyFile,
     findings: Findings,
     text: str,
     file: str,
@@ -243,12 +240,12 @@ def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
     )
 
 
-def _valid_part(section: type[_File], top: dict[Any, Any], errors: Findings) -> _File | None:
+def _valid_part(section: type[AnyFile], top: dict[Any, Any], errors: Findings) -> AnyFile | None:
     """Return what is left of a recipe without invalid values, and without what is invalid then."""
     rest = deepcopy(top)
     while sum(_delete(rest, error.at) for error in errors):
         errors = Findings()
-        written: _File | None = read_section(section, rest, (), errors)
+        written: AnyFile | None = read_section(section, rest, (), errors)
         if written is not None:
             return written
     return None
@@ -314,7 +311,7 @@ def _is_mixture(top: Mapping[Any, Any]) -> bool:
     return isinstance(top.get("experts"), list)
 
 
-def _section(top: Mapping[Any, Any]) -> type[_File]:
+def _section(top: Mapping[Any, Any]) -> type[AnyFile]:
     if any(name == EXTRACTION or misspelled(str(name), (EXTRACTION,)) for name in top):
         return ExtractionFile
     return MixtureFile if _is_mixture(top) else MergeFile
@@ -348,124 +345,3 @@ def _experts(entries: Sequence[ExpertEntry], key: str) -> tuple[Expert, ...]:
         )
         for number, entry in enumerate(entries)
     )
-
-
-def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Yield the errors of a mixture's keys that do not fit each other."""
-    for key in OF_MERGES:
-        if key in top:
-            yield InvalidValue(
-                f"A recipe has either 'experts', to make a mixture, or '{key}', to merge",
-                expected="one of the two",
-                found="both",
-                fix=f"Delete '{key}:' and what is below it; or merge in a document of its own, "
-                "and name its result here",
-                at=(key,),
-            )
-    experts = top["experts"]
-    used = top.get("experts_per_token") or 2
-    if type(used) is int and 0 < len(experts) < used:
-        yield InvalidValue(
-            f"A token cannot use {used} of {len(experts)} experts",
-            expected=f"experts_per_token of at most {len(experts)}",
-            found=f"{used}" + ("" if "experts_per_token" in top else ", the default"),
-            fix=f"Write 'experts_per_token: {len(experts)}', or add experts",
-            at=("experts_per_token",) if "experts_per_token" in top else ("experts",),
-        )
-    mode = top.get("gate_mode", GATE_MODES[0])
-    if mode in OF_PROMPTS:
-        yield from _check_prompts(experts)
-
-
-def _check_prompts(experts: list[Any]) -> Iterator[InvalidValue]:
-    """Yield the errors of experts' prompts that gates cannot be made of, or that are the same."""
-    entries = [entry for entry in experts if isinstance(entry, dict)]
-    for number, entry in enumerate(experts):
-        if isinstance(entry, dict) and not entry.get("positive_prompts"):
-            yield InvalidValue(
-                f"Expert {number} has no positive_prompts",
-                expected="texts of the kind that this expert is for: its gate is made of them",
-                found="none",
-                fix="Add 'positive_prompts:' with some texts; or write 'gate_mode: random' and "
-                "train the gates",
-                at=("experts", number),
-            )
-    prompts = [[e.get("positive_prompts"), e.get("negative_prompts")] for e in entries]
-    if len(prompts) > 1 and prompts[0][0] and all(found == prompts[0] for found in prompts):
-        yield InvalidValue(
-            "All experts have the same prompts",
-            expected="prompts that tell what each expert is for",
-            found="the same for all, so that all gates would be the same",
-            fix="Write other prompts for each expert; or 'gate_mode: random', and train the gates",
-            at=("experts", 1, "positive_prompts"),
-        )
-
-
-def _check_choices(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Yield the errors of a recipe or a module without exactly one list of models.
-
-    An empty list counts as absent.
-    """
-    yield from _check_choice(top, (), ("models", "slices", "modules"))
-    modules = top.get("modules")
-    for name, entry in modules.items() if isinstance(modules, dict) else ():
-        if isinstance(entry, dict):
-            yield from _check_choice(entry, ("modules", str(name)), ("models", "slices"))
-
-
-def _check_choice(
-    section: Mapping[Any, Any], at: tuple[str, ...], choices: tuple[str, ...]
-) -> Iterator[InvalidValue]:
-    owner = "module" if at else "recipe"
-    expected = "models, to merge whole models; slices, to choose layers"
-    expected += "" if at else "; modules, to merge the modules of a model in different ways"
-    written = [key for key in choices if section.get(key) not in (None, [], {})]
-    if len(written) > 1:
-        yield InvalidValue(
-            f"A {owner} has either {' or '.join(written)}, not both",
-            expected=expected,
-            found=" and ".join(written),
-            fix=f"Delete all but one of them, for example '{written[1]}:' and what is below it",
-            at=(*at, written[1]),
-        )
-    elif not written:
-        empty = next((key for key in choices if key in section), None)
-        yield InvalidValue(
-            f"The list of {empty} is empty" if empty else f"The {owner} names no models",
-            expected=expected,
-            found=f"{empty} without entries" if empty else f"neither {' nor '.join(choices)}",
-            fix="Write 'models:' and below it '- model: org/name' for each model",
-            at=(*at, empty) if empty else at,
-        )
-
-
-def _check_tokenizer(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    if top.get("tokenizer") is not None and top.get("tokenizer_source") is not None:
-        yield InvalidValue(
-            "A recipe has either tokenizer or tokenizer_source, not both",
-            expected="one of the two: 'tokenizer_source: x' is short for 'tokenizer: {source: x}'",
-            found="both",
-            fix="Delete tokenizer_source, and write its value as 'source:' below 'tokenizer:'",
-            at=("tokenizer_source",),
-        )
-
-
-def _check_extraction(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Yield an error for each key of a merge in a recipe that extracts an adapter."""
-    for key in OF_ALL_MERGES:
-        if key in top:
-            yield InvalidValue(
-                f"A recipe has either '{EXTRACTION}', to extract an adapter, or '{key}'",
-                expected="one of the two",
-                found="both",
-                fix=f"Delete '{key}:' and what is below it",
-                at=(key,),
-            )
-
-
-_CHECKS: Mapping[type[_File], tuple[Callable[[Mapping[Any, Any]], Iterator[InvalidValue]], ...]] = {
-    MergeFile: (_check_choices, _check_tokenizer),
-    MixtureFile: (_check_mixture,),
-    ExtractionFile: (_check_extraction,),
-}
-"""What is checked of the keys of a document as a whole, by its section."""
