@@ -45,8 +45,8 @@ class Form:
         code: what the codes are.
         largest: the number that the largest magnitude of a block is scaled to.
         scales: the dtype of the scales, by safetensors' name; U8 for powers of two (E8M0).
-        whole: the number that the largest magnitude of a weight is multiplied to, before it has
-            scales; the factor is stored after them, in float32. 0 for no factor.
+        whole: the number that the largest magnitude of a weight is scaled to before the blocks'
+            scales are computed; the factor is stored after them, in float32. 0 for no factor.
     """
 
     name: str
@@ -72,10 +72,10 @@ class Form:
     def scaled(
         self, maxima: np.ndarray, factor: np.float32 = _ONE
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return scales as they are stored, and as the numbers that these are.
+        """Return scales as stored bytes, and as numbers.
 
         A scale is ``maximum / largest``, rounded to nearest; at least the smallest normal number of
-        its dtype, so that a block of zeros divides by something; and NaN where a number of the
+        its dtype, so that a block of zeros is not divided by 0; and NaN where a number of the
         block is not finite. A power of two is that of the maximum, rounded to one bit of its
         fraction, divided by the power of two in `largest`, as compressed-tensors has it
         (quantization/utils/mxfp_utils.py).
@@ -83,7 +83,7 @@ class Form:
         Args:
             maxima: the largest magnitude of each block, float32.
             factor: what the weight is multiplied by; scales in float8 are multiplied by it as they
-                are stored, and the smallest of them is 0.125 where it would be 0.
+                are stored, and one that would be 0 is 0.125.
 
         Returns:
             uint8, with the bytes of a scale for each block; float32, in the shape of `maxima`.
@@ -143,8 +143,8 @@ class Quantised(Tensor):
     ) -> Quantised:
         """Return the bytes of a weight.
 
-        Its rows are computed about as many together as a block has. A merge that is computed in
-        blocks has these rows as its blocks; one that is computed as a whole has all.
+        About as many rows are computed together as a block of a merge has. A merge that is
+        computed in blocks has these rows as its blocks; one that is computed as a whole has all.
         """
         columns = weight.shape[-1]
         rows = weight.numel // columns
@@ -194,7 +194,7 @@ class Quantised(Tensor):
 
     @property
     def bytes_at_once(self) -> int:
-        """The bytes of the codes of as many rows."""
+        """The bytes of the codes of `rows_at_once` rows."""
         return self.rows_at_once * self._code_row
 
     @property
