@@ -38,6 +38,13 @@ def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str)
     if isinstance(models, str):  # a sequence, too: of letters
         raise refuse("The models are not a list", expected="a list of names", found=repr(models))
     chosen = find_method(method)
+    if chosen.base == "required" and base is None:
+        raise refuse(
+            f"{method} needs a base model",
+            expected="--base MODEL",
+            found="no base model",
+            fix="name the model that the others were trained from",
+        )
     per_model = [parameter for parameter in chosen.parameters if parameter.per_model]
     lines = [_commented(f"merge_method: {method}", chosen.summary)]
     if base is not None:

@@ -131,7 +131,7 @@ def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
     copied = [shard for shard in plan.shards if shard.copied is not None]
     return {
         "units": len(plan.units),
-        "tensors": sum(len(unit.tensors) for unit in plan.units),
+        "tensors": estimate.tensors,
         "output_bytes": estimate.output,
         "shards": len(plan.shards),
         "copied": {"shards": len(copied), "bytes": sum(shard.nbytes for shard in copied)},

@@ -42,7 +42,7 @@ FOUND = (
     "XLMWithLMHeadModel",
     "XLNetLMHeadModel",
 )
-UNTOLD = {
+UNDECIDED = {
     "MobileBertForMaskedLM": "cls.predictions.dense.weight",
     "CpmAntForCausalLM": "cpmant.input_embedding.weight",
     "MoshiForCausalLM": "model.embed_tokens.weight",
@@ -85,9 +85,9 @@ def inferred(facts: dict[str, Any], shapes: Shapes, whole: str = "") -> Vocabula
     return find_vocabulary(source, infer_layers(tensors, facts))
 
 
-@pytest.mark.parametrize("name", [*FOUND, *UNTOLD])
+@pytest.mark.parametrize("name", [*FOUND, *UNDECIDED])
 @pytest.mark.parametrize("saved", ["all", "without what is tied"])
-def test_they_are_found_or_known_to_be_untold(name: str, saved: str) -> None:
+def test_they_are_found_or_known_to_be_undecided(name: str, saved: str) -> None:
     config, shapes, tied = built(name, 80_021)
     _, longer, _ = built(name, 80_023)
     if saved != "all":
@@ -95,9 +95,9 @@ def test_they_are_found_or_known_to_be_untold(name: str, saved: str) -> None:
     grown = {key for key, shape in shapes.items() if shape != longer[key]}
     vocabulary = inferred(json.loads(config.to_json_string(use_diff=False)), shapes)
     assert vocabulary.size == 80_021
-    untold = {UNTOLD[name]} if name in UNTOLD else set()
-    assert vocabulary.found == grown - untold
-    assert set(vocabulary.untold) == untold
+    undecided = {UNDECIDED[name]} if name in UNDECIDED else set()
+    assert vocabulary.found == grown - undecided
+    assert set(vocabulary.undecided) == undecided
 
 
 LLAMA = {"vocab_size": 64, "num_hidden_layers": 2}
@@ -117,17 +117,17 @@ SQUARE: Shapes = {
 def test_where_layers_are_as_wide_as_the_vocabulary_only_names_tell() -> None:
     vocabulary = inferred(LLAMA, SQUARE)
     assert vocabulary.found == {"model.embed_tokens.weight", "lm_head.weight", "lm_head.bias"}
-    assert set(vocabulary.untold) == {"pooler.dense.weight", "pooler.dense.bias"}
+    assert set(vocabulary.undecided) == {"pooler.dense.weight", "pooler.dense.bias"}
 
 
-def test_a_table_of_whole_numbers_inside_the_layers_is_untold() -> None:
+def test_a_table_of_whole_numbers_inside_the_layers_is_undecided() -> None:
     """Such as which expert a token goes to."""
     name = "model.layers.1.gate.experts_of_tokens"
     shapes = {"model.embed_tokens.weight": (70, 64), "model.layers.0.mlp.weight": (64, 64)}
     shapes |= {"model.layers.1.mlp.weight": (64, 64), name: (70, 6)}
     vocabulary = inferred({**LLAMA, "vocab_size": 70}, shapes, name)
     assert vocabulary.found == {"model.embed_tokens.weight"}
-    assert vocabulary.untold == (name,)
+    assert vocabulary.undecided == (name,)
 
 
 def test_a_composite_models_vocabulary_is_that_with_room_for_the_tokens() -> None:
@@ -179,7 +179,7 @@ def test_a_bias_is_a_heads_where_its_weight_is_a_table_or_is_not_there() -> None
     shapes |= {"other.weight": (9, 64), "other.bias": (64,), "decoder.norm.scale": (64,)}
     vocabulary = inferred({"vocab_size": 64}, shapes)
     assert vocabulary.found == {EMBEDDING, "lm_head.bias"}
-    assert "other.bias" in vocabulary.untold
+    assert "other.bias" in vocabulary.undecided
     square = {"model.layers.0.w": (64, 64), "model.layers.1.w": (64, 64)}
     shapes = {EMBEDDING: (64, 64), "x.bias": (64,), **square}
     assert inferred(LLAMA, shapes).found == {EMBEDDING}
@@ -204,20 +204,20 @@ def test_tables_are_embeddings_and_heads_and_no_biases() -> None:
     assert sorted(vocabulary.tables(source)) == ["lm_head.weight", EMBEDDING]
 
 
-def test_a_table_with_a_few_rows_more_is_untold_and_a_buffer_is_not() -> None:
+def test_a_table_with_a_few_rows_more_is_undecided_and_a_buffer_is_not() -> None:
     shapes: Shapes = {EMBEDDING: (64, 8), "prompt_embed.weight": (66, 8), "x.inv_freq": (64,)}
     vocabulary = inferred({"vocab_size": 64}, shapes)
-    assert vocabulary.untold == ("prompt_embed.weight",)
+    assert vocabulary.undecided == ("prompt_embed.weight",)
     shapes = {EMBEDDING: (64, 8), "odd.matrix": (8, 64)}
-    assert inferred({"vocab_size": 64}, shapes).untold == ("odd.matrix",)
+    assert inferred({"vocab_size": 64}, shapes).undecided == ("odd.matrix",)
     layers = {"model.layers.0.w": (64, 8), "model.layers.1.w": (64, 8)}
-    assert inferred(LLAMA, {**shapes, **layers}).untold == (), "many things are that long"
+    assert inferred(LLAMA, {**shapes, **layers}).undecided == (), "many things are that long"
 
 
 def test_a_table_without_a_telling_name_is_one_if_it_is_like_the_embedding() -> None:
     shapes: Shapes = {EMBEDDING: (64, 8), "x.matrix": (64, 8), "y.matrix": (64, 16)}
     vocabulary = inferred({"vocab_size": 64}, shapes)
-    assert vocabulary.found == {EMBEDDING, "x.matrix"} and vocabulary.untold == ("y.matrix",)
+    assert vocabulary.found == {EMBEDDING, "x.matrix"} and vocabulary.undecided == ("y.matrix",)
     grid: Shapes = {EMBEDDING: (64, 16), "lm_head.grid": (8, 8)}
     assert inferred({"vocab_size": 64}, grid).found == {EMBEDDING}, "as many elements, no axis"
 

@@ -24,6 +24,7 @@ class Estimate:
 
     Args:
         output: bytes of all shards.
+        tensors: the number of tensors in all shards.
         shards_here: most bytes of the shards that are in the output's folder at one time.
         largest: the unit with the most bytes.
         largest_block: the largest block of the output.
@@ -42,6 +43,7 @@ class Estimate:
     """
 
     output: int
+    tensors: int
     shards_here: int
     largest: Unit
     largest_block: int
@@ -103,12 +105,13 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
     """
     files, memory, time = FileCounter(plan.sources), MemoryCounter(), TimeCounter()
     found: set[Step] = set()
-    uses_torch, largest, largest_block = False, plan.units[0], 1
+    uses_torch, largest, largest_block, tensors = False, plan.units[0], 1, 0
     for unit in plan.units:
         nodes = list(unit.expression.nodes())
         files.add(unit, nodes)
         memory.add(unit, nodes)
         time.add(unit, nodes)
+        tensors += len(unit.tensors)
         found |= {node.step for node in nodes if isinstance(node, Computed)}
         uses_torch = uses_torch or any(node.uses_torch for node in nodes)
         largest = max(largest, unit, key=lambda unit: unit.nbytes)
@@ -120,6 +123,7 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
     traffic = sum(read.values())
     return Estimate(
         output=plan.output_bytes,
+        tensors=tensors,
         shards_here=sum(sorted((s.nbytes for s in plan.shards), reverse=True)[:most_shards]),
         largest=largest,
         largest_block=largest_block,
