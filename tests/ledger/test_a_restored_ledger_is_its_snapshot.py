@@ -141,7 +141,6 @@ def test_a_copy_takes_the_place_of_what_a_kill_left(folder: Path, left: bytes) -
     assert kinds(folder / SNAPSHOT_FILE) == ["before"] + ["after"] * 20
 
 
-@pytest.mark.timeout(60)
 def test_a_snapshot_that_is_a_pipe_is_not_waited_for(folder: Path) -> None:
     (folder / SNAPSHOT_FILE).unlink()
     os.mkfifo(folder / SNAPSHOT_FILE)

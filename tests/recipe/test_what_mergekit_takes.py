@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,7 @@ def test_one_edit_is_a_misspelling(word: str, at: int, data: st.DataObject) -> N
     assert misspelled(data.draw(st.sampled_from(kinds)), [word]) == word
 
 
-@pytest.mark.timeout(20)
 def test_a_key_of_a_million_letters_is_soon_told_apart() -> None:
+    started = time.process_time()
     assert misspelled("é" * 10**6, ["models", "dtype", "parameters", "base_model"]) is None
+    assert time.process_time() - started < 10.0

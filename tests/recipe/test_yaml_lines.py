@@ -1,5 +1,7 @@
 """Lines are the file's, through anchors and merge keys too."""
 
+import time
+
 import pytest
 
 from resumerge.errors import InputError
@@ -78,7 +80,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.timeout(20)
 def test_hostile_files_are_refused_in_good_time(text: str) -> None:
+    started = time.process_time()
     with pytest.raises(InputError):
         load_yaml(text, "f")
+    assert time.process_time() - started < 10.0

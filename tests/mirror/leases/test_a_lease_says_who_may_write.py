@@ -380,7 +380,6 @@ def test_who_takes_over_and_is_too_late_does_not_take_over_twice(store: PlainFol
         Lease.acquire(store, "run", take_over=True)
 
 
-@pytest.mark.timeout(30)
 def test_something_else_with_the_name_of_the_next_lease_is_told(tmp_path: Path) -> None:
     """A folder: it is not listed, and no file can be created in its place."""
     store = FolderStore(tmp_path / "mirror")
@@ -391,7 +390,6 @@ def test_something_else_with_the_name_of_the_next_lease_is_told(tmp_path: Path) 
         Lease.acquire(store, "run")
 
 
-@pytest.mark.timeout(30)
 def test_after_the_last_number_there_is_no_lease(store: PlainFolder) -> None:
     write(store, replace(ELSEWHERE, released=True), LARGEST_TOKEN)
     with pytest.raises(InputError, match=r"lease-999999999\.json"):
