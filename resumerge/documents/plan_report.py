@@ -265,6 +265,7 @@ def _nothing(budget: int, out: OutputPath | None, problems: Sequence[Problem]) -
     """Return the document of a recipe that cannot be planned."""
     return {
         "units": 0,
+        "tensors": 0,
         "output_bytes": 0,
         "shards": 0,
         "copied": {"shards": 0, "bytes": 0},
