@@ -80,7 +80,7 @@ PLAN: dict[str, Any] = {
     "accounts": ACCOUNTS,
     "problems": [dict],
 }
-OF_A_PLAN = {"largest_unit", "layer_maps", "layers", "method", "stacks", "threads"}
+OF_A_PLAN = {"largest_unit", "layer_maps", "layers", "method", "notes", "stacks", "threads"}
 """Keys that the document of a recipe which cannot be planned does not have."""
 METHODS: dict[str, Any] = {
     "methods": [

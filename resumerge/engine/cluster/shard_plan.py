@@ -55,7 +55,9 @@ def _without_the_rest(source: Source, read: set[str]) -> Source:
         prefix: part and _without_the_rest(part, {name.removeprefix(prefix) for name in read})
         for prefix, part in prefixes.items()
     }
-    files: dict[str, SourceFile] = {name: f for name, f in source.files.items() if name in read}
+    files: dict[str, SourceFile] = {
+        name: replace(file, first=b"") for name, file in source.files.items() if name in read
+    }
     kept = files if source.kind in REMOTE else {}
     return replace(
         source,
