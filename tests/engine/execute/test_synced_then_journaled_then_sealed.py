@@ -120,7 +120,7 @@ class Watched:
         return commit
 
     def _seal(self, real: Any) -> Any:
-        def seal(shards: Shards, number: int) -> None:
+        def seal(shards: Shards, number: int, *mirrored: object) -> None:
             shard = shards.all()[number]
             path = self._out / shard["name"]
             assert path.stat().st_size == shard["nbytes"]
@@ -129,7 +129,7 @@ class Watched:
             assert _inode(path) in self._synced
             assert path not in self._renamed, "the name is not durable"
             self.sealed.append(number)
-            real(shards, number)
+            real(shards, number, *mirrored)
 
         return seal
 
