@@ -12,8 +12,7 @@ from resumerge.sources.types import Source
 from resumerge.tensor_uses import HARMLESS, UnusedReason, Use
 from resumerge.tensors import (
     Adapted,
-    Combined,
-    Factors,
+    BothMatrices,
     Gathered,
     Merged,
     Sliced,
@@ -110,7 +109,7 @@ class _Uses:
         if isinstance(tensor, Stored):
             self._add_leaf(tensor, use, part)
             return
-        if isinstance(tensor, Merged | Adapted | Factors | Combined):
+        if isinstance(tensor, Merged | Adapted | BothMatrices):
             if not _is_copy(tensor):
                 use = max(use, Use.MERGED)
             if (id(tensor), use) in self.seen:  # of a stage that several tensors are made of

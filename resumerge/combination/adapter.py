@@ -14,6 +14,7 @@ from resumerge.recipe.types import Input
 from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.lora import settings_of, with_names_of_peft
 from resumerge.sources.adapters.names import AdapterNames
+from resumerge.sources.adapters.refusals import problem_with
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
 from resumerge.tensor_uses import UnusedReason
@@ -194,14 +195,9 @@ class AdapterChanges:
     def _problem(
         self, what: str, name: str, expected: str = "", found: str = "", fix: str = ""
     ) -> None:
+        fix = fix or "download or save the adapter again"
         self.problems.append(
-            Problem(
-                what,
-                where=self.source.ref.text,
-                expected=expected or "an adapter as peft saves it",
-                found=f"{name[:200]}: {found}" if found else name[:200],
-                fix=fix or "download or save the adapter again",
-            )
+            problem_with(self.source, what, name, expected=expected, found=found, fix=fix)
         )
 
 

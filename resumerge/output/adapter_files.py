@@ -17,7 +17,7 @@ from resumerge.output.provenance import KEY, Provenance
 from resumerge.planning.plan import Plan
 from resumerge.printable import code_span, escaped, in_fence
 from resumerge.sizes import counted
-from resumerge.sources import MetadataCache, fetch, list_companions
+from resumerge.sources import MetadataCache, Source, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
@@ -93,20 +93,24 @@ def _card(
 
 def _base_on_the_hub(plan: Plan) -> str | None:
     """Return the name of the base model of an extracted adapter; None of one elsewhere."""
-    base = next(source for source in plan.sources if source.ref == plan.recipe.base_model)
+    base = _base_of(plan)
     return base.ref.name if base.kind == "hub" else None
+
+
+def _base_of(plan: Plan) -> Source:
+    """Return the base model of an extraction."""
+    return next(source for source in plan.sources if source.ref == plan.recipe.base_model)
 
 
 def _extracted(plan: Plan, contents: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines on what an adapter was extracted from."""
-    base = next(source for source in plan.sources if source.ref == plan.recipe.base_model)
     yield (
         "A LoRA adapter that was extracted with resumerge: on the base model it comes as near to "
         "the other model as matrices of its ranks can."
     )
     yield ""
     yield f"- model: {described(plan.reference_model, contents)}"
-    yield f"- base model: {described(base, contents)}"
+    yield f"- base model: {described(_base_of(plan), contents)}"
 
 
 def _combined(plan: Plan, base: str | None, contents: Mapping[str, str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ the format. Nothing here knows of models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted
+from resumerge.tensors.adapters.both_matrices import BothMatrices
 from resumerge.tensors.adapters.combined import AdapterPair, Combined
 from resumerge.tensors.adapters.factors import Factors
 from resumerge.tensors.computed import Computed, Step, steps_of
@@ -33,6 +34,7 @@ __all__ = [
     "Adapted",
     "AdapterPair",
     "Blocks",
+    "BothMatrices",
     "Combined",
     "Computed",
     "Dequantised",

@@ -1,21 +1,16 @@
 """A combination is planned, journaled, resumed to the same bytes, verified and reproduced."""
 
 import json
-import os
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from adapter_runs import check_a_kill, run
 from lora_files import changes_in, write_lora_files
 from merging import shards_of, working_in
 from safetensors.torch import load_file, save_file
-from small_batches import use_small_batches
 
 import resumerge
-from resumerge.engine.lifecycle.session import Session
-from resumerge.options import Options
 from resumerge.tensors import Combined
 
 MODULES = {
@@ -40,46 +35,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, out: str, **options: Any) -> Path:
-    with working_in(folder):
-        chosen = Options(state_dir=folder / f"{out}.state", **options)
-        Session(chosen).run(folder / "recipe.yaml", folder / out)
-    return folder / out
-
-
 @pytest.mark.parametrize("computed", [1, 3, 7])
 def test_killed_anywhere_and_resumed_it_has_the_same_bytes(
     computed: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_small_batches(monkeypatch, 1024)
-    whole = run(folder, "whole", threads=1)
-    if (child := os.fork()) == 0:
-        read, count = Combined.read, 0
-
-        def counted(*words: Any) -> None:
-            nonlocal count
-            count += 1
-            if count > computed:
-                os.kill(os.getpid(), signal.SIGKILL)
-            read(*words)
-
-        monkeypatch.setattr(Combined, "read", counted)
-        try:
-            run(folder, "killed", threads=1)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    assert not (folder / "killed/adapter_model.safetensors").exists()
-    with working_in(folder):
-        [before] = resumerge.status("killed", state_dir="killed.state")["runs"]
-        assert before["units"]["committed"] < before["units"]["total"]
-        assert before["units"]["committed"] > 0 or computed == 1
-        Session(Options(state_dir=Path("killed.state"))).resume("killed")
-    assert shards_of(folder / "killed") == shards_of(whole)
-    for name in ("adapter_config.json", "README.md"):
-        text = (folder / "killed" / name).read_text()
-        assert text.replace("# killed", "# whole") == (whole / name).read_text()
+    check_a_kill(folder, Combined, computed, monkeypatch)
 
 
 @pytest.mark.parametrize("method", ["dare_ties", "linear", "della"])

@@ -1,24 +1,19 @@
 """An extraction is journaled, resumed to the same bytes, verified, reproduced and told of."""
 
 import json
-import os
 import shutil
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from adapter_runs import check_a_kill, run
 from merging import Told, shards_of, working_in
 from safetensors.torch import load_file
-from small_batches import use_small_batches
 from stage_recipes import write_adapter
 from tiny_models import LLAMA, write_family
 
 import resumerge
-from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
-from resumerge.options import Options
 from resumerge.recipe import parse_recipe
 from resumerge.tensors import Factors
 
@@ -32,46 +27,11 @@ def models(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(models: Path, out: str, **options: Any) -> Path:
-    with working_in(models):
-        chosen = Options(state_dir=models / f"{out}.state", **options)
-        Session(chosen).run(models / "recipe.yaml", models / out)
-    return models / out
-
-
 @pytest.mark.parametrize("computed", [1, 9, 27])
 def test_killed_anywhere_and_resumed_it_has_the_same_bytes(
     computed: int, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_small_batches(monkeypatch, 1024)
-    whole = run(models, "whole", threads=1)
-    if (child := os.fork()) == 0:
-        read, count = Factors.read, 0
-
-        def counted(*words: Any) -> None:
-            nonlocal count
-            count += 1
-            if count > computed:
-                os.kill(os.getpid(), signal.SIGKILL)
-            read(*words)
-
-        monkeypatch.setattr(Factors, "read", counted)
-        try:
-            run(models, "killed", threads=1)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    assert not (models / "killed/adapter_model.safetensors").exists()
-    with working_in(models):
-        [before] = resumerge.status("killed", state_dir="killed.state")["runs"]
-        assert before["units"]["committed"] < before["units"]["total"]
-        assert before["units"]["committed"] > 0 or computed == 1
-        Session(Options(state_dir=Path("killed.state"))).resume("killed")
-    assert shards_of(models / "killed") == shards_of(whole)
-    for name in ("adapter_config.json", "README.md"):
-        text = (models / "killed" / name).read_text()
-        assert text.replace("# killed", "# whole") == (whole / name).read_text()
+    check_a_kill(models, Factors, computed, monkeypatch)
 
 
 def test_the_number_of_threads_changes_no_bit(models: Path) -> None:

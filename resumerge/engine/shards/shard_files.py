@@ -93,12 +93,12 @@ class ShardFiles:
         The filesystem is asked by an unnamed file, once for each disk that weight files are on.
         """
         source = self._copied_file(shard)
-        try:
-            disk = source.stat().st_dev if source is not None else -1
-        except OSError:
-            return False  # it is still to be downloaded
         if source is None:
             return False
+        try:
+            disk = source.stat().st_dev
+        except OSError:
+            return False  # it is still to be downloaded
         if disk not in self._clones:
             self._clones[disk] = self._can_clone(source)
         return self._clones[disk]

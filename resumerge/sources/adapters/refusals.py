@@ -47,6 +47,19 @@ def without_config(adapter: Source) -> InputError:
     )
 
 
+def problem_with(
+    adapter: Source, what: str, name: str, *, expected: str = "", found: str = "", fix: str
+) -> Problem:
+    """Return a problem with a tensor or module of an adapter."""
+    return Problem(
+        what,
+        where=adapter.ref.text,
+        expected=expected or "an adapter as peft saves it",
+        found=f"{name[:200]}: {found}" if found else name[:200],
+        fix=fix,
+    )
+
+
 class Refusals:
     """The problems of one adapter on its model, collected.
 
@@ -67,14 +80,9 @@ class Refusals:
         self, what: str, name: str, *, expected: str = "", found: str = "", fix: str = ""
     ) -> None:
         """Collect a problem with a tensor or module of the adapter."""
+        fix = fix or "download or save the adapter again, or merge it with peft first"
         self.problems.append(
-            Problem(
-                what,
-                where=self._adapter.ref.text,
-                expected=expected or "an adapter as peft saves it",
-                found=f"{name[:200]}: {found}" if found else name[:200],
-                fix=fix or "download or save the adapter again, or merge it with peft first",
-            )
+            problem_with(self._adapter, what, name, expected=expected, found=found, fix=fix)
         )
 
     def unknown(self, key: str) -> None:

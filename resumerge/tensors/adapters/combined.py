@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from resumerge.errors import Reason, Resumable
-from resumerge.kernels import Run, round_to
+from resumerge.kernels import Run
 from resumerge.kernels.blocks import MapFunction
 from resumerge.kernels.linalg.core_space import (
     Product,
@@ -22,8 +22,8 @@ from resumerge.kernels.linalg.core_space import (
 from resumerge.kernels.linalg.low_rank import decompose
 from resumerge.kernels.linalg.low_rank import working_bytes as bytes_to_decompose
 from resumerge.native import Vector
-from resumerge.tensors.adapters.factors import measured
-from resumerge.tensors.evaluation import Evaluation, as_vector
+from resumerge.tensors.adapters.both_matrices import BothMatrices
+from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.merged import Merged
 from resumerge.tensors.tensor import Tensor
 
@@ -50,7 +50,7 @@ class AdapterPair:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Combined(Tensor):
+class Combined(BothMatrices):
     """``A``, then ``B``, whose product is what a merge method makes of the products of others.
 
     The method computes in core space: `resumerge.kernels.linalg.core_space`. For a weighted sum
@@ -92,14 +92,6 @@ class Combined(Tensor):
         pairs = (replace(pair, a=a, b=b) for pair, (a, b) in zip(self.pairs, both))
         return replace(self, pairs=tuple(pairs))
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        if stop == self.numel:
-            yield from self.reads(start, stop)
-
-    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        for tensor in self.children():
-            yield from tensor.reads(0, tensor.numel)
-
     @property
     def own_milliseconds(self) -> float:
         given = sum(child.numel for child in self.children())
@@ -116,10 +108,6 @@ class Combined(Tensor):
         dense += bytes_to_decompose(rows, columns, self._directions)
         placed = 8 * self.rank * sum(self.matrix)
         return held + dense + placed + 4 * cores * self.core.numel + self._of_method
-
-    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        factors = self._factors(evaluation)
-        round_to(Vector(factors[start:stop]), as_vector(out, self.dtype))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -152,8 +140,7 @@ class Combined(Tensor):
             self.core.context
         )
 
-    def _factors(self, evaluation: Evaluation) -> np.ndarray:
-        """Return both factors, flat, and append the energies to the measurements."""
+    def compute(self, evaluation: Evaluation) -> tuple[np.ndarray, float, float]:
         (outputs, inputs), rank = self.matrix, self.rank
         result = np.zeros(self.numel, np.float32)
         split = self.experts * rank * inputs
@@ -172,9 +159,7 @@ class Combined(Tensor):
                 raise self._not_finite() from None
             a[number, : len(right)], b[:, : len(right), number] = right, left
             total, kept = total + whole, kept + some
-        if evaluation.measurements is not None:
-            evaluation.measurements.append(measured(self.numel, total, min(kept, total)))
-        return result
+        return result, total, kept
 
     def _given(self, evaluation: Evaluation) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return A as (experts, rank, inputs) and B as (outputs, rank, experts) of each adapter."""

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from resumerge.errors import Reason, Resumable
-from resumerge.kernels import round_to
 from resumerge.kernels.linalg.low_rank import decompose, is_small, working_bytes
-from resumerge.native import Vector
-from resumerge.tensors.evaluation import Evaluation, as_vector
+from resumerge.tensors.adapters.both_matrices import BothMatrices
+from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
 
 HELD = 1 << 24
@@ -27,7 +26,7 @@ Gram matrix of its shorter side, for each of that; with passes, for each that is
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Factors(Tensor):
+class Factors(BothMatrices):
     """``A``, then ``B``, of the rank ``r`` whose product ``B @ A`` is nearest to a difference.
 
     For one matrix ``A`` has the shape (r, in) and ``B`` (out, r). Matrices of several experts have
@@ -76,14 +75,6 @@ class Factors(Tensor):
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
         return replace(self, pairs=tuple(zip(children[::2], children[1::2])))
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        if stop == self.numel:
-            yield from self.reads(start, stop)
-
-    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        for tensor in self.children():
-            yield from tensor.reads(0, tensor.numel)
-
     @property
     def own_milliseconds(self) -> float:
         rows, columns = self.matrix
@@ -99,10 +90,6 @@ class Factors(Tensor):
         dense = working_bytes(rows, columns, self._directions)
         return held + read + within + dense + 3 * 4 * self.numel
 
-    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        factors = self._factors(evaluation)
-        round_to(Vector(factors[start:stop]), as_vector(out, self.dtype))
-
     def as_json(self) -> dict[str, Any]:
         return {
             "factors": [[tensor.as_json() for tensor in pair] for pair in self.pairs],
@@ -117,8 +104,7 @@ class Factors(Tensor):
         """The directions that are looked for in one matrix."""
         return min(self.rank, *self.matrix)
 
-    def _factors(self, evaluation: Evaluation) -> np.ndarray:
-        """Return both factors, flat, and append the energies to the measurements."""
+    def compute(self, evaluation: Evaluation) -> tuple[np.ndarray, float, float]:
         count, rank, found = len(self.pairs), self.rank, self._directions
         result = np.zeros(self.numel, np.float32)
         a = result[: count * rank * self.inputs].reshape(count, rank, self.inputs)
@@ -133,9 +119,7 @@ class Factors(Tensor):
             sides = (left.T, right.T) if self.transposed else (right, left)
             a[number, :found] = of_a.astype(np.float32)[:, None] * sides[0]
             b[:, :found, number] = sides[1] * of_b.astype(np.float32)
-        if evaluation.measurements is not None:
-            evaluation.measurements.append(measured(self.numel, total, min(kept, total)))
-        return result
+        return result, total, kept
 
     def _decomposed(
         self, evaluation: Evaluation, number: int, pair: tuple[Tensor, Tensor]
@@ -166,13 +150,3 @@ class Factors(Tensor):
                 f"(--exclude-regex '{self.name}'), or save it whole (--save-module {self.name}).",
             ) from None
         return found.left, found.values, found.right, found.energy
-
-
-def measured(elements: int, total: float, kept: float) -> np.ndarray:
-    """Return the measurements of factors: `intended` of the difference, `change` of their product.
-
-    The order of the sums is that of `resumerge.kernels.measurements.measure`.
-    """
-    differs = float(total > 0.0)
-    unit = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]
-    return np.array([[*unit, total, kept, elements * differs, 1.0 - differs, 0.0]])

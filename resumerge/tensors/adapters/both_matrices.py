@@ -1,0 +1,50 @@
+"""Both matrices of a LoRA adapter as one tensor: they come from one computation."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from resumerge.kernels import round_to
+from resumerge.native import Vector
+from resumerge.tensors.evaluation import Evaluation, as_vector
+from resumerge.tensors.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BothMatrices(Tensor):
+    """``A``, then ``B``, flat. Any range of them costs the computation of both."""
+
+    @abstractmethod
+    def compute(self, evaluation: Evaluation) -> tuple[np.ndarray, float, float]:
+        """Return both matrices, flat, in float32; the energy of the change; that of their product.
+
+        The energy of a matrix is the sum of the squares of its elements.
+        """
+
+    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        if stop == self.numel:
+            yield from self.reads(start, stop)
+
+    def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        for tensor in self.children():
+            yield from tensor.reads(0, tensor.numel)
+
+    def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
+        factors, total, kept = self.compute(evaluation)
+        if evaluation.measurements is not None:
+            evaluation.measurements.append(_measured(self.numel, total, min(kept, total)))
+        round_to(Vector(factors[start:stop]), as_vector(out, self.dtype))
+
+
+def _measured(elements: int, total: float, kept: float) -> np.ndarray:
+    """Return the measurements of factors: `intended` of the difference, `change` of their product.
+
+    The order of the sums is that of `resumerge.kernels.measurements.measure`.
+    """
+    differs = float(total > 0.0)
+    unit = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]
+    return np.array([[*unit, total, kept, elements * differs, 1.0 - differs, 0.0]])
