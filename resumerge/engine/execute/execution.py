@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.reporter import Reporter
@@ -13,7 +12,6 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.ledger import Ledger, Progress
 from resumerge.planning import Estimate, Plan
-from resumerge.planning.written.sweeps import order_of_units
 from resumerge.sources.reader import SourceReader
 from resumerge.storage import Storage
 
@@ -43,8 +41,3 @@ class Execution:
     stop: StopRequest
     threads: int
     measures: bool = False
-
-    @cached_property
-    def order(self) -> Sequence[int]:
-        """The numbers of all units, in the order in which they are computed."""
-        return order_of_units(self.plan)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from resumerge.engine.execute.execution import Execution
 from resumerge.planning.plan import Unit
+from resumerge.planning.written.sweeps import order_of_units
 from resumerge.storage import drop_from_cache
 from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 
@@ -24,7 +25,7 @@ class PageCache:
         units = execution.plan.units
         self._last_use: dict[Tensor, int] = {
             stored: number
-            for number in execution.order
+            for number in order_of_units(execution.plan)
             for stored in stored_in(units[number].expression)
         }
         """The unit that reads a tensor of a file last."""

@@ -10,6 +10,7 @@ from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
+from resumerge.planning.written.sweeps import order_of_units
 from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
 
@@ -66,7 +67,7 @@ class WorkQueue:
         self._waiting: dict[RemoteFiles, list[int]] = {}
         self._ready: dict[int, list[int]] = {}
         """Places in the order of ready units, by shard, each a heap."""
-        self._order = execution.order
+        self._order = order_of_units(self._plan)
         places = {number: place for place, number in enumerate(self._order)}
         self._arrived = -1
         for unit, known in zip(self._plan.units, execution.progress):
