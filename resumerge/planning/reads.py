@@ -27,7 +27,7 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
         yield list(_stored(unit.expression.reads(start, stop)))
 
 
-def reads_of_sweep(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
+def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
     """Yield what each run of one pass over the blocks of a tensor reads."""
     step = tensor.run_blocks(tensor.block_elements, RUN_BYTES)
     operands = (tensor.tensor,) if isinstance(tensor, Spilled) else tensor.operands
@@ -76,12 +76,12 @@ def _passes_before_blocks(unit: Unit) -> Iterator[Iterator[list[Read]]]:
     if unit.numel == 0:
         return
     for spilled in spilled_in(unit.expression):
-        yield reads_of_sweep(spilled, sample=False)
+        yield reads_of_pass(spilled, sample=False)
     for node in dict.fromkeys(unit.expression.nodes()):
         if isinstance(node, Merged) and node.needs_statistics:
             samples = node.merge_method.samples(node.context)
             for scan in range(node.merge_method.passes(node.context) - 1):
-                yield reads_of_sweep(node, sample=scan < samples)
+                yield reads_of_pass(node, sample=scan < samples)
 
 
 def _stored(reads: Iterator[tuple[Tensor, int, int]]) -> Iterator[Read]:

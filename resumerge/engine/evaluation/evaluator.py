@@ -47,7 +47,7 @@ KEPT_STATISTICS = 2
 """The number of tensors of a sweep whose statistics are kept for those after them: of the one that
 is computed, and of the next."""
 
-Sweep = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
+Pass = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
 """A function that calls another one with the numbers of all blocks of a tensor, several at once.
 
 It yields what the other one returns, in order. It is told whether only samples are read, since more
@@ -55,10 +55,10 @@ blocks are then one call.
 """
 
 
-def serial_sweep(
+def serial_pass(
     tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
 ) -> Iterator[Any]:
-    """Yield the results of a sweep in the calling thread, block by block."""
+    """Yield the results of a pass in the calling thread, block by block."""
     for index in range(tensor.blocks):
         yield function(range(index, index + 1))
 
@@ -121,17 +121,17 @@ class Evaluator:
         )
 
     def statistics(
-        self, unit: Unit, sweep: Sweep = serial_sweep, scratch: Scratch | None = None
+        self, unit: Unit, run_pass: Pass = serial_pass, scratch: Scratch | None = None
     ) -> Statistics:
         """Return what the unit's blocks need of whole tensors.
 
         Args:
             unit: the unit.
-            sweep: goes over the blocks of the tensor that is next.
+            run_pass: goes over the blocks of the tensor that is next.
             scratch: where tensors are spilled. Without it they are computed again where they are
                 read.
         """
-        return self._statistics([unit.expression], sweep, scratch)
+        return self._statistics([unit.expression], run_pass, scratch)
 
     def compute(
         self,
@@ -209,32 +209,35 @@ class Evaluator:
         )
 
     def _statistics(
-        self, tensors: Iterable[Tensor], sweep: Sweep = serial_sweep, scratch: Scratch | None = None
+        self,
+        tensors: Iterable[Tensor],
+        run_pass: Pass = serial_pass,
+        scratch: Scratch | None = None,
     ) -> Statistics:
         known: dict[Tensor, Any] = {}
         for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
             if isinstance(node, Merged) and node.needs_statistics:
-                compute = partial(self._statistics_of, node, dict(known), sweep)
-                if self._shared is None or sweep is serial_sweep:
+                compute = partial(self._statistics_of, node, dict(known), run_pass)
+                if self._shared is None or run_pass is serial_pass:
                     known[node] = compute()
                 else:
                     known[node] = self._shared.get(node.statistics_key, compute)
             elif isinstance(node, Spilled) and scratch is not None:
-                file = self._spill(node, known, sweep, scratch)
+                file = self._spill(node, known, run_pass, scratch)
                 known |= {node: file} if file else {}
         return known
 
-    def _statistics_of(self, merged: Merged, known: Statistics, sweep: Sweep) -> Any:
+    def _statistics_of(self, merged: Merged, known: Statistics, run_pass: Pass) -> Any:
         with failures_named(merged):
-            scan = self._scan(merged, known, sweep)
+            scan = self._scan(merged, known, run_pass)
             return merged.merge_method.statistics(merged.context, scan)
 
-    def _scan(self, merged: Merged, statistics: Statistics, sweep: Sweep) -> Scan[Any]:
+    def _scan(self, merged: Merged, statistics: Statistics, run_pass: Pass) -> Scan[Any]:
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
             def evaluate(indices: range) -> list[Any]:
                 return self._map_blocks(merged, statistics, indices, function, sample)
 
-            for partials in sweep(merged, evaluate, sample):
+            for partials in run_pass(merged, evaluate, sample):
                 yield from partials
 
         return scan
@@ -268,7 +271,7 @@ class Evaluator:
         return partials
 
     def _spill(
-        self, spilled: Spilled, statistics: Statistics, sweep: Sweep, scratch: Scratch
+        self, spilled: Spilled, statistics: Statistics, run_pass: Pass, scratch: Scratch
     ) -> ScratchFile | None:
         """Return a file of the tensor's elements; None if the disk has no room for it."""
         file = scratch.begin()
@@ -281,7 +284,7 @@ class Evaluator:
             data = _elements(spilled.tensor, start, stop, evaluation)
             return scratch.write(file, data, nbytes(spilled.dtype, start))
 
-        return file if all(sweep(spilled, write, False)) else None
+        return file if all(run_pass(spilled, write, False)) else None
 
     def _choose_backend(self, merged: Merged) -> KernelBackend | TorchBackend:
         if not merged.uses_torch:

@@ -43,9 +43,9 @@ class PageCache:
         )
 
     def swept(self, tensor: Merged | Spilled, indices: range) -> None:
-        """Drop the inputs of blocks that a sweep has passed, if all of them do not fit.
+        """Drop the inputs of blocks that a pass has gone over, if all of them do not fit.
 
-        The inputs are read again after the sweep, but these pages would be reclaimed before.
+        The inputs are read again after the pass, but these pages would be reclaimed before.
         """
         if not self._governor.cache_is_scarce:
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from resumerge.planning.plan import Plan, Unit
-from resumerge.planning.reads import is_kept, reads_of_blocks, reads_of_sweep
+from resumerge.planning.reads import is_kept, reads_of_blocks, reads_of_pass
 from resumerge.remote.expected_ranges import ExpectedRanges
 from resumerge.remote.file import RemoteFile
 from resumerge.sources.reader import SourceReader
@@ -14,7 +14,7 @@ from resumerge.tensors import Merged, Spilled
 
 
 class ReadAhead:
-    """A forecast of what the blocks of units, and the sweeps before them, will read.
+    """A forecast of what the blocks of units, and the passes before them, will read.
 
     It does nothing if all files are on this disk.
 
@@ -41,12 +41,12 @@ class ReadAhead:
             self._reader.ranges.forget(self._units.pop(unit.index))
 
     @contextmanager
-    def sweep(self, tensor: Merged | Spilled, *, sample: bool) -> Iterator[None]:
+    def expect_pass(self, tensor: Merged | Spilled, *, sample: bool) -> Iterator[None]:
         """Tell of a pass over all blocks of a tensor, while it lasts."""
         if not self.is_needed:
             yield
             return
-        expected = self._reader.expect(reads_of_sweep(tensor, sample=sample))
+        expected = self._reader.expect(reads_of_pass(tensor, sample=sample))
         try:
             yield
         finally:

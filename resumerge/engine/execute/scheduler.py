@@ -228,13 +228,13 @@ class Scheduler:
     def _scan(self, unit: Unit) -> Statistics:
         """Compute a unit's statistics, in a thread that puts together what workers find."""
         with self._one_scan if self._scans_are_costly else nullcontext():
-            return self._evaluator.statistics(unit, self._sweep, self._scratch)
+            return self._evaluator.statistics(unit, self._pass, self._scratch)
 
     def _enter(self, unit: Unit, statistics: Future[Statistics] | None) -> None:
         """Make every uncommitted block of a unit the next to be computed."""
         try:
             self._current = unit, statistics.result() if statistics else {}
-        except (_SweepStopped, Interrupted):
+        except (_PassStopped, Interrupted):
             return
         first = self._first_block(unit)
         self._blocks_left = range(first, unit.blocks)
@@ -277,11 +277,11 @@ class Scheduler:
             self._execution.storage.write(files.descriptor(unit.shard), data, unit.span(indices)[0])
         return hashes, inputs
 
-    def _sweep(
+    def _pass(
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
-        """Yield the results of a sweep by all threads, a few runs ahead of the consumer."""
-        with self._read_ahead.sweep(tensor, sample=sample):
+        """Yield the results of a pass by all threads, a few runs ahead of the consumer."""
+        with self._read_ahead.expect_pass(tensor, sample=sample):
             yield from self._swept(tensor, function, sample)
 
     def _swept(
@@ -292,7 +292,7 @@ class Scheduler:
         while first < tensor.blocks:
             self._governor.wait_for_memory(self._stop)
             if self._stop.requested:
-                raise _SweepStopped
+                raise _PassStopped
             count = tensor.run_blocks(tensor.block_elements, self._run_bytes())
             count *= SAMPLE_RUNS if sample else 1
             indices = range(first, min(first + count, tensor.blocks))
@@ -336,5 +336,5 @@ class Scheduler:
             self._execution.reporter.fetching(progress)
 
 
-class _SweepStopped(BaseException):
-    """A signal to end a sweep early: the process was asked to stop. No method may catch it."""
+class _PassStopped(BaseException):
+    """A signal to end a pass early: the process was asked to stop. No method may catch it."""
