@@ -103,7 +103,7 @@ def _asks_too_little(asked: int | None, need: MemoryNeed) -> bool:
 
 def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
     if asked is not None and _asks_too_little(asked, need):
-        found = f"--memory {asked / 1e6:.0f}MB"
+        found = f"--memory {show_size(asked).replace(' ', '')}"
         fix = f"raise --memory to {math.ceil(need.enough / 1e6)}MB or more"
     else:
         memory = measure_memory()
