@@ -18,7 +18,9 @@ def show_size(nbytes: float) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """Return a time: ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a time: ``40 ms``, ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if 0 < seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -79,7 +79,10 @@ def test_a_size_has_three_digits(nbytes: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.04, "0.0 s"),
+        (0.0, "0.0 s"),
+        (0.04, "40 ms"),
+        (0.0994, "99 ms"),
+        (0.0996, "0.1 s"),
         (9.94, "9.9 s"),
         (42.4, "42 s"),
         (59.4, "59 s"),
