@@ -74,6 +74,7 @@ SPECIAL: dict[str, Any] = {
     "rank": {"type": ["integer", "null"], "minimum": 1},
     "max_rank": {"type": ["integer", "null"], "minimum": 1},
     "sv_epsilon": {"type": ["number", "string", "null"]},
+    "energy": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
     "save_modules": {"$ref": "#/$defs/Prompts"},
     "include": {"$ref": "#/$defs/Prompts"},
     "exclude": {"$ref": "#/$defs/Prompts"},

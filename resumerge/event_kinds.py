@@ -77,6 +77,9 @@ class EventKind(StrEnum):
     SHARD_FOUND_WHOLE = "shard_found_whole"
     """A shard is complete on the disk, and was not sealed in the ledger."""
 
+    RANKS_CHOSEN = "ranks_chosen"
+    """The changes chose the ranks of an adapter: of `modules`, from `least` to `most`."""
+
     SHARD_ADOPTED = "shard_adopted"
     """A shard that a task of an earlier attempt published was taken over."""
 

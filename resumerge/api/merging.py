@@ -133,6 +133,7 @@ def extract_lora(
     *,
     max_rank: int = 128,
     sv_epsilon: float = 0.0,
+    energy: float | None = None,
     distribute_scale: bool = True,
     embed_lora: bool = False,
     save_modules: Sequence[str] = (),
@@ -152,6 +153,7 @@ def extract_lora(
         OPTIONS
         max_rank: the largest rank of a module.
         sv_epsilon: directions whose singular value is not larger are left out.
+        energy: the share of the energy of each change that is kept, if the largest rank allows it.
         distribute_scale: whether both matrices have the roots of the singular values.
         embed_lora: whether embeddings and heads are decomposed, rather than saved whole.
         save_modules: names, or their last words, of modules that are saved whole.
@@ -172,6 +174,7 @@ def extract_lora(
         {
             "max_rank": max_rank,
             "sv_epsilon": sv_epsilon,
+            "energy": energy,
             "distribute_scale": distribute_scale,
             "embed_lora": embed_lora,
             "save_modules": tuple(save_modules),

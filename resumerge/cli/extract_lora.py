@@ -63,6 +63,13 @@ def _option(*words: str, **more: Any) -> Decorator[Any]:
     help="Leave out directions whose singular value is not larger.  [default: 0]",
 )
 @_option(
+    "--energy",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    metavar="SHARE",
+    help="Choose each rank, up to the largest, so that it keeps this share of the module's change "
+    "(sum of squares), as 0.95.",
+)
+@_option(
     "--distribute-scale/--no-distribute-scale",
     default=True,
     help="Put the roots of the singular values into both matrices, rather than the singular values "

@@ -34,18 +34,13 @@ def adapter_config(
         every_parameter: the names of all parameters that hold experts.
         biases: whether the adapter has the model's biases.
     """
-    rank = max(ranks.values(), default=1)
-    modules = {name: own for name, own in ranks.items() if name not in parameters}
-    others = {name: own for name, own in modules.items() if own != rank}
+    modules = ranks.keys() - set(parameters)
     names = class_names(config)
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM" if names and _CAUSAL.search(names[0]) else None,
         "base_model_name_or_path": base,
-        "r": rank,
-        "lora_alpha": rank,
-        "rank_pattern": others,
-        "alpha_pattern": others,
+        **rank_settings(ranks, parameters),
         "target_modules": ends_of(modules, every),
         **({"target_parameters": _ends(parameters, every_parameter)} if parameters else {}),
         "modules_to_save": saved_names(saved, every) or None,
@@ -55,6 +50,24 @@ def adapter_config(
         "fan_in_fan_out": False,
         "inference_mode": True,
     }
+
+
+def rank_settings(ranks: Mapping[str, int], parameters: Collection[str]) -> dict[str, Any]:
+    """Return the settings of an adapter_config.json that say the ranks, and as many for alphas.
+
+    peft takes the first pattern that a module's name ends with: longer names come first.
+
+    Args:
+        ranks: the rank of each module that has matrices, by its name.
+        parameters: the names of experts' parameters that have some, of the highest rank.
+    """
+    rank = max(ranks.values(), default=1)
+    others = {
+        name: own
+        for name, own in sorted(ranks.items(), key=lambda item: -len(item[0]))
+        if own != rank and name not in parameters
+    }
+    return {"r": rank, "lora_alpha": rank, "rank_pattern": others, "alpha_pattern": others}
 
 
 def ends_of(chosen: Collection[str], every: Set[str]) -> list[str]:

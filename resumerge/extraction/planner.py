@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
 from resumerge.errors import InputError
-from resumerge.extraction.adapter_config import adapter_config
+from resumerge.extraction.adapter_config import adapter_config, rank_settings
 from resumerge.extraction.choice import SHOWN, ModuleChoice
 from resumerge.extraction.matching import COUNTER, PACKED, ExpertsPair, Matching
 from resumerge.extraction.modules import ModuleKind, TunedModule
@@ -34,12 +34,30 @@ class MadeAdapter:
         ranks: the rank of each module, or parameter of experts, that has matrices, by its name.
         saved: the names of the modules that it has whole.
         vocabulary: the (rows of the base model's embedding, rows of the adapter's) if they differ.
+        parameters: the names of experts' parameters that have matrices, of the highest rank of all.
+        highest: the ranks that modules may have at most, where the differences choose; else none.
     """
 
     config: Mapping[str, Any]
     ranks: Mapping[str, int]
     saved: tuple[str, ...]
     vocabulary: tuple[int, int] | None = None
+    parameters: tuple[str, ...] = ()
+    highest: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the differences may still choose smaller ranks."""
+        return bool(self.highest) and self.ranks == self.highest
+
+    def with_ranks(self, chosen: Mapping[str, int]) -> MadeAdapter:
+        """Return the adapter with other ranks: 1 at least, and what a module may have at most."""
+        ranks = {
+            name: max(1, min(chosen.get(name, most), most)) for name, most in self.highest.items()
+        }
+        ranks |= dict.fromkeys(self.parameters, max(ranks.values()))
+        config = {**self.config, **rank_settings(ranks, self.parameters)}
+        return replace(self, config=config, ranks=ranks)
 
 
 def extract(
@@ -175,8 +193,10 @@ class _Planner:
             matrix=matrix,
             transposed=transposed,
             rank=rank,
+            searched=rank,
             distributed=self.extraction.distribute_scale,
             epsilon=self.extraction.sv_epsilon,
+            energy=self.extraction.energy,
             key=f"{self.seed}/directions/{name}",
             models=(self.base.text, self.models.reference.text),
         )
@@ -210,7 +230,14 @@ class _Planner:
         )
         grown = [m for m in self.choice.saved.values() if m.is_vocabulary and m.is_grown]
         rows = [(m.weight.base.shape[0], m.weight.own.shape[0]) for m in grown]
-        return MadeAdapter(config, ranks, self.choice.saved_modules, next(iter(rows), None))
+        return MadeAdapter(
+            config,
+            ranks,
+            self.choice.saved_modules,
+            next(iter(rows), None),
+            tuple(self.choice.experts),
+            ranks if self.extraction.chooses_ranks else {},
+        )
 
     def notes(self) -> Iterator[str]:
         """Yield notes for the user."""
@@ -221,6 +248,8 @@ class _Planner:
         if self.choice.saved:
             text += f"; {counted(len(self.choice.saved_modules), 'module')} are saved whole"
         yield text
+        if self.extraction.chooses_ranks:
+            yield "the ranks are known once all changes are: sizes are the most that may be needed"
         if self.choice.saved:
             words = dict.fromkeys(name.rpartition(".")[2] for name in self.choice.saved_modules)
             yield f"saved whole (modules_to_save): {some(list(words), most=SHOWN)}"

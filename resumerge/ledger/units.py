@@ -15,6 +15,10 @@ from resumerge.ledger.tables import TABLES, Column
 from resumerge.ledger.unit_measurements import UnitMeasurements
 from resumerge.ledger.validators import MOST_SECONDS
 
+_OF_SHARD = ("nbytes", "header_bytes", "header_checksum")
+_OF_UNIT = ("offset", "nbytes", "shape", "block_elements", "expression", "blocks")
+_OF_BYTES = ("block_hashes", "checksum", "measurements")
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -197,6 +201,34 @@ class Units:
             self._db.update("attempts", attempt, {**totals, "batches": batch, "last_seen": now()})
             if sample is not None:
                 self._samples.add(attempt, sample)
+
+    def lay_out_again(
+        self,
+        shards: Iterable[Row],
+        units: Iterable[Row],
+        commits: Sequence[UnitCommit],
+        kind: EventKind,
+        **data: Any,
+    ) -> None:
+        """Give all shards and units other places, sizes and hashes, with an event that says why.
+
+        The caller has made a file with these durable before.
+
+        Args:
+            shards: the rows of all shards.
+            units: the rows of all units, each of which is committed.
+            commits: the results of each unit.
+            kind: the event's kind.
+            data: the event's facts.
+        """
+        with self._db.transaction():
+            for row in shards:
+                self._db.update("shards", row["number"], {name: row[name] for name in _OF_SHARD})
+            for row, commit in zip(units, commits, strict=True):
+                place = {name: row[name] for name in _OF_UNIT}
+                results = {name: commit.results[name] for name in _OF_BYTES}
+                self._db.update("units", row["number"], place | results)
+            self._events.add(kind, **data)
 
     def forget(self, numbers: Iterable[int], kind: EventKind, **data: Any) -> None:
         """Make units pending again and their shards open, with an event that says why.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from resumerge.combination import Combining, Values, combine
 from resumerge.errors import InputError, Problem
@@ -20,7 +21,11 @@ from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Extraction, Input
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
+from resumerge.tensors import Factors
 from resumerge.tensors.target import Target
+
+ONE_FILE = {"": ADAPTER_STEM}
+"""peft reads adapters of one file."""
 
 OF_MODELS = ("tokenizer", "chat_template", "experts_together", "extract_expert", "quantised_as")
 """What a recipe can ask of models alone."""
@@ -42,6 +47,50 @@ def plan_extraction(
     reference = sources[extraction.model]
     return _plan(
         recipe, sources, reference, layers, made, targets, [*notes, *quantised], left_out, seed
+    )
+
+
+def with_ranks(plan: Plan, chosen: Mapping[str, int]) -> Plan:
+    """Return the plan of an extracted adapter with the ranks that the differences have chosen.
+
+    It is that of the same adapter: fingerprint and size of shards stay.
+
+    Args:
+        plan: the plan with the highest ranks.
+        chosen: the ranks, by the names of modules; those that are missing stay.
+    """
+    assert plan.adapter is not None
+    made = plan.adapter.with_ranks(chosen)
+    targets = [
+        Target(
+            name=unit.name,
+            dtype=unit.dtype,
+            shape=unit.shape,
+            block_elements=unit.block_elements,
+            expression=unit.expression,
+            tensors=unit.tensors,
+        )
+        for unit in plan.units
+    ]
+    targets = [_with_rank(target, made.ranks) for target in targets]
+    assert plan.shard_size is not None
+    units, shards = pack(targets, plan.shard_size, ONE_FILE)
+    return replace(plan, units=units, shards=shards, adapter=made)
+
+
+def _with_rank(target: Target, ranks: Mapping[str, int]) -> Target:
+    if not isinstance(target.expression, Factors):
+        return target
+    factors = target.expression.with_rank(ranks[target.name])
+    width = len(factors.pairs) * factors.rank
+    (a, shape_a), (b, shape_b) = target.tensors.items()
+    shapes = {a: (width, *shape_a[1:]), b: (shape_b[0], width, *shape_b[2:])}
+    return replace(
+        target,
+        shape=factors.shape,
+        block_elements=factors.numel,
+        expression=factors,
+        tensors=shapes,
     )
 
 
@@ -178,8 +227,8 @@ def _plan(
     left_out: Sequence[LeftOut],
     seed: int,
 ) -> Plan:
-    size = sum(target.nbytes for target in targets)  # peft reads adapters of one file
-    units, shards = pack(targets, size, {"": ADAPTER_STEM})
+    size = sum(target.nbytes for target in targets)
+    units, shards = pack(targets, size, ONE_FILE)
     of_models = [note for source in sources.values() for note in source.notes]
     of_sources = (each for source in sources.values() for each in source.left_out)
     return Plan(

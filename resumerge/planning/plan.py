@@ -225,6 +225,11 @@ class Plan:
         return self.mixture.architecture if self.mixture else self.recipe.merge_method
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether shards have other places and sizes when all units are committed."""
+        return self.adapter is not None and self.adapter.is_undecided
+
+    @property
     def merged(self) -> str:
         """A description of what is merged: ``ties of 3 models in 2 stages``."""
         stages = f" in {counted(1 + len(self.stages), 'stage')}" if self.stages else ""

@@ -95,6 +95,7 @@ def _extraction(extraction: Extraction) -> dict[str, Any]:
     return {
         name: str(value) if name == "model" else _plain(value)
         for name, value in vars(extraction).items()
+        if value is not None
     }
 
 

@@ -240,6 +240,8 @@ class Extraction:
         model: the model.
         max_rank: the largest rank of a module.
         sv_epsilon: directions whose singular value is not larger are left out.
+        energy: the share of the energy of each change that is kept, if the largest rank allows it;
+            None for as much as that allows.
         distribute_scale: whether both matrices have the roots of the singular values.
         embed_lora: whether embeddings and heads are decomposed, rather than saved whole.
         save_modules: the modules that are saved whole: names, or their last words.
@@ -251,12 +253,18 @@ class Extraction:
     model: ModelRef
     max_rank: int = 128
     sv_epsilon: float = 0.0
+    energy: float | None = None
     distribute_scale: bool = True
     embed_lora: bool = False
     save_modules: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     skip_undecomposable: bool = False
+
+    @property
+    def chooses_ranks(self) -> bool:
+        """Whether the changes decide the ranks, and not the largest rank alone."""
+        return self.energy is not None or self.sv_epsilon > 0.0
 
 
 @dataclass(frozen=True)

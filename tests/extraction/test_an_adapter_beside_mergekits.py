@@ -41,6 +41,7 @@ def both(folder: Path, *words: str, **options: Any) -> tuple[dict[str, Tensor], 
     ("words", "options"),
     [
         (["--max-rank", "4"], {"max_rank": 4}),
+        (["--max-rank", "8", "--sv-epsilon", "0.2"], {"max_rank": 8, "sv_epsilon": 0.2}),
         (["--max-rank", "64", "--embed-lora"], {"max_rank": 64, "embed_lora": True}),
         (
             ["--max-rank", "4", "--no-distribute-scale", "--skip-undecomposable"],
@@ -51,7 +52,7 @@ def both(folder: Path, *words: str, **options: Any) -> tuple[dict[str, Tensor], 
             {"max_rank": 4, "exclude": ["q_proj"], "include": ["proj"]},
         ),
     ],
-    ids=["plain", "embeddings", "options", "chosen"],
+    ids=["plain", "epsilon", "embeddings", "options", "chosen"],
 )
 def test_the_same_tensors_and_config(
     words: list[str], options: dict[str, Any], tmp_path: Path

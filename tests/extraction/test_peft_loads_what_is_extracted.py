@@ -66,6 +66,33 @@ def test_a_known_change_comes_back(kind: str, tmp_path: Path) -> None:
     check(tmp_path, kind, cls)
 
 
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "mixtral", "qwen3_moe", "whisper", "resnet"])
+def test_ranks_that_the_changes_choose(kind: str, tmp_path: Path) -> None:
+    """Ranks from 1 to 5 come back as they are: peft has them in patterns."""
+    drawn, ranks = torch.Generator().manual_seed(2), {}
+
+    def change(name: str, parameter: Tensor) -> Tensor | None:
+        if parameter.ndim < 2:
+            return None
+        parts = parameter if parameter.ndim == 3 and parameter.shape[1] > 8 else parameter[None]
+        rows, columns = parts.shape[1], parts[0][0].numel()
+        ranks[name.removesuffix(".weight")] = rank = min(1 + len(ranks) % 5, rows, columns)
+        made = [
+            torch.randn(rows, rank, generator=drawn) @ torch.randn(rank, columns, generator=drawn)
+            for _ in parts
+        ]
+        return 0.02 * torch.stack(made).reshape(parameter.shape)
+
+    cls = write_pair(tmp_path, kind, change=change)
+    extract(tmp_path, max_rank=8, energy=1.0 - 1e-10)
+    check(tmp_path, kind, cls)
+    config = config_of(tmp_path / "adapter")
+    assert config["r"] == config["lora_alpha"] == 5
+    assert config["rank_pattern"] == config["alpha_pattern"]
+    assert {1, 2, 3, 4} <= set(config["rank_pattern"].values())
+    assert all(ranks.get(name, own) == own for name, own in config["rank_pattern"].items())
+
+
 @pytest.mark.parametrize("embed_lora", [False, True])
 @pytest.mark.parametrize("kind", ["llama", "llama_tied", "gpt2", "bert", "whisper", "t5"])
 def test_embeddings_and_heads_too(kind: str, embed_lora: bool, tmp_path: Path) -> None:

@@ -78,6 +78,15 @@ def check_cluster(
                 fix="leave --ray out; or run the recipe of each variant by itself",
             )
         )
+    if plan.adapter is not None and plan.adapter.highest:
+        problems.append(
+            Problem(
+                "An adapter whose ranks its changes choose is computed by one machine",
+                expected="with --ray, an extraction without energy and sv_epsilon",
+                found=plan.merged,
+                fix="leave --ray out; or leave energy and sv_epsilon out, and name max_rank alone",
+            )
+        )
     if out is not None and out.is_file:
         problems.append(
             Problem(

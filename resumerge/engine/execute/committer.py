@@ -159,7 +159,7 @@ class Committer:
             self._page_cache.finished(unit, range(indices[0].start, indices[-1].stop))
         self._journal(batch)
         for shard in shards:
-            if self._units_left[shard] == 0:
+            if self._units_left[shard] == 0 and not self._execution.plan.is_undecided:
                 self._seal(shard)
 
     def _journal(self, batch: list[WrittenBlocks]) -> None:

@@ -20,7 +20,7 @@ from resumerge.engine.mirror_session.abandon import abandon_mirror, find_written
 from resumerge.engine.mirror_session.checks import check_has_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.opening.open_sources import SourcesUnavailable
-from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of
+from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of, ranks_of
 from resumerge.engine.recovery.open_ledger import open_ledger
 from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.resources.lock import output_lock, run_lock
@@ -168,7 +168,8 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:
     pins = pins_of(run.ledger, reopen_local=run.reopen_local)
     try:
         began = json.loads(run.record["options"])
-        plan, estimate = pinned_plan(context, run.recipe, run.out, pins, began)
+        ranks = ranks_of(run.ledger, run.recipe)
+        plan, estimate = pinned_plan(context, run.recipe, run.out, pins, began, ranks)
     except SourcesUnavailable as error:
         raise unavailable(error) from error
     folder = run.mirror.store.local_folder if run.mirror is not None else None

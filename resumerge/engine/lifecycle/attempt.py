@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.input_hashes import content_hashes
@@ -15,6 +15,7 @@ from resumerge.engine.execute.committer import bytes_committed
 from resumerge.engine.execute.computation import Computation
 from resumerge.engine.execute.local_computation import LocalComputation
 from resumerge.engine.execute.steps import remove_steps
+from resumerge.engine.lifecycle.compaction import compact, finish_compaction
 from resumerge.engine.lifecycle.companions import model_files, write_companions
 from resumerge.engine.linked_stages import link_stages
 from resumerge.engine.recovery.damaged_sources import forget_damaged
@@ -73,8 +74,8 @@ class Attempt:
     restored: bool = False
     interrupted: bool = False
 
-    def run(self) -> float:
-        """Work until the output is complete, and return the seconds of merging.
+    def run(self) -> tuple[Plan, float]:
+        """Work until the output is complete; return its plan as it became, and seconds of merging.
 
         Raises:
             Interrupted: a signal stopped the run; what is committed is kept.
@@ -85,9 +86,10 @@ class Attempt:
             self.context.reporter.began(record.number, self.budget.memory)
             self._sample(record.number)
             self._merge(record)
-            self._finish()
-            self._publish()
-        return record.merging_seconds
+            done = self._compacted() if self.plan.is_undecided else self
+            done._finish()
+            done._publish()
+        return done.plan, record.merging_seconds
 
     @contextmanager
     def _journaled(self) -> Iterator[_Record]:
@@ -168,6 +170,8 @@ class Attempt:
             forget_damaged(self.plan, self.ledger, self.context.metadata, self._check_in)
             started = time.monotonic()
             reporter.doing("comparing the output with the ledger")
+            if self.plan.adapter is not None and self.plan.adapter.highest:
+                finish_compaction(self.plan, self.out.folder, self.context.storage)
             if not self.out.is_file:
                 adopt_published(self.plan, self.ledger, files, self._read)
             progress = self._recover(files)
@@ -179,6 +183,15 @@ class Attempt:
                 if not all(known.checksum for known in progress):
                     preparing += self._compute(record.number, files, reader, progress)
             record.merging_seconds = time.monotonic() - started - preparing
+
+    def _compacted(self) -> Attempt:
+        """Leave out of an adapter what is not kept, now that all its changes are known."""
+        self.context.reporter.doing("leaving out what is not kept")
+        storage = self.context.storage
+        plan = compact(self.plan, self.out.folder, self.ledger, storage, self._read)
+        if self.replicator is not None:
+            self.replicator.sealed(0)
+        return replace(self, plan=plan)
 
     @contextmanager
     def _counting(self, ranges: RangeReader) -> Iterator[None]:

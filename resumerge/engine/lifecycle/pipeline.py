@@ -196,7 +196,7 @@ def _attempt(
         interrupted=interrupted,
     )
     try:
-        seconds = attempt.run()
+        plan, seconds = attempt.run()
     finally:
         context.runs.remove_unused(out.path)
     attempts = ledger.attempts.all()  # reports of the run show their numbers

@@ -21,7 +21,7 @@ from resumerge.engine.checks.drift import check_same_plan
 from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.execute.budget import resource_budget
-from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of
+from resumerge.engine.opening.pinned_plan import pinned_plan, pins_of, ranks_of
 from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.recovery.verify import Recomputation, Verification, verify_run
 from resumerge.engine.reporter import Reporter
@@ -130,11 +130,12 @@ def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
     context.options = context.options.inherit(began, None)
     recipe = parse_recipe(record["config_text"], record["config_path"])
     out, pins = OutputPath(Path(record["output"])), pins_of(ledger, reopen_local=False)
-    plan, estimate = pinned_plan(context, recipe, out, pins, began)
+    ranks = ranks_of(ledger, recipe)
+    plan, estimate = pinned_plan(context, recipe, out, pins, began, ranks)
     if estimate.missing and not context.options.offline:
         context.options = replace(context.options, stream=True, evict=None)
         try:
-            plan, estimate = pinned_plan(context, recipe, out, pins, began)
+            plan, estimate = pinned_plan(context, recipe, out, pins, began, ranks)
         except InputError as error:
             fix = "download the model into the cache first"
             raise InputError([replace(problem, fix=fix) for problem in error.problems]) from error

@@ -176,10 +176,16 @@ class Reconciler:
         """Adopt shards that another machine has sealed and mirrored.
 
         Shards that this machine has found damaged are not adopted: the mirror does not know yet.
+        Nor is an adapter whose ranks are chosen there, and not here: it is computed here as well.
         """
         forgotten = self._ledger.shards.forgotten()
         mirrored = {n: f for n, f in theirs.mirrored.files().items() if n not in forgotten}
-        ours = {shard["name"]: shard for shard in self._ledger.shards.all()}
+        heads = {shard["name"]: shard["header_checksum"] for shard in theirs.shards.all()}
+        ours = {
+            shard["name"]: shard
+            for shard in self._ledger.shards.all()
+            if heads.get(shard["name"]) == shard["header_checksum"]
+        }
         adopted = {}
         for name in theirs.shards.sealed():
             if name in mirrored and name in ours and ours[name]["state"] != "sealed":

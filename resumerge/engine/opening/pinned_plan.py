@@ -21,6 +21,7 @@ from resumerge.options import SEED, SHARD_SIZE
 from resumerge.output.gguf import planned_recipe, problems_of_types, with_gguf
 from resumerge.output_path import STEM, OutputPath
 from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate, make_plan
+from resumerge.planning.adapters import with_ranks
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
 from resumerge.planning.written.sweeps import (
@@ -36,6 +37,7 @@ from resumerge.sources.types import REMOTE, numbered
 from resumerge.tokenizers.required import read_tokenizers
 
 NO_PINS: Mapping[str, dict[str, Any]] = {}
+NO_RANKS: Mapping[str, int] = {}
 
 
 def pinned_plan(
@@ -44,6 +46,7 @@ def pinned_plan(
     out: OutputPath | None = None,
     pins: Mapping[str, dict[str, Any]] = NO_PINS,
     created_with: Mapping[str, Any] = NO_PINS,
+    ranks: Mapping[str, int] = NO_RANKS,
 ) -> tuple[Plan, Estimate]:
     """Open the sources, at their pins if they have some, plan every document, and estimate it all.
 
@@ -56,6 +59,7 @@ def pinned_plan(
         out: the run's output, whose name is that of the file if it is one.
         pins: `revision` or `path` of each model, by the text of its reference.
         created_with: the options that the run was created with.
+        ranks: the ranks that modules of an extracted adapter have in the run.
 
     Raises:
         InputError: with every problem that was found.
@@ -106,6 +110,8 @@ def pinned_plan(
                     stem=stem,
                 )
             )
+            if plan.adapter and plan.adapter.highest and ranks:
+                plan = with_ranks(plan, ranks)
             if plan.adapter and (unfit := _problems_of_adapter(recipe, document, out)):
                 raise InputError(unfit)
             if any(document is stage for stage in recipe.stages):
@@ -206,6 +212,18 @@ def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
     """
     sources = ledger.sources()
     return {row["model"]: _pin(row, reopen_local=reopen_local) for row in sources}
+
+
+def ranks_of(ledger: Ledger, recipe: Recipe) -> dict[str, int]:
+    """Return the ranks that the modules of an extracted adapter have in a run, by their names.
+
+    Where the differences choose them, these are the highest that they may be until all are known.
+    """
+    if recipe.extraction is None or not recipe.extraction.chooses_ranks:
+        return {}
+    found = {row["name"]: json.loads(row["expression"]) for row in ledger.units.all()}
+    ranks = {name: expression.get("rank") for name, expression in found.items()}
+    return {name: rank for name, rank in ranks.items() if type(rank) is int}
 
 
 def _pin(source: Mapping[str, Any], *, reopen_local: bool) -> dict[str, Any]:

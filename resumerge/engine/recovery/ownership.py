@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resumerge.engine.recovery.published import files_of_tasks
 from resumerge.engine.shards.checksums import file_checksum
-from resumerge.engine.shards.shard_files import PARTIAL
+from resumerge.engine.shards.shard_files import COMPACTED, PARTIAL
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
 
@@ -30,7 +30,10 @@ def written_files(ledger: Ledger, out: Path) -> set[str]:
         if has_checksum(out / name, checksum)
     ]
     partial = [
-        name + PARTIAL for name in ledger.written_names() if (out / (name + PARTIAL)).is_file()
+        name + ending
+        for name in ledger.written_names()
+        for ending in (PARTIAL, COMPACTED)
+        if (out / (name + ending)).is_file()
     ]
     return {*shards, *companions, *partial, *files_of_tasks(out)}
 

@@ -122,7 +122,8 @@ class Recovery:
             return
         recent = [number for number in units if number in self._recent - self._suspects]
         damaged = self._forget_mismatching(shard, path, [*recent, *self._suspects_in(shard)])
-        if not damaged and all(self._progress[number].checksum for number in units):
+        whole = not damaged and all(self._progress[number].checksum for number in units)
+        if whole and not self._plan.is_undecided:
             seal(shard, self._files, self._ledger, self._storage)
 
     def _set_aside(self, path: Path) -> None:

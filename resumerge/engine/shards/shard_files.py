@@ -12,6 +12,9 @@ from resumerge.storage import Storage, is_in_memory
 
 PARTIAL = ".partial"
 
+COMPACTED = ".compacted"
+"""The ending of an adapter's file while it is written without what is not kept."""
+
 TASKS = ".resumerge-tasks"
 """The folder in an output where tasks of a cluster work."""
 
@@ -44,6 +47,10 @@ class ShardFiles:
     def partial(self, shard: Shard) -> Path:
         """Return the path of a shard until it is sealed."""
         return self.folder / (shard.name + PARTIAL)
+
+    def compacted(self, shard: Shard) -> Path:
+        """Return the path of a shard while it is written anew without what is not kept."""
+        return self.folder / (shard.name + COMPACTED)
 
     def create(self, shard: Shard) -> None:
         """Create the partial file at its full size, with its header.

@@ -127,7 +127,7 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
         shards_here=sum(sorted((s.nbytes for s in plan.shards), reverse=True)[:most_shards]),
         largest=largest,
         largest_block=largest_block,
-        scratch=memory.scratch.most,
+        scratch=max(memory.scratch.most, plan.output_bytes * plan.is_undecided),
         read=read,
         missing=missing,
         streamed=streamed,

@@ -33,6 +33,17 @@ def _read_epsilon(value: object) -> float:
     )
 
 
+def _read_energy(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value <= 1.0:
+        return float(value)
+    raise InvalidValue(
+        "energy is not a share",
+        expected="a number above 0, and at most 1: the share of each change that is kept",
+        found=describe(value),
+        fix="Write a number like 0.95, or delete the line",
+    )
+
+
 def _plain_dtype(value: object) -> str | None:
     if value in QUANTISED:
         raise InvalidValue(
@@ -100,6 +111,7 @@ class ExtractionSection:
     )
     max_rank: int | None = field(default=None, metadata=key(optional(value_of(read_rank))))
     sv_epsilon: float | None = field(default=None, metadata=key(optional(value_of(_read_epsilon))))
+    energy: float | None = field(default=None, metadata=key(optional(value_of(_read_energy))))
     distribute_scale: bool | None = field(default=None, metadata=key(_flag))
     embed_lora: bool | None = field(default=None, metadata=key(_flag))
     save_modules: tuple[str, ...] | None = field(

@@ -36,15 +36,14 @@ class BothMatrices(Tensor):
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         factors, total, kept = self.compute(evaluation)
         if evaluation.measurements is not None:
-            evaluation.measurements.append(_measured(self.numel, total, min(kept, total)))
+            evaluation.measurements.append(self.measured(total, kept))
         round_to(Vector(factors[start:stop]), as_vector(out, self.dtype))
 
+    def measured(self, total: float, kept: float) -> np.ndarray:
+        """Return the measurements: `intended` of the change, `change` of what the factors keep.
 
-def _measured(elements: int, total: float, kept: float) -> np.ndarray:
-    """Return the measurements of factors: `intended` of the difference, `change` of their product.
-
-    The order of the sums is that of `resumerge.kernels.measurements.measure`.
-    """
-    differs = float(total > 0.0)
-    unit = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]
-    return np.array([[*unit, total, kept, elements * differs, 1.0 - differs, 0.0]])
+        The order of the sums is that of `resumerge.kernels.measurements.measure`.
+        """
+        elements, kept, differs = self.numel, min(kept, total), float(total > 0.0)
+        unit = [elements, total, kept, 0.0, 0.0, 0.0, 1.0 - differs, 0.0, 0.0, 0.0, 0.0]
+        return np.array([[*unit, total, kept, elements * differs, 1.0 - differs, 0.0]])

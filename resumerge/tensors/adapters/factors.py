@@ -38,10 +38,14 @@ class Factors(BothMatrices):
         pairs: for each expert, or for the one matrix: the tensor, and the one that it differs from.
         matrix: the (rows, columns) of each of these.
         transposed: whether they are stored as (in, out).
-        rank: r; directions beyond the shorter side of a matrix are zeros.
+        rank: r; directions beyond those that are kept are zeros.
+        searched: the directions that are looked for, which a smaller rank is a part of: so each
+            direction has the same bits at any rank.
         distributed: whether both factors have the roots of the singular values, rather than ``A``
             the singular values.
         epsilon: directions whose singular value is not larger are zeros.
+        energy: the share of the energy of each difference that is kept, by the fewest directions;
+            None for all of them.
         key: text that identifies the random directions to begin with.
         models: the base model and the other one, as text.
     """
@@ -50,8 +54,10 @@ class Factors(BothMatrices):
     matrix: tuple[int, int]
     transposed: bool
     rank: int
+    searched: int
     distributed: bool
     epsilon: float
+    energy: float | None
     key: str
     models: tuple[str, str]
 
@@ -64,6 +70,11 @@ class Factors(BothMatrices):
     def inputs(self) -> int:
         """The columns of ``A``."""
         return self.matrix[0] if self.transposed else self.matrix[1]
+
+    def with_rank(self, rank: int) -> Factors:
+        """Return the same factors with another rank, up to `searched`."""
+        numel = len(self.pairs) * rank * sum(self.matrix)
+        return replace(self, rank=rank, shape=(numel,))
 
     @property
     def compared_models(self) -> tuple[str, ...]:
@@ -79,7 +90,8 @@ class Factors(BothMatrices):
     def own_milliseconds(self) -> float:
         rows, columns = self.matrix
         small = is_small(rows, columns, self._directions)
-        each = GRAM_MILLISECONDS * min(rows, columns) if small else PASSES_MILLISECONDS * self.rank
+        gram, passes = GRAM_MILLISECONDS * min(rows, columns), PASSES_MILLISECONDS * self.searched
+        each = gram if small else passes
         return each * len(self.pairs) * rows * columns / max(1, self.numel)
 
     def working_bytes(self, elements: int) -> float:
@@ -97,22 +109,32 @@ class Factors(BothMatrices):
             "transposed": self.transposed,
             "distributed": self.distributed,
             "epsilon": self.epsilon,
+            **({} if self.energy is None else {"energy": self.energy}),
         }
 
     @property
     def _directions(self) -> int:
         """The directions that are looked for in one matrix."""
-        return min(self.rank, *self.matrix)
+        return min(self.searched, *self.matrix)
+
+    def _kept(self, values: np.ndarray, energy: float) -> int:
+        """Return how many directions are kept: the leading ones."""
+        count = int((values > self.epsilon).sum()) if self.epsilon else len(values)
+        if self.energy is not None:
+            enough = np.cumsum(np.square(values)) >= self.energy * energy
+            count = min(count, int(np.argmax(enough)) + 1 if enough.any() else count)
+        return min(count, self.rank)
 
     def compute(self, evaluation: Evaluation) -> tuple[np.ndarray, float, float]:
-        count, rank, found = len(self.pairs), self.rank, self._directions
+        count, rank = len(self.pairs), self.rank
         result = np.zeros(self.numel, np.float32)
         a = result[: count * rank * self.inputs].reshape(count, rank, self.inputs)
         b = result[count * rank * self.inputs :].reshape(self.outputs, rank, count)
         total = kept = 0.0
         for number, pair in enumerate(self.pairs):
             left, values, right, energy = self._decomposed(evaluation, number, pair)
-            values = np.where(values > self.epsilon, values, 0.0)
+            found = self._kept(values, energy)
+            values, left, right = values[:found], left[:, :found], right[:found]
             total, kept = total + energy, kept + float(np.square(values).sum())
             of_a = np.sqrt(values) if self.distributed else values
             of_b = np.sqrt(values) if self.distributed else (values > 0.0).astype(np.float64)

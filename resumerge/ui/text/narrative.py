@@ -74,6 +74,7 @@ _SENTENCES: Mapping[str, str] = {
     EventKind.DOWNLOAD_EVICTED: "Downloads that were no longer needed were deleted",
     EventKind.SHARD_LOST: "A shard was missing or truncated, and its tensors were computed again",
     EventKind.SHARD_FOUND_WHOLE: "A shard was complete, but not yet recorded as sealed",
+    EventKind.RANKS_CHOSEN: "All changes were known, and the ranks were chosen by them",
     EventKind.CHECKSUM_MISMATCH: (
         "Tensors on disk did not match their checksums, and were computed again"
     ),
