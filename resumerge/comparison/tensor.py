@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from resumerge.comparison.models import MatchedTensor, Models, Pair
-from resumerge.comparison.relations.low_rank import PROPOSING_ROWS, Directions, LowRankChange
+from resumerge.comparison.relations.low_rank import (
+    PROPOSING_ROWS,
+    Directions,
+    LowRankChange,
+    may_be_low_rank,
+)
 from resumerge.comparison.relations.proposals import FIRST_ELEMENTS
 from resumerge.comparison.relations.quantised import SEEN_ROWS, QuantisedCopy, grid_of
 from resumerge.comparison.relations.rounded import RoundedCopy, RoundingCount
 from resumerge.comparison.relations.scaled import ScaledCopy, ScalingCount
 from resumerge.comparison.values import Two, floats
-from resumerge.kernels import row_gram
+from resumerge.kernels import Distance, distance, row_gram
 from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS, nbytes
-from resumerge.tensors.evaluation import Evaluation
+from resumerge.tensors.evaluation import Evaluation, as_vector
 
 AT_ONCE = 1 << 18
 """Elements that are compared at once, so that they are in the processor's cache."""
@@ -45,36 +51,44 @@ class _PairSums:
         self._directions: Directions | None = None
         self._grid: dict[str, Any] | None = None
 
-    def propose(self, first: np.ndarray, second: np.ndarray) -> None:
-        """Look at some rows of the two matrices (float32) before anything is added."""
-        if np.array_equal(first, second):
+    def propose(self, few: Two, all_rows: Callable[[], np.ndarray]) -> None:
+        """Look at some rows of the two matrices before anything is added.
+
+        Args:
+            few: `SEEN_ROWS` rows.
+            all_rows: gives the difference of all rows that propose directions: float32.
+        """
+        if not few.differ.any():
             return
-        self._directions = Directions.proposed(second - first)
-        rows = max(1, len(first) // SEEN_ROWS)
-        sides = (first[::rows], second[::rows])
+        if may_be_low_rank(few.difference):
+            self._directions = Directions.proposed(all_rows())
+        sides = (few.first, few.second)
         for values, other, of_first in ((*sides[::-1], True), (*sides, False)):
             found = grid_of(values, other, self.dtypes[of_first])
             if found is not None:
                 self._grid = {**found, "of_first": of_first}
                 return
 
-    def add(self, first: np.ndarray, second: np.ndarray, difference: np.ndarray) -> None:
-        """Add elements, of which at least one differs in its bits."""
-        two = Two(first, second, difference, self.dtypes)
-        differing = int(np.count_nonzero(two.differ))
-        if not differing:
+    def add(self, found: Distance, two: Callable[[], Two]) -> None:
+        """Add elements.
+
+        Args:
+            found: the sums of these elements.
+            two: gives the elements, which few pairs have to look at.
+        """
+        if not found.differing:
             return
-        self.differing += differing
-        self.squares += _square(difference)
-        self.largest = max(self.largest, float(difference.max()), -float(difference.min()))
+        self.differing += found.differing
+        self.squares += found.square
+        self.largest = max(self.largest, found.largest)
         if self._directions is not None:
-            self._directions.add(two)
+            self._directions.add(two())
         if self._counts is None:
-            few = two.beginning(FIRST_ELEMENTS)
+            few = two().beginning(FIRST_ELEMENTS)
             proposed = (kind.proposed(few) for kind in (ScalingCount, RoundingCount))
             self._counts = [count for count in proposed if count is not None]
         for count in self._counts:
-            count.add(two)
+            count.add(two())
 
     def as_json(self, elements: int) -> dict[str, Any]:
         """Return the sums for the journal."""
@@ -106,13 +120,16 @@ class TensorComparison:
         self._squares = dict.fromkeys(self._numbers, 0.0)
         self._not_finite = dict.fromkeys(self._numbers, 0)
         pairs = [pair for pair in models.pairs if set(pair) <= set(self._numbers)]
-        self._pairs = [_PairSums((a, b), (self._dtypes[a], self._dtypes[b])) for a, b in pairs]
+        self._pairs = [_PairSums(pair, self._dtypes_of(pair)) for pair in pairs]
         tuned = self._numbers[1:] if models.has_base and self._numbers[0] == 0 else []
         self._tuned = tuned if len(tuned) > 1 and unit.is_float else []
         self._products = np.zeros((len(tuned), len(tuned)))
         self._signs = {two: [0, 0] for two in combinations(self._tuned, 2)}
         self._row = unit.row if 0 < unit.row <= PIECE else 1
         self._block = max(1, AT_ONCE // self._row) * self._row
+
+    def _dtypes_of(self, pair: Pair) -> tuple[str, str]:
+        return self._dtypes[pair[0]], self._dtypes[pair[1]]
 
     def compute(self, evaluation: Evaluation, moved: Callable[[int], None]) -> Row:
         """Read the tensor of all models, and return what is known of it.
@@ -134,7 +151,7 @@ class TensorComparison:
             if self._unit.is_float:
                 if not start and self._row > 1:
                     self._propose(data, stop // self._row)
-                self._add_piece(evaluation, data, stop - start)
+                self._add_piece(data, stop - start)
             else:
                 self._add_bytes(data)
         return self._as_row()
@@ -148,14 +165,20 @@ class TensorComparison:
 
     def _propose(self, data: dict[int, np.ndarray], rows: int) -> None:
         """Have each pair look at rows of the first piece, evenly spaced."""
-        chosen = np.linspace(0, rows - 1, min(rows, PROPOSING_ROWS)).astype(int)
-        values = {}
-        for n, raw in data.items():
-            bits = np.ascontiguousarray(raw.reshape(rows, -1)[chosen]).ravel()
-            found = floats(bits, self._dtypes[n], np.empty(len(chosen) * self._row, np.float32))
-            values[n] = found.reshape(-1, self._row)
+        proposing = np.linspace(0, rows - 1, min(rows, PROPOSING_ROWS)).astype(int)
+        seen = proposing[:: max(1, len(proposing) // SEEN_ROWS)]
+
+        def take(pair: Pair, chosen: np.ndarray) -> Two:
+            sides = (self._rows(data[n], n, rows, chosen) for n in pair)
+            return Two(*sides, dtypes=self._dtypes_of(pair))
+
         for sums in self._pairs:
-            sums.propose(*(values[n] for n in sums.pair))
+            every = partial(take, sums.pair, proposing)
+            sums.propose(take(sums.pair, seen), lambda: every().difference)  # noqa: B023
+
+    def _rows(self, raw: np.ndarray, number: int, rows: int, chosen: np.ndarray) -> np.ndarray:
+        bits = raw.reshape(rows, -1)[chosen].ravel()
+        return floats(as_vector(bits, self._dtypes[number])).reshape(-1, self._row)
 
     def _add_bytes(self, data: dict[int, np.ndarray]) -> None:
         """Count what differs between elements that are not floats."""
@@ -166,55 +189,53 @@ class TensorComparison:
                 differ = (first != second).reshape(-1, max(1, width)).any(axis=1)
                 sums.differing += int(np.count_nonzero(differ))
 
-    def _add_piece(
-        self, evaluation: Evaluation, data: dict[int, np.ndarray], elements: int
-    ) -> None:
+    def _add_piece(self, data: dict[int, np.ndarray], elements: int) -> None:
         widths = {n: BITS[self._dtypes[n]] // 8 for n in self._numbers}
-        size = 4 * min(self._block, elements)
-        buffers = {n: evaluation.take(("floats", n), size).view(np.float32) for n in self._numbers}
         for start in range(0, elements, self._block):
             stop = min(start + self._block, elements)
-            raw = {n: data[n][start * width : stop * width] for n, width in widths.items()}
-            values = {
-                n: floats(raw[n], self._dtypes[n], buffers[n][: stop - start])
-                for n in self._numbers
-            }
-            self._add_block(raw, values)
+            self._add_block(
+                {
+                    n: as_vector(data[n][start * width : stop * width], self._dtypes[n])
+                    for n, width in widths.items()
+                }
+            )
 
-    def _add_block(self, raw: dict[int, np.ndarray], values: dict[int, np.ndarray]) -> None:
-        squares = {n: _square(found) for n, found in values.items()}
+    def _add_block(self, stored: dict[int, Vector]) -> None:
+        squares, compared = self._compared(stored)
         if not all(map(math.isfinite, squares.values())):
-            values = self._without_what_is_not_finite(values)
-            squares = {n: _square(found) for n, found in values.items()}
+            stored = self._without_what_is_not_finite(stored)
+            squares, compared = self._compared(stored)
         for n, square in squares.items():
             self._squares[n] += square
-        changes: dict[Pair, np.ndarray] = {}
+        values = cache(lambda n: floats(stored[n]))
+        two = cache(lambda pair: Two(*map(values, pair), dtypes=self._dtypes_of(pair)))
         for sums in self._pairs:
-            first, second = sums.pair
-            if sums.dtypes[0] == sums.dtypes[1] and np.array_equal(raw[first], raw[second]):
-                continue
-            changes[sums.pair] = values[second] - values[first]
-            sums.add(values[first], values[second], changes[sums.pair])
+            sums.add(compared[sums.pair], partial(two, sums.pair))
         if self._tuned:
-            self._add_changes([changes.get((0, n)) for n in self._tuned])
+            self._add_changes([two((0, n)).difference for n in self._tuned])
 
-    def _without_what_is_not_finite(self, values: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+    def _compared(self, stored: dict[int, Vector]) -> tuple[dict[int, float], dict[Pair, Distance]]:
+        """Return the sum of squares of each model's elements, and how far apart each pair is."""
+        compared = {sums.pair: distance(*(stored[n] for n in sums.pair)) for sums in self._pairs}
+        squares = {n: q for pair, d in compared.items() for n, q in zip(pair, d.squares)}
+        alone = [n for n in self._numbers if n not in squares]
+        squares |= {n: distance(stored[n], stored[n]).squares[0] for n in alone}
+        return squares, compared
+
+    def _without_what_is_not_finite(self, stored: dict[int, Vector]) -> dict[int, Vector]:
         """Return the elements, 0 in all models where one is not finite; count these for each."""
+        values = {n: floats(vector) for n, vector in stored.items()}
         finite = np.ones(len(values[self._numbers[0]]), bool)
         for n, found in values.items():
             is_finite = np.isfinite(found)
             self._not_finite[n] += int(len(found) - np.count_nonzero(is_finite))
             finite &= is_finite
-        return {n: np.where(finite, found, np.float32(0)) for n, found in values.items()}
+        return {n: Vector(np.where(finite, v, np.float32(0))) for n, v in values.items()}
 
-    def _add_changes(self, changes: Sequence[np.ndarray | None]) -> None:
+    def _add_changes(self, changes: Sequence[np.ndarray]) -> None:
         """Add the products of task vectors, and the signs in which they agree or not."""
-        length = next((len(change) for change in changes if change is not None), 0)
-        if not length:
-            return
-        whole = [np.zeros(length, np.float32) if c is None else c for c in changes]
-        self._products += row_gram([Vector(change) for change in whole], length)[..., 0]
-        signs = {n: _signs(change) for n, change in zip(self._tuned, whole)}
+        self._products += row_gram([Vector(change) for change in changes], len(changes[0]))[..., 0]
+        signs = {n: _signs(change) for n, change in zip(self._tuned, changes)}
         for (a, b), counts in self._signs.items():
             product = signs[a] * signs[b]
             counts[0] += int(np.count_nonzero(product))
@@ -239,11 +260,6 @@ class TensorComparison:
             if self._tuned
             else None,
         }
-
-
-def _square(values: np.ndarray) -> float:
-    """Return the sum of squares, in float64 and in the order of all kernels."""
-    return float(row_gram([Vector(values)], len(values))[0, 0, 0])
 
 
 def _signs(values: np.ndarray) -> np.ndarray:

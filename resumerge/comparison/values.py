@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from resumerge.kernels import round_to
-from resumerge.native import KINDS, Vector
+from resumerge.native import F32, KINDS, Vector
 from resumerge.tensors.dtypes import BITS
-from resumerge.tensors.evaluation import as_vector, code_of
+from resumerge.tensors.evaluation import code_of
 
 SPACING = {"BF16": 2.0**-7, "F16": 2.0**-10, "F8_E4M3": 2.0**-3, "F8_E5M2": 2.0**-2}
 """The distance of 1 from the next number, by type; for other types that of float32."""
@@ -28,14 +28,18 @@ class Two:
     Args:
         first: float32.
         second: float32.
-        difference: the second less the first, float32.
         dtypes: the types that the two are stored in, by safetensors' names.
     """
 
     first: np.ndarray
     second: np.ndarray
-    difference: np.ndarray
     dtypes: tuple[str, str]
+
+    @cached_property
+    def difference(self) -> np.ndarray:
+        """The second less the first: float32."""
+        found: np.ndarray = self.second - self.first
+        return found
 
     @cached_property
     def differ(self) -> np.ndarray:
@@ -47,7 +51,7 @@ class Two:
         """Return the elements from the first that differs on, so many at most."""
         at = int(self.differ.argmax())
         part = slice(at, at + most)
-        return Two(self.first[part], self.second[part], self.difference[part], self.dtypes)
+        return Two(self.first[part], self.second[part], self.dtypes)
 
     @property
     def coarser(self) -> tuple[np.ndarray, str]:
@@ -56,11 +60,12 @@ class Two:
         return (self.first, self.dtypes[0]) if first > second else (self.second, self.dtypes[1])
 
 
-def floats(data: np.ndarray, dtype: str, out: np.ndarray) -> np.ndarray:
-    """Return stored elements (bytes) of a float type as float32; `out` is where they are put."""
-    if dtype == "F32":
-        return data.view(np.float32)
-    round_to(as_vector(data, dtype), Vector(out))
+def floats(stored: Vector) -> np.ndarray:
+    """Return stored numbers as float32."""
+    if stored.dtype == F32:
+        return stored.data
+    out = np.empty(len(stored), np.float32)
+    round_to(stored, Vector(out))
     return out
 
 

@@ -22,8 +22,10 @@ from resumerge.kernels.elementwise import (
 from resumerge.kernels.masks.random import random_mask
 from resumerge.kernels.masks.ranks import rank_mask
 from resumerge.kernels.reductions import (
+    Distance,
     column_gram,
     count_changes,
+    distance,
     gram,
     l1_norms,
     row_gram,
@@ -47,6 +49,7 @@ __all__ = [
     "SMALLEST_DIVISOR",
     "Band",
     "Block",
+    "Distance",
     "Key",
     "MapFunction",
     "Run",
@@ -61,6 +64,7 @@ __all__ = [
     "column_gram",
     "count_changes",
     "count_nonzero",
+    "distance",
     "float_of_key",
     "gram",
     "keys_of",

@@ -8,6 +8,7 @@ difference of finite numbers overflows float32, see `resumerge.kernels.overflow`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,6 +37,31 @@ def row_gram(vectors: Sequence[Vector], row: int) -> np.ndarray:
     out = np.empty((len(vectors[0]) // row, len(vectors), len(vectors)))
     sums_without_overflow(lambda x, to: _kernels.gram(x, row, to), vectors, out, 2)
     return np.moveaxis(out, 0, 2)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far apart two vectors are.
+
+    Args:
+        squares: the sum of squares of each.
+        square: the sum of squares of their difference, which is computed in float64.
+        differing: the number of elements that are not the same number.
+        largest: the largest magnitude of the difference.
+    """
+
+    squares: tuple[float, float]
+    square: float
+    differing: int
+    largest: float
+
+
+def distance(first: Vector, second: Vector) -> Distance:
+    """Return how far apart two vectors are, in one pass over both."""
+    out = np.empty(5)
+    _kernels.distance(first, second, out)
+    own, other, square, differing, largest = out.tolist()
+    return Distance((own, other), square, int(differing), largest)
 
 
 def column_gram(vectors: Sequence[Vector], row: int, run: Run) -> np.ndarray:

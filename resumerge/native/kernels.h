@@ -4,6 +4,7 @@
 #include "along.h"
 #include "changes.h"
 #include "clamp.h"
+#include "distance.h"
 #include "energies.h"
 #include "hashes.h"
 #include "measurements.h"
@@ -29,6 +30,7 @@
         .clamp_to_distance = clamp_to_distance_unchecked,   \
         .add_mean_change = add_mean_change_unchecked,       \
         .count_changes = count_changes_unchecked,           \
+        .distance = distance_unchecked,                     \
         .variance = variance_unchecked,                     \
         .sum_of_squares = sum_of_squares_unchecked,         \
         .add_majority_mean = add_majority_mean_unchecked,   \

@@ -257,6 +257,27 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(distance_doc,
+             "distance(first, second, out): out, float64 (5): the sums of squares of the first, of "
+             "the second and of their difference, how many elements differ, and the largest "
+             "distance");
+
+static PyObject *distance(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *given_first, *given_second, *out;
+    Array to = {0};
+    if (!PyArg_ParseTuple(args, "OOO:distance", &given_first, &given_second, &out)) return NULL;
+    const VectorObject *first = take_vector(given_first, "first");
+    const VectorObject *second = take_vector(given_second, "second");
+    if (!first || !second || !check_length(second->length, "second", first->length) ||
+        !take_array(out, "out", "d", 8, 1, DISTANCE_SUMS, &to))
+        return NULL;
+    Vector x = vector_of(first), y = vector_of(second);
+    RUN(kernels->distance(&x, &y, first->length, to.view.buf));
+    drop_array(&to);
+    return Py_NewRef(Py_None);
+}
+
 PyDoc_STRVAR(variance_doc,
              "variance(vectors, out): the population variance of each element; out is float32");
 
@@ -1094,6 +1115,7 @@ static PyObject *use(PyObject *self, PyObject *given) {
 
 static PyMethodDef functions[] = {
     FUNCTION(measure),
+    FUNCTION(distance),
     FUNCTION(add_majority_mean),
     FUNCTION(add_mean_change),
     FUNCTION(add_task_vectors),

@@ -37,6 +37,9 @@ typedef struct {
     double size[MEASURED_LANES], along[MEASURED_LANES];
 } ModelLanes;
 
+/* Of distance. */
+#define DISTANCE_SUMS 5
+
 /* Bytes: what is shorter is hashed in other ways, which are not here. */
 #define SHORTEST_HASHED 241
 #define HASH_BYTES 16
@@ -53,6 +56,7 @@ typedef struct {
     void (*add_mean_change)(const Vector *, const Vector *, const float *, int, float, int64_t,
                             float *, const Output *);
     void (*count_changes)(const Vector *, int, float, int64_t, uint32_t *, int64_t *);
+    void (*distance)(const Vector *, const Vector *, int64_t, double *);
     void (*variance)(const Vector *, int, int64_t, float *);
     void (*sum_of_squares)(const Vector *, const uint8_t *, int64_t, double *);
     void (*add_majority_mean)(const Vector *, const Vector *, const uint8_t *, const float *, int,

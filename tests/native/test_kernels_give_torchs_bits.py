@@ -9,6 +9,7 @@ import pytest
 import torch
 from both_ways import (
     DTYPES,
+    LENGTHS,
     agree,
     base_of,
     both,
@@ -17,6 +18,7 @@ from both_ways import (
     same,
     task_vectors,
     varied,
+    vectors,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,17 @@ def test_gram(compiled: str, data: st.DataObject) -> None:
     some = data.draw(task_vectors())
     run = data.draw(runs(len(some[0])))
     assert same(*both(lambda: kernels.gram(some, run)))
+
+
+@varied
+@given(st.data())
+def test_distance(compiled: str, data: st.DataObject) -> None:
+    first, second = vectors(data.draw, 2, data.draw(LENGTHS))
+    if data.draw(st.booleans()):
+        first = second
+    found, expected = both(lambda: kernels.distance(first, second))
+    assert same(*(np.array([*d.squares, d.square, d.largest]) for d in (found, expected)))
+    assert found.differing == expected.differing
 
 
 @varied

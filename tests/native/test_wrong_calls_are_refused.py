@@ -65,6 +65,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         vector(1000), KEY, 0, 300, 300, 1, 0.5, 0.1, out.view(np.uint8)
     ),
     "counts into too little": lambda out: _kernels.count_changes([vector(64)], 0.0, 4, out),
+    "a distance of 4 and 5 elements": lambda out: _kernels.distance(
+        vector(), vector(5), np.empty(5)
+    ),
+    "a distance into too little": lambda out: _kernels.distance(vector(), vector(), out),
     # Numbers of things
     "an empty result": lambda out: _kernels.round_to(vector(), Vector(out[:0])),
     "a result that is too long": lambda out: _kernels.round_to(vector(3), Vector(out)),

@@ -43,8 +43,8 @@ _EVIDENCE = 2
 """How many times more elements have to differ than a matrix of the rank has degrees of freedom: a
 few elements are of low rank by themselves."""
 
-_TRIED, _APART = 32, 0.9
-"""The rows that are tried first, and the share of their number that they have to be apart."""
+_APART = 0.9
+"""The share of the number of a few rows that these have to be apart, if their rank is low."""
 
 _EXACT = 1e-6
 """A smaller share of the energy is lost in the arithmetic of the projection."""
@@ -99,7 +99,7 @@ class Directions:
             rows: rows of the difference, float32.
         """
         count, columns = rows.shape
-        if count < _FEWEST or columns < _FEWEST or not _may_be(rows):
+        if count < _FEWEST or columns < _FEWEST:
             return None
         wide = rows.astype(np.float64)
         energies, vectors = np.linalg.eigh(wide @ wide.T)
@@ -145,16 +145,13 @@ class Directions:
         }
 
 
-def _may_be(rows: np.ndarray) -> bool:
-    """Return whether a few rows point less far apart than rows of full rank would.
+def may_be_low_rank(rows: np.ndarray) -> bool:
+    """Return whether a few rows of a difference point less far apart than rows of full rank would.
 
     The sum of the squares of all cosines between p rows that are random in r dimensions is
     ``p (1 + p / r)``, about; that takes a moment to compute, and few fine-tunes are below.
     """
-    chosen = rows[:: max(1, len(rows) // _TRIED)]
-    products = row_gram([Vector(row) for row in np.ascontiguousarray(chosen)], rows.shape[1])[
-        ..., 0
-    ]
+    products = row_gram([Vector(row) for row in rows], rows.shape[1])[..., 0]
     norms = np.sqrt(np.diag(products))
     if not np.isfinite(norms).all() or np.count_nonzero(norms) < _FEWEST // 2:
         return False

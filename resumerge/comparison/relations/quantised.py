@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ _ROUNDED = 1.5
 """The distance of a stored number from the grid, in steps of its type: it was rounded itself, and
 so were those that the grid is known by."""
 
-_FIRST = 1
-"""The rows that a grid is tried on first."""
+_FIRST = 256
+"""The elements of the first row that a grid is tried on first."""
 
 
 class QuantisedCopy(MeasuredRelation):
@@ -104,48 +105,76 @@ def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any]
         it; the share that is the `nearest` point to the other's; the `rows` that were looked at.
     """
     for group in _GROUPS:
+        width = group or values.shape[1]
         if group and (values.shape[1] % group or values.shape[1] == group):
             continue
+        few = _Groups(_first(values, width), _first(other, width), dtype, _FIRST)
+        whole = _Groups(values.reshape(-1, width), other.reshape(-1, width), dtype)
         for grid in _GRIDS:
-            few = _agreement(values[:_FIRST], other[:_FIRST], dtype, group, grid)
-            if few is None:
-                continue
-            found = _agreement(values, other, dtype, group, grid)
-            if found is not None:
-                on, nearest = found
+            if few.agreement(grid) and (found := whole.agreement(grid)):
                 return {
                     "grid": grid.name,
                     "group": group,
-                    "on": on,
-                    "nearest": nearest,
+                    "on": found[0],
+                    "nearest": found[1],
                     "rows": len(values),
                 }
     return None
 
 
-def _agreement(
-    values: np.ndarray, other: np.ndarray, dtype: str, group: int, grid: _Grid
-) -> tuple[float, float] | None:
-    """Return the shares of elements on a grid, and nearest to the other's; None if it is none."""
-    width = group or values.shape[1]
-    grouped = values.reshape(-1, width)
-    if grid.symmetric:
-        length = np.abs(grouped).max(axis=1, keepdims=True)
-    else:  # 0 is a point of it
-        length = np.maximum(grouped.max(axis=1, keepdims=True), 0)
-        length = length - np.minimum(grouped.min(axis=1, keepdims=True), 0)
-    used = length[:, 0] > 0
-    if not used.any():
-        return None
-    grouped, step = grouped[used], length[used] / grid.steps
-    places = grouped / step
-    tolerance = _ROUNDED * spacing(grouped.ravel(), dtype).reshape(grouped.shape) / step + 1e-3
-    if np.minimum(1, 2 * tolerance).mean() > _CHANCE:
-        return None
-    on = np.abs(places - np.rint(places)) <= tolerance
-    if (share := float(on.mean())) < _ON_GRID:
-        return None
-    away = np.abs(other.reshape(-1, width)[used] - grouped) / step
-    if float(np.median(away)) > 1:
-        return None
-    return share, float((away <= 0.5 + tolerance).mean())
+def _first(values: np.ndarray, width: int) -> np.ndarray:
+    """Return the first groups of a matrix's first row, `_FIRST` elements or one group."""
+    return values[0].reshape(-1, width)[: max(1, _FIRST // width)]
+
+
+class _Groups:
+    """Groups of numbers, each of which may have a grid of its own.
+
+    Args:
+        values: the groups, float32, shape ``(groups, elements)``.
+        other: the same groups of the other matrix.
+        dtype: the type that the numbers are stored in.
+        most: the elements of each group that are looked at; its largest numbers are those of all.
+    """
+
+    def __init__(
+        self, values: np.ndarray, other: np.ndarray, dtype: str, most: int | None = None
+    ) -> None:
+        self._whole, self._dtype = values, dtype
+        self._values, self._other = values[:, :most], other[:, :most]
+
+    @cached_property
+    def _spacing(self) -> np.ndarray:
+        flat = np.ascontiguousarray(self._values).ravel()
+        return spacing(flat, self._dtype).reshape(self._values.shape)
+
+    @cached_property
+    def _magnitude(self) -> np.ndarray:
+        found: np.ndarray = np.abs(self._whole).max(axis=1, keepdims=True)
+        return found
+
+    @cached_property
+    def _length(self) -> np.ndarray:
+        """The distance of the least from the largest; 0 is between them."""
+        least, most = (f(self._whole, axis=1, keepdims=True) for f in (np.min, np.max))
+        found: np.ndarray = np.maximum(most, 0) - np.minimum(least, 0)
+        return found
+
+    def agreement(self, grid: _Grid) -> tuple[float, float] | None:
+        """Return the shares of elements on a grid, and nearest to the other's; None if it is none."""
+        length = self._magnitude if grid.symmetric else self._length
+        used = length[:, 0] > 0
+        if not used.any():
+            return None
+        values, step = self._values[used], length[used] / grid.steps
+        tolerance = _ROUNDED * self._spacing[used] / step + 1e-3
+        if np.minimum(1, 2 * tolerance).mean() > _CHANCE:
+            return None
+        places = values / step
+        on = np.abs(places - np.rint(places)) <= tolerance
+        if (share := float(on.mean())) < _ON_GRID:
+            return None
+        away = np.abs(self._other[used] - values) / step
+        if float(np.median(away)) > 1:
+            return None
+        return share, float((away <= 0.5 + tolerance).mean())

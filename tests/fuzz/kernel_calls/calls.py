@@ -124,6 +124,11 @@ def _add_mean_change(a: Arguments) -> list[Any]:
     return [base, a.sequence(vectors), a.floats(vectors), a.float(), a.out()]
 
 
+@_call(_kernels.distance)
+def _distance(a: Arguments) -> list[Any]:
+    return [a.any_vector(), a.any_vector(), a.result(np.float64, 5)]
+
+
 @_call(_kernels.count_changes)
 def _count_changes(a: Arguments) -> list[Any]:
     vectors, block = a.family(a.draw.choice((None, a.vector()))), a.block()

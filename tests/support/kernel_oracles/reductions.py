@@ -18,6 +18,16 @@ def gram(vectors: list[Vector], row: int, out: np.ndarray) -> None:
             out[:, i, j] = row_sums(_product(x, y), row)
 
 
+@np.errstate(invalid="ignore")
+def distance(first: Vector, second: Vector, out: np.ndarray) -> None:
+    x, y = tensor_of(first), tensor_of(second)
+    wide = [_wide(x), _wide(y)]
+    wide.append(wide[1] - wide[0])
+    out[:3] = [row_sums(_product(v, v), max(1, len(v)))[0] for v in wide]
+    out[3] = int((x != y).count_nonzero())
+    out[4] = np.fmax.reduce(np.abs(wide[2]), initial=0.0)
+
+
 def column_gram(vectors: list[Vector], row: int, block: int, out: np.ndarray) -> None:
     wide = [_wide(x) for x in tensors_of(vectors)]
     for b, part in enumerate(parts(len(vectors[0]), block)):
