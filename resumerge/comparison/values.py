@@ -63,7 +63,8 @@ class Two:
 def floats(stored: Vector) -> np.ndarray:
     """Return stored numbers as float32."""
     if stored.dtype == F32:
-        return stored.data
+        same: np.ndarray = stored.data
+        return same
     out = np.empty(len(stored), np.float32)
     round_to(stored, Vector(out))
     return out

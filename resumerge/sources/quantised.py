@@ -115,6 +115,7 @@ def _check_plain(source: Source, tensors: Mapping[str, Tensor]) -> None:
     """
     found = _format(tensors)
     if found is None:
+        _check_float8(source, tensors)
         return
     name, tensor = found
     config = source.config.get("quantization_config")
@@ -128,6 +129,27 @@ def _check_plain(source: Source, tensors: Mapping[str, Tensor]) -> None:
         fix="name the original model, or load this one with transformers, call dequantize() and "
         "save_pretrained(), and name the folder",
     )
+
+
+def _check_float8(source: Source, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a float8 matrix that the config calls quantised: nothing has a scale for it.
+
+    Raises:
+        InputError: there is one; its numbers are not the weights.
+    """
+    if not any(stated_quantisations(source.config)):
+        return
+    for name, tensor in tensors.items():
+        if tensor.dtype in _FLOAT8 and len(tensor.shape) > 1:
+            raise refuse(
+                f"The scales of a float8 weight are missing: {name}",
+                where=source.ref.text,
+                expected="weight_scale_inv or weight_scale beside it, as config.json states a "
+                f"quantisation ({', '.join(stated_quantisations(source.config))})",
+                found="none",
+                fix="download the model again; or, if its float8 numbers are the weights, remove "
+                "the quantisation from config.json",
+            )
 
 
 def _format(tensors: Mapping[str, Tensor]) -> tuple[str, str] | None:

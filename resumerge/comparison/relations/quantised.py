@@ -124,7 +124,8 @@ def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any]
 
 def _first(values: np.ndarray, width: int) -> np.ndarray:
     """Return the first groups of a matrix's first row, `_FIRST` elements or one group."""
-    return values[0].reshape(-1, width)[: max(1, _FIRST // width)]
+    found: np.ndarray = values[0].reshape(-1, width)[: max(1, _FIRST // width)]
+    return found
 
 
 class _Groups:
@@ -161,7 +162,7 @@ class _Groups:
         return found
 
     def agreement(self, grid: _Grid) -> tuple[float, float] | None:
-        """Return the shares of elements on a grid, and nearest to the other's; None if it is none."""
+        """Return the shares of elements on a grid, and nearest to the other's; None if none is."""
         length = self._magnitude if grid.symmetric else self._length
         used = length[:, 0] > 0
         if not used.any():

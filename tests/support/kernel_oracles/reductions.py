@@ -23,7 +23,7 @@ def distance(first: Vector, second: Vector, out: np.ndarray) -> None:
     x, y = tensor_of(first), tensor_of(second)
     wide = [_wide(x), _wide(y)]
     wide.append(wide[1] - wide[0])
-    out[:3] = [row_sums(_product(v, v), max(1, len(v)))[0] for v in wide]
+    out[:3] = [row_sums(_product(v, v), len(v))[0] if len(v) else 0.0 for v in wide]
     out[3] = int((x != y).count_nonzero())
     out[4] = np.fmax.reduce(np.abs(wide[2]), initial=0.0)
 
