@@ -51,17 +51,17 @@ class _PairSums:
         self._directions: Directions | None = None
         self._grid: dict[str, Any] | None = None
 
-    def propose(self, few: Two, all_rows: Callable[[], np.ndarray]) -> None:
+    def propose(self, few: Two, every: Callable[[], Two]) -> None:
         """Look at some rows of the two matrices before anything is added.
 
         Args:
-            few: `SEEN_ROWS` rows.
-            all_rows: gives the difference of all rows that propose directions: float32.
+            few: `SEEN_ROWS` of the rows.
+            every: gives all rows that propose directions.
         """
         if not few.differ.any():
             return
         if may_be_low_rank(few.difference):
-            self._directions = Directions.proposed(all_rows())
+            self._directions = Directions.proposed(every().difference)
         sides = (few.first, few.second)
         for values, other, of_first in ((*sides[::-1], True), (*sides, False)):
             found = grid_of(values, other, self.dtypes[of_first])
@@ -120,16 +120,13 @@ class TensorComparison:
         self._squares = dict.fromkeys(self._numbers, 0.0)
         self._not_finite = dict.fromkeys(self._numbers, 0)
         pairs = [pair for pair in models.pairs if set(pair) <= set(self._numbers)]
-        self._pairs = [_PairSums(pair, self._dtypes_of(pair)) for pair in pairs]
+        self._pairs = [_PairSums((a, b), (self._dtypes[a], self._dtypes[b])) for a, b in pairs]
         tuned = self._numbers[1:] if models.has_base and self._numbers[0] == 0 else []
         self._tuned = tuned if len(tuned) > 1 and unit.is_float else []
         self._products = np.zeros((len(tuned), len(tuned)))
         self._signs = {two: [0, 0] for two in combinations(self._tuned, 2)}
         self._row = unit.row if 0 < unit.row <= PIECE else 1
         self._block = max(1, AT_ONCE // self._row) * self._row
-
-    def _dtypes_of(self, pair: Pair) -> tuple[str, str]:
-        return self._dtypes[pair[0]], self._dtypes[pair[1]]
 
     def compute(self, evaluation: Evaluation, moved: Callable[[int], None]) -> Row:
         """Read the tensor of all models, and return what is known of it.
@@ -168,16 +165,23 @@ class TensorComparison:
         proposing = np.linspace(0, rows - 1, min(rows, PROPOSING_ROWS)).astype(int)
         seen = proposing[:: max(1, len(proposing) // SEEN_ROWS)]
 
-        def take(pair: Pair, chosen: np.ndarray) -> Two:
-            sides = (self._rows(data[n], n, rows, chosen) for n in pair)
-            return Two(*sides, dtypes=self._dtypes_of(pair))
-
         for sums in self._pairs:
-            every = partial(take, sums.pair, proposing)
-            sums.propose(take(sums.pair, seen), lambda: every().difference)  # noqa: B023
+            few, every = (
+                partial(self._two, sums.pair, partial(self._rows, data, rows, chosen))
+                for chosen in (seen, proposing)
+            )
+            sums.propose(few(), every)
 
-    def _rows(self, raw: np.ndarray, number: int, rows: int, chosen: np.ndarray) -> np.ndarray:
-        bits = raw.reshape(rows, -1)[chosen].ravel()
+    def _two(self, pair: Pair, numbers: Callable[[int], np.ndarray]) -> Two:
+        """Return the numbers of a pair, of a function that gives those of a model."""
+        first, second = pair
+        return Two(numbers(first), numbers(second), (self._dtypes[first], self._dtypes[second]))
+
+    def _rows(
+        self, data: dict[int, np.ndarray], rows: int, chosen: np.ndarray, number: int
+    ) -> np.ndarray:
+        """Return some of the rows of a model's piece: float32."""
+        bits = data[number].reshape(rows, -1)[chosen].ravel()
         return floats(as_vector(bits, self._dtypes[number])).reshape(-1, self._row)
 
     def _add_bytes(self, data: dict[int, np.ndarray]) -> None:
@@ -208,7 +212,7 @@ class TensorComparison:
         for n, square in squares.items():
             self._squares[n] += square
         values = cache(lambda n: floats(stored[n]))
-        two = cache(lambda pair: Two(*map(values, pair), dtypes=self._dtypes_of(pair)))
+        two = cache(lambda pair: self._two(pair, values))
         for sums in self._pairs:
             sums.add(compared[sums.pair], partial(two, sums.pair))
         if self._tuned:

@@ -25,6 +25,7 @@ MTP = {f"model.layers.2.{rest}": shape for rest, shape in {"eh_proj.weight": (8,
 }
 OF_MTP = {**CONFIG, "model_type": "deepseek_v3", "num_nextn_predict_layers": 1}
 LLAVA = {
+    "architectures": ["LlavaForConditionalGeneration"],
     "model_type": "llava",
     "text_config": {**CONFIG, "vocab_size": 48},
     "vision_config": {"num_hidden_layers": 3},

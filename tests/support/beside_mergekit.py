@@ -20,7 +20,7 @@ _BESIDE = Path(sys.executable).with_name("mergekit-yaml")
 MERGEKIT = str(_BESIDE) if _BESIDE.exists() else shutil.which("mergekit-yaml")
 SERVER = Path(__file__).with_name("mergekit_server.py")
 
-_RUN_ALL = """
+RUN_ALL = """
 import json, runpy, sys
 script, commands = sys.argv[1], json.loads(sys.argv[2])
 for words in commands:
@@ -58,7 +58,7 @@ def _run_all(script: str, folder: Path, recipes: Mapping[str, str], *words: str)
         (folder / f"{name}.yaml").write_text(text)
     command = str(Path(MERGEKIT).with_name(script))
     commands = [[word.format(name) for word in words] for name in recipes]
-    run_beside_mergekit(folder, _RUN_ALL, command, json.dumps(commands))
+    run_beside_mergekit(folder, RUN_ALL, command, json.dumps(commands))
 
 
 def run_beside_mergekit(folder: Path, program: str, *words: str) -> str:
