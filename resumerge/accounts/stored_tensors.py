@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from resumerge.sources.types import Source
-from resumerge.tensors import Stored
+from resumerge.tensors import Stored, Tiled, stored_in
 
 
 class StoredTensors:
@@ -44,8 +44,9 @@ class StoredTensors:
         found: dict[tuple[str, bool], dict[int, list[str]]]
         found = defaultdict(lambda: defaultdict(list))
         for name, tensor in self.tensors.items():
-            if isinstance(tensor, Stored):
-                found[tensor.file, tensor.numel == 0][tensor.offset].append(name)
+            if isinstance(tensor, Stored | Tiled):
+                for leaf in stored_in(tensor):
+                    found[leaf.file, leaf.numel == 0][leaf.offset].append(name)
         return {
             key: (sorted(places), [places[offset] for offset in sorted(places)])
             for key, places in found.items()

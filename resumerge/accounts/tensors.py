@@ -19,6 +19,7 @@ from resumerge.tensors import (
     Stacked,
     Stored,
     Tensor,
+    Tiled,
     stored_in,
 )
 from resumerge.tensors.dtypes import nbytes
@@ -109,6 +110,9 @@ class _Uses:
         if isinstance(tensor, Stored):
             self._add_leaf(tensor, use, part)
             return
+        if isinstance(tensor, Tiled):
+            self._add_leaf(next(stored_in(tensor)), use, part or (0, tensor.nbytes))
+            return
         if isinstance(tensor, Merged | Adapted | BothMatrices):
             if not _is_copy(tensor):
                 use = max(use, Use.MERGED)
@@ -119,7 +123,7 @@ class _Uses:
             use = Use.VOCABULARY
         elif isinstance(tensor, Stacked):
             use = max(use, Use.EXPERTS)
-        elif isinstance(tensor, Sliced) and isinstance(tensor.whole, Stored):
+        elif isinstance(tensor, Sliced) and isinstance(tensor.whole, Stored | Tiled):
             part = nbytes(tensor.dtype, tensor.first), tensor.nbytes
         for child in tensor.children():
             self.add(child, use, part)

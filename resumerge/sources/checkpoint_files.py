@@ -7,13 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from resumerge.errors import InputError, refuse
 from resumerge.sizes import SHOWN, some
 from resumerge.sources.formats.registry import FORMATS, is_readable
 from resumerge.sources.formats.weight_format import Header
-from resumerge.tensors import Stored
+from resumerge.tensors import Tensor
+
+TensorKind = TypeVar("TensorKind", bound=Tensor)
 
 MODULE = "module."
 """The prefix that torch's DataParallel adds to the name of every tensor."""
@@ -120,9 +122,9 @@ def check_shards(names: Iterable[str], where: str) -> None:
 def checkpoint_tensors(
     model: str,
     headers: Mapping[str, Header],
-    tensors: dict[str, Stored],
+    tensors: Mapping[str, TensorKind],
     config: Mapping[str, Any],
-) -> tuple[dict[str, Stored], tuple[str, ...]]:
+) -> tuple[Mapping[str, TensorKind], tuple[str, ...]]:
     """Return the tensors of a model by their names in it, and notes on what its files hold besides.
 
     Args:

@@ -11,8 +11,8 @@ from resumerge.errors import refuse
 from resumerge.recipe.types import ModelRef
 from resumerge.sizes import some
 from resumerge.sources.checkpoint_files import check_readable, no_such_file
-from resumerge.sources.formats.registry import is_readable, read_header
-from resumerge.sources.formats.weight_format import Header
+from resumerge.sources.formats.registry import format_of, is_readable
+from resumerge.sources.formats.weight_format import Header, WeightFormat
 from resumerge.sources.index import ADAPTER, MODEL, Contents
 from resumerge.sources.model_files import ModelFiles, Opened, open_files
 from resumerge.sources.pipelines import PIPELINE
@@ -117,12 +117,12 @@ class _LocalFiles(ModelFiles):
                 fix="copy or download the missing files",
             )
 
-    def headers(self, weights: list[str]) -> dict[str, Header]:
+    def headers(self, weights: list[str], known: WeightFormat | None = None) -> dict[str, Header]:
         found = {}
         for name in weights:
             path = self.folder / name
             self._stamps[name] = FileStamp.of(path.stat())
-            found[name] = read_header(path, name)
+            found[name] = (known or format_of(name)).read_local_header(path, name)
         return found
 
     def source(self, opened: Opened) -> Source:

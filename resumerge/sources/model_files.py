@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.errors import refuse
+from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.sizes import some
 from resumerge.sources.checkpoint_files import (
     check_shards,
@@ -17,8 +18,9 @@ from resumerge.sources.checkpoint_files import (
     shards_with,
     weights_in,
 )
+from resumerge.sources.formats.distributed import LARGEST_METADATA, METADATA, read_metadata
 from resumerge.sources.formats.gguf import SUFFIX
-from resumerge.sources.formats.weight_format import Header
+from resumerge.sources.formats.weight_format import Header, WeightFormat, damaged
 from resumerge.sources.index import (
     ADAPTER,
     IN_HEADER,
@@ -35,7 +37,7 @@ from resumerge.sources.index import (
 from resumerge.sources.pipelines import PIPELINE, Pipeline, is_pipeline, read_pipeline
 from resumerge.sources.sentence_modules import MODULES, read_modules
 from resumerge.sources.types import Description, SentenceModules, Source
-from resumerge.tensors import Stored
+from resumerge.tensors import Tensor
 
 PROJECTOR = "mmproj"
 """How the names of GGUF files begin that have what a model sees with, beside the model."""
@@ -58,7 +60,7 @@ class Opened:
         described: what GGUF files say of the model; None for other files.
     """
 
-    tensors: Mapping[str, Stored]
+    tensors: Mapping[str, Tensor]
     headers: Mapping[str, Header]
     config: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -115,8 +117,12 @@ class ModelFiles(ABC):
         """
 
     @abstractmethod
-    def headers(self, weights: list[str]) -> dict[str, Header]:
+    def headers(self, weights: list[str], known: WeightFormat | None = None) -> dict[str, Header]:
         """Read and validate the headers of weight files.
+
+        Args:
+            weights: the names of the files.
+            known: their format; by default that of their names.
 
         Raises:
             InputError: a file is missing or damaged.
@@ -154,6 +160,8 @@ def _opened(files: ModelFiles, contents: Contents) -> Source:
     """Return the model or the adapter that these files are."""
     if gguf := _gguf_files(files, contents):
         return _open_gguf(files, gguf, contents)
+    if _is_distributed(files, contents):
+        return _open_distributed(files)
     if files.single:
         headers = files.headers([files.single])
         found, _ = combined(headers, files.where, "")
@@ -180,6 +188,36 @@ def _opened(files: ModelFiles, contents: Contents) -> Source:
     return files.source(
         Opened({**tensors, **more}, {**weights.headers, **headers}, config, notes, modules=modules)
     )
+
+
+def _is_distributed(files: ModelFiles, contents: Contents) -> bool:
+    """Return whether a folder is one of torch.distributed.checkpoint, without other weights."""
+    if contents is not MODEL or files.single or METADATA not in files.names:
+        return False
+    return frozenset(files.names).isdisjoint(contents.weights)
+
+
+def _open_distributed(files: ModelFiles) -> Source:
+    """Open a folder of torch.distributed.checkpoint.
+
+    Raises:
+        InputError: files are missing or damaged, or have no model.
+    """
+    files.fetch({METADATA, MODEL.config} & frozenset(files.names))
+    where = f"{files.where}/{METADATA}"
+    try:
+        known = read_metadata(read_foreign(files.folder / METADATA, LARGEST_METADATA), where)
+    except UnfitFile as error:
+        raise damaged("metadata", where, "a file of torch.distributed", str(error)) from None
+    files.check(MODEL, known.files, METADATA)
+    headers = files.headers(known.files, known)
+    chunks = {name: each for header in headers.values() for name, each in header.tensors.items()}
+    config = read_config(files.folder)
+    around = {METADATA: Header({}, known.digest, known.left_out)}
+    tensors, notes = checkpoint_tensors(files.model, around, known.joined(chunks), config)
+    if beside := weights_in(files.names):
+        notes = (f"{files.model}: read from {METADATA}; not read: {some(beside)}", *notes)
+    return files.source(Opened(tensors, headers, config, notes))
 
 
 def _gguf_files(files: ModelFiles, contents: Contents) -> list[str]:

@@ -29,6 +29,7 @@ from resumerge.tensors.spilled import ScratchFile, Spilled, spilled_in
 from resumerge.tensors.stacked import Stacked
 from resumerge.tensors.stored import Stored, stored_in, with_stored
 from resumerge.tensors.tensor import Tensor
+from resumerge.tensors.tiled import Tiled
 
 __all__ = [
     "Adapted",
@@ -54,6 +55,7 @@ __all__ = [
     "Step",
     "Stored",
     "Tensor",
+    "Tiled",
     "Transposed",
     "rounded_input",
     "rounded_once",

@@ -1,10 +1,11 @@
-"""The reader of the pickle in a torch checkpoint, which executes nothing and needs no torch.
+"""The reader of the pickles in torch checkpoints, which executes nothing and needs no torch.
 
 A pickle is a program. This interpreter knows only the opcodes that a dictionary of tensors consists
 of; a tensor becomes a `View`, a description of where its data is. No function that a file names is
 ever looked up or called. Objects that training frameworks save beside the tensors become `Opaque`:
-their names are all that is kept of them. Functions of Python itself and of torch, other than the
-few that are known, are refused by name: no framework has a reason to save them.
+their names are all that is kept of them. Objects that the caller asks for become a `Record` of
+their values. Functions of Python itself and of torch, other than the few that are known, are
+refused by name: no framework has a reason to save them.
 
 `pickle.Unpickler` with `find_class` is not enough: nine bytes (``LONG_BINPUT`` with a large index)
 make its memo allocate 4 GB, and ``BUILD`` sets attributes of any object that `find_class` returns.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import pickletools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
@@ -111,6 +112,19 @@ class Opaque:
         return self.name
 
 
+@dataclass(eq=False)
+class Record:
+    """An object that is not made: the name of its class, and the values that it has.
+
+    Args:
+        name: the name of the class, without its module.
+        state: what the object would be restored from: its attributes, or a tuple of values.
+    """
+
+    name: str
+    state: Any = None
+
+
 class _Unreadable(Exception):
     """The error of a pickle that asks for something that is not allowed."""
 
@@ -122,8 +136,8 @@ class Unpickled(NamedTuple):
     """The content of a pickle.
 
     Args:
-        value: dictionaries, lists, tuples, strings, numbers, a `View` for every tensor, and
-            `Opaque` for any other object.
+        value: dictionaries, lists, tuples, strings, numbers, a `View` for every tensor, a `Record`
+            for every object that was asked for, and `Opaque` for any other one.
         storages: all storages that are mentioned, also by what is left out, by their keys.
     """
 
@@ -131,28 +145,48 @@ class Unpickled(NamedTuple):
     storages: dict[str, TorchStorage]
 
 
-def read_pickle(stream: IO[bytes], where: str) -> Unpickled:
+WEIGHTS = "torch checkpoint"
+"""The name of a pickle of weights in messages."""
+
+
+def read_pickle(
+    stream: IO[bytes],
+    where: str,
+    records: Collection[tuple[str, str]] = (),
+    what: str = WEIGHTS,
+) -> Unpickled:
     """Read one pickle, and leave the stream at its end.
+
+    Args:
+        stream: the pickle.
+        where: its file, for messages.
+        records: the classes, by module and name, whose objects become a `Record`.
+        what: the kind of file, for messages.
 
     Raises:
         InputError: the pickle is truncated or damaged, or names what no checkpoint needs.
     """
     try:
-        machine = _Machine()
+        machine = _Machine(frozenset(records))
         return Unpickled(machine.run(stream), machine.storages)
     except _Unreadable as error:
-        raise _refused(where, str(error)) from None
+        raise _refused(what, where, str(error)) from None
     except (ValueError, IndexError, TypeError, KeyError, OverflowError, EOFError) as error:
         found = f"{type(error).__name__}: {error}"[:200]
-        expected = "a pickle of a dictionary of tensors"
-        raise damaged("torch checkpoint", where, expected, found) from None
+        raise damaged(what, where, f"a pickle of {_CONTENT[what == WEIGHTS]}", found) from None
 
 
-def _refused(where: str, found: str) -> InputError:
+_CONTENT = ("the places of tensors", "a dictionary of tensors")
+
+
+def _refused(what: str, where: str, found: str) -> InputError:
+    is_weights = what == WEIGHTS
+    reads = ", as torch.load reads it with weights_only=True" if is_weights else " alone"
     return refuse(
-        "The torch checkpoint contains more than weights, so it is not read",
+        f"The {what} contains more than {'weights' if is_weights else _CONTENT[0]}, "
+        "so it is not read",
         where=where,
-        expected="a dictionary of tensors, as torch.load reads it with weights_only=True",
+        expected=f"{_CONTENT[is_weights]}{reads}",
         found=found[:300],
         fix="do not use this file; if you trust its author, ask for a safetensors file",
     )
@@ -161,7 +195,8 @@ def _refused(where: str, found: str) -> InputError:
 class _Machine:
     """The interpreter: a stack, and a memo of values that are used again."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: frozenset[tuple[str, str]]) -> None:
+        self._records = records
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self.storages: dict[str, TorchStorage] = {}
@@ -235,19 +270,25 @@ class _Machine:
         if not isinstance(target, dict) or len(items) % 2:
             raise TypeError("not a dictionary")
         for key, value in zip(items[::2], items[1::2]):
-            if not isinstance(key, str | int | float | Opaque | None):
+            if not isinstance(key, str | int | float | Opaque | Record | None):
                 raise _Unreadable(f"a key of type {type(key).__name__}")
             target[key] = value
 
     def name(self, argument: str) -> None:
         module, _, name = argument.partition(" ")
-        self._stack.append(_known(_Name(module, name)))
+        self._stack.append(self._known(_Name(module, name)))
 
     def name_of_stack(self, _: Any) -> None:
         name, module = self._stack.pop(), self._stack.pop()
         if not isinstance(name, str) or not isinstance(module, str):
             raise TypeError("not a name")
-        self._stack.append(_known(_Name(module, name)))
+        self._stack.append(self._known(_Name(module, name)))
+
+    def _known(self, name: _Name) -> Any:
+        return name if self._is_record(name) else _known(name)
+
+    def _is_record(self, name: Any) -> bool:
+        return isinstance(name, _Name) and (name.module, name.name) in self._records
 
     def call(self, _: Any) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
@@ -256,6 +297,9 @@ class _Machine:
             return
         if not isinstance(function, _Name) or not isinstance(arguments, tuple):
             raise TypeError("not a call")
+        if self._is_record(function):
+            self._stack.append(Record(function.name, arguments))
+            return
         build = _CALLS.get((function.module, function.name))
         if build is None:
             raise _Unreadable(f"a call of {function}")
@@ -264,13 +308,17 @@ class _Machine:
     def new_object(self, _: Any) -> None:
         """Replace a class and its arguments by the class, whose name stands for the instance."""
         self._stack.pop()
-        if not isinstance(self._stack[-1], Opaque):
+        if self._is_record(self._stack[-1]):
+            self._stack[-1] = Record(self._stack[-1].name)
+        elif not isinstance(self._stack[-1], Opaque):
             raise _Unreadable("the pickle opcode NEWOBJ")
 
     def set_state(self, _: Any) -> None:
-        """Ignore attributes. A state dict has some: the versions of its modules."""
-        self._stack.pop()
-        if not isinstance(self._stack[-1], dict | Opaque):
+        """Ignore attributes, but for records. A state dict has some: its modules' versions."""
+        state = self._stack.pop()
+        if isinstance(self._stack[-1], Record):
+            self._stack[-1].state = state
+        elif not isinstance(self._stack[-1], dict | Opaque):
             raise _Unreadable("attributes of something that is not a dictionary")
 
     def storage(self, _: Any) -> None:
@@ -341,6 +389,7 @@ _CALLS: dict[tuple[str, str], Callable[..., Any]] = {
     ("torch._utils", "_rebuild_parameter"): _parameter,
     ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
     ("torch", "Size"): lambda sizes: sizes,
+    ("torch.serialization", "_get_layout"): lambda name: name,
     ("collections", "defaultdict"): lambda *_: {},
 }
 """The functions that a checkpoint may call, and what is called instead."""

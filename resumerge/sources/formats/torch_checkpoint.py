@@ -88,6 +88,30 @@ class TorchCheckpoint(WeightFormat):
         return Header(tensors, digest, tuple(left_out))
 
 
+def read_tensor(
+    read: ReadRange, *, size: int, file: str, where: str, name: str
+) -> tuple[Stored, str]:
+    """Return the place of a tensor that torch.save wrote alone, and the digest of its description.
+
+    Args:
+        read: reads what torch.save wrote.
+        size: the number of its bytes.
+        file: the file for the `Stored`.
+        where: the file as named in messages.
+        name: the tensor's name.
+
+    Raises:
+        InputError: it is truncated or damaged, or no tensor.
+    """
+    first = read(0, min(size, 64))
+    if not first.startswith(b"PK\x03\x04"):
+        raise _damaged(where, f"a zip archive for {name[:200]!r}", f"{first[:8]!r}")
+    value, extents, digest = _zip_archive(_Stream(read, size, where), read, where)
+    if not isinstance(value, View):
+        raise _damaged(where, f"the tensor {name[:200]!r}", _kind(value))
+    return _tensor(name, value, extents, file, where), digest
+
+
 @dataclass(frozen=True)
 class _Place:
     """The place of a storage's bytes in the file. Digests hash its repr, name included."""
@@ -247,7 +271,9 @@ def _legacy_file(
 
 
 def _views(values: Any) -> list[View]:
-    """Return the tensors of the state dict in a checkpoint."""
+    """Return the tensors of the state dict in a checkpoint, or the one that it is."""
+    if isinstance(values, View):
+        return [values]
     state, _ = _state_dict(values)
     return [value for value in (state or {}).values() if type(value) is View]
 

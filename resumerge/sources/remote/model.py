@@ -15,7 +15,7 @@ from resumerge.sizes import some
 from resumerge.sources.checkpoint_files import no_such_file
 from resumerge.sources.companions import companion_files
 from resumerge.sources.formats.registry import UNREADABLE, looks_like_weights, read_header
-from resumerge.sources.formats.weight_format import Header
+from resumerge.sources.formats.weight_format import Header, WeightFormat
 from resumerge.sources.index import Contents
 from resumerge.sources.model_files import ModelFiles, Opened, open_files
 from resumerge.sources.remote.files import describe_missing, ensure_cached
@@ -107,7 +107,15 @@ class _RemoteFiles(ModelFiles):
                 fix=snapshot.fix_absent,
             )
 
-    def headers(self, weights: list[str]) -> dict[str, Header]:
+    def headers(self, weights: list[str], known: WeightFormat | None = None) -> dict[str, Header]:
+        if known is not None:
+            raise refuse(
+                f"A {known.name} is read from this machine's disks alone",
+                where=self.where,
+                expected="a folder of this machine",
+                found=some(weights),
+                fix="download the folder, and name the copy",
+            )
         self._snapshot = self._snapshot.described(weights)
         with ThreadPoolExecutor(HEADER_THREADS) as pool:
             found = pool.map(lambda name: self._header(self._snapshot.files[name]), weights)

@@ -1,0 +1,352 @@
+"""Folders of torch.distributed.checkpoint: the place of each tensor's chunks, to read their ranges.
+
+A folder has the files of the processes that wrote it (``__0_0.distcp``…) and ``.metadata``, the
+pickle of a ``torch.distributed.checkpoint.metadata.Metadata``: for each tensor its dtype, its shape
+and its chunks, and for each chunk the file and the bytes in it, which torch.save wrote.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import xxhash
+
+from resumerge.errors import InputError, refuse
+from resumerge.foreign_files import has_odd_part
+from resumerge.sizes import counted, some
+from resumerge.sources.formats.restricted_unpickler import DTYPES, Record, read_pickle
+from resumerge.sources.formats.torch_checkpoint import LARGEST, WRAPPERS, read_tensor
+from resumerge.sources.formats.weight_format import Header, ReadRange, WeightFormat, damaged
+from resumerge.tensors import Stored, Tensor, Tiled
+
+METADATA = ".metadata"
+"""The file that describes a folder."""
+
+LARGEST_METADATA = 256 << 20
+"""The largest description, in bytes. A thousand tensors on a thousand processes take half."""
+
+FORMAT = "distributed checkpoint"
+
+_WHAT = f"metadata of the {FORMAT}"
+_METADATA = "torch.distributed.checkpoint.metadata"
+_RECORDS = frozenset(
+    {
+        *(
+            (_METADATA, name)
+            for name in (
+                *("Metadata", "MetadataIndex", "StorageMeta", "_MEM_FORMAT_ENCODING"),
+                *("TensorStorageMetadata", "BytesStorageMetadata", "ChunkStorageMetadata"),
+                "TensorProperties",
+            )
+        ),
+        ("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties"),
+        ("torch.distributed._shard.sharded_tensor.metadata", "MEM_FORMAT_ENCODING"),
+        ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    }
+)
+"""The classes of torch that describe a folder, those of its older versions too."""
+
+_APPLICATION = "app"
+"""The key below which torch's tutorial saves model and optimizer."""
+
+
+class Chunk(NamedTuple):
+    """A box of a tensor's elements, and the bytes that torch.save wrote of it.
+
+    Args:
+        name: the chunk's own name: the tensor's, and the index of its first element.
+        offsets: the index of its first element in the tensor.
+        shape: its elements in each dimension.
+        dtype: their type, by safetensors' name.
+        file: the file that has the bytes.
+        start: the first of them.
+        nbytes: their number.
+    """
+
+    name: str
+    offsets: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    file: str
+    start: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor of the model, and the chunks that it consists of: a grid, without gaps."""
+
+    shape: tuple[int, ...]
+    chunks: Sequence[Chunk]
+
+
+@dataclass(frozen=True)
+class Distributed(WeightFormat):
+    """The format of the files of one folder, which its metadata describes. It is not in `FORMATS`.
+
+    Args:
+        tensors: the tensors of the model, by name.
+        left_out: what the folder holds beside them, in words.
+        digest: the xxh3-128 of the metadata.
+    """
+
+    name = FORMAT
+    suffixes = (".distcp",)
+
+    tensors: Mapping[str, Saved]
+    left_out: tuple[str, ...]
+    digest: str
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the files that have chunks of the model, sorted."""
+        return sorted({chunk.file for saved in self.tensors.values() for chunk in saved.chunks})
+
+    def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
+        hashed = xxhash.xxh3_128(self.digest.encode())
+        chunks: dict[str, Stored] = {}
+        for saved in self.tensors.values():
+            for chunk in saved.chunks:
+                if chunk.file == file:
+                    chunks[chunk.name], digest = self._stored(chunk, read, size, where)
+                    hashed.update(digest.encode())
+        return Header(chunks, hashed.hexdigest())
+
+    def joined(self, chunks: Mapping[str, Stored]) -> dict[str, Tensor]:
+        """Return the tensors of the model.
+
+        Args:
+            chunks: the chunks of all files, by their own names.
+        """
+        return {name: _joined(name, saved, chunks) for name, saved in self.tensors.items()}
+
+    def _stored(self, chunk: Chunk, read: ReadRange, size: int, where: str) -> tuple[Stored, str]:
+        start, stop = chunk.start, chunk.start + chunk.nbytes
+        if stop > size:
+            raise self.damaged(where, f"{stop} bytes, for {chunk.name[:200]!r}", f"{size} bytes")
+
+        def part(first: int, last: int) -> bytes:
+            return read(start + first, min(start + last, stop))
+
+        found, digest = read_tensor(
+            part, size=chunk.nbytes, file=chunk.file, where=where, name=chunk.name
+        )
+        if (found.dtype, found.shape) != (chunk.dtype, chunk.shape):
+            raise self.damaged(
+                where,
+                f"{chunk.dtype} {list(chunk.shape)} for {chunk.name[:200]!r}, as {METADATA} says",
+                f"{found.dtype} {list(found.shape)}",
+            )
+        return replace(found, offset=start + found.offset), digest
+
+
+def read_metadata(raw: bytes, where: str) -> Distributed:
+    """Return what the metadata of a folder says of the model in it.
+
+    The model is the state dict below the keys of `WRAPPERS`, with or without ``app`` before them;
+    where there is none, the tensors that lie at the top. Its tensors have the keys of this state
+    dict as names. All else, such as the optimizer's state, is left out.
+
+    Args:
+        raw: the content of ``.metadata``.
+        where: the file as named in messages.
+
+    Raises:
+        InputError: the metadata is truncated or damaged, or names what no folder needs; the chunks
+            of a tensor overlap, or do not cover it; there is no model.
+    """
+    content = read_pickle(io.BytesIO(raw), where, _RECORDS, _WHAT).value
+    try:
+        entries, places, paths = _content(content)
+        named, left_out = _of_model(entries, paths, where)
+        tensors = {}
+        for name, key in named.items():
+            entry = entries[key].state
+            shape = _whole_numbers(entry["size"])
+            chunks = _chunks(name, key, entry, places, where)
+            _check_cover(name, shape, chunks, where)
+            tensors[name] = Saved(shape, chunks)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _unfit(where, "the places of tensors", f"{type(error).__name__}: {error}") from None
+    return Distributed(tensors, left_out, xxhash.xxh3_128_hexdigest(raw))
+
+
+def _joined(name: str, saved: Saved, stored: Mapping[str, Stored]) -> Tensor:
+    """Return a tensor of its chunks, whose leaves have its name."""
+    tiles = [replace(stored[chunk.name], name=name) for chunk in saved.chunks]
+    if len(tiles) == 1:
+        return tiles[0]
+    offsets = tuple(chunk.offsets for chunk in saved.chunks)
+    return Tiled.of(name, saved.shape, tuple(tiles), offsets)
+
+
+_Places = Mapping[tuple[str, tuple[int, ...]], Mapping[str, Any]]
+"""Where chunks lie, by the key of the tensor and the index of the first element."""
+
+
+def _content(content: Any) -> tuple[dict[str, Record], _Places, Mapping[str, tuple[str, ...]]]:
+    """Return the entries of a folder, the places of its chunks, and the keys that lead to each."""
+    state = _state(content, "Metadata")
+    entries = state["state_dict_metadata"]
+    if not isinstance(entries, dict) or not all(type(key) is str for key in entries):
+        raise TypeError("entries without names")
+    places = {}
+    for index, place in (state.get("storage_data") or {}).items():
+        at = _state(index, "MetadataIndex")
+        if at.get("offset") is not None:
+            places[at["fqn"], _whole_numbers(at["offset"])] = _state(place, "_StorageInfo")
+    planned = state.get("planner_data")
+    paths: dict[str, tuple[str, ...]] = {key: (key,) for key in entries}
+    for key, path in (planned if isinstance(planned, dict) else {}).items():
+        if key in paths and isinstance(path, tuple) and path:
+            paths[key] = tuple(map(str, path))
+    return entries, places, paths
+
+
+def _state(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Record) or value.name != name or not isinstance(value.state, dict):
+        raise TypeError(f"no {name}")
+    return value.state
+
+
+def _of_model(
+    entries: Mapping[str, Record], paths: Mapping[str, tuple[str, ...]], where: str
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the keys of the model's tensors by their names in it, and what else there is.
+
+    Raises:
+        InputError: there is no model, or more than one.
+    """
+    tensors = [key for key, entry in entries.items() if entry.name == "TensorStorageMetadata"]
+    homes = Counter(_home(paths[key]) for key in tensors)
+    wrapped = [home for home in homes if home]
+    if len(wrapped) > 1:
+        raise refuse(
+            f"The {FORMAT} has several models",
+            where=where,
+            expected=f"one state dict below {', '.join(WRAPPERS)}",
+            found=", ".join(".".join(home) for home in wrapped),
+            fix="save the one that is to be merged into a folder of its own",
+        )
+    home = wrapped[0] if wrapped else ()
+    named, others = dict[str, str](), Counter[str]()
+    for key in entries:
+        path = paths[key]
+        own = path[len(home) :] if path[: len(home)] == home else ()
+        if key in tensors and (own if home else len(path) == 1):
+            name = ".".join(own)
+            if name in named:
+                raise _unfit(where, "each tensor once", f"{name[:200]!r} twice")
+            named[name] = key
+        else:
+            others[".".join(path if home and own else path[: max(1, len(home))])] += 1
+    left_out = tuple(f"{key[:100]} ({counted(n, 'value')})" for key, n in others.items())
+    if not named:
+        raise refuse(
+            f"The {FORMAT} has no model",
+            where=where,
+            expected=f"tensors of a state dict below {', '.join(WRAPPERS)}, or at the top",
+            found=some(sorted(left_out)) or "nothing",
+            fix="save the model's state dict: dcp.save({'model': model.state_dict()}, …)",
+        )
+    return named, left_out
+
+
+def _home(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys that lead to the model's state dict on a path; none if no key does."""
+    depth = int(path[0] == _APPLICATION)
+    while depth < len(path) - 1 and path[depth] in WRAPPERS:
+        depth += 1
+    return path[:depth] if depth > int(path[0] == _APPLICATION) else ()
+
+
+def _chunks(
+    name: str, key: str, entry: Mapping[str, Any], places: _Places, where: str
+) -> list[Chunk]:
+    """Return the chunks of a tensor that have elements, or one if none has.
+
+    Raises:
+        InputError: a chunk is nowhere, or in no file of the folder, or was transformed.
+    """
+    dtype = entry["properties"].state[0]
+    if dtype not in DTYPES.values():
+        raise TypeError(f"no dtype of {name[:200]!r}")
+    found = []
+    for record in entry["chunks"]:
+        state = _state(record, "ChunkStorageMetadata")
+        offsets, shape = _whole_numbers(state["offsets"]), _whole_numbers(state["sizes"])
+        if (key, offsets) not in places:
+            raise _unfit(where, "a place for every chunk", f"none for {name[:200]!r} {offsets}")
+        place = places[key, offsets]
+        file, start, nbytes = place["relative_path"], place["offset"], place["length"]
+        if not isinstance(file, str) or "/" in file or has_odd_part(file):
+            raise refuse(
+                "The metadata names a file outside the checkpoint's folder",
+                where=where,
+                expected="a file name such as __0_0.distcp",
+                found=f"{str(file)[:200]!r} for {name[:200]!r}",
+                fix="do not use this checkpoint: it is broken or malicious",
+            )
+        if place.get("transform_descriptors"):
+            raise refuse(
+                f"The {FORMAT} is compressed or encrypted, so it cannot be read",
+                where=where,
+                expected="chunks as torch.save writes them",
+                found=f"{name[:100]!r}: {str(place['transform_descriptors'])[:100]}",
+                fix="save it without extensions",
+            )
+        _whole_numbers((start, nbytes))
+        label = f"{name}[{','.join(map(str, offsets))}]"
+        found.append(Chunk(label, offsets, shape, dtype, file, start, nbytes))
+    return [chunk for chunk in found if math.prod(chunk.shape)] or found[:1]
+
+
+def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk], where: str) -> None:
+    """Check that chunks are the cells of a grid that covers a tensor, each once.
+
+    Raises:
+        InputError: chunks are missing, overlap, or lie outside the tensor.
+    """
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise _unfit(where, "names in UTF-8", "half a surrogate pair")
+    expected = f"chunks that cover {name[:200]!r} {list(shape)}, each element once"
+    if any(len(chunk.shape) != len(shape) or len(chunk.offsets) != len(shape) for chunk in chunks):
+        raise _unfit(where, expected, "chunks of other dimensions")
+    cells = 1
+    ends: list[dict[int, int]] = []
+    for axis, count in enumerate(shape):
+        cuts = sorted({chunk.offsets[axis] for chunk in chunks})
+        ends.append(dict(pairwise([*cuts, count])))
+        cells *= len(cuts)
+    for chunk in chunks:
+        for first, count, end in zip(chunk.offsets, chunk.shape, ends):
+            if first + count != end[first]:
+                last = [a + b for a, b in zip(chunk.offsets, chunk.shape)]
+                found = f"{list(chunk.offsets)} to {last}: a gap, or an overlap"
+                raise _unfit(where, expected, found)
+    starts = all(min(end, default=0) == 0 for end in ends)
+    if (
+        not chunks
+        or not starts
+        or len(chunks) != cells
+        or len({c.offsets for c in chunks}) != cells
+    ):
+        raise _unfit(where, expected, f"{len(chunks)} chunks with gaps, or twice the same")
+
+
+def _whole_numbers(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, tuple) or len(values) > 64:
+        raise TypeError("no sizes")
+    if any(type(value) is not int or not 0 <= value < LARGEST for value in values):
+        raise ValueError("sizes that are no whole numbers")
+    return values
+
+
+def _unfit(where: str, expected: str, found: str) -> InputError:
+    return damaged(_WHAT, where, expected, found[:300])
