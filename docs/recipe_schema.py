@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from resumerge.methods import METHODS
+from resumerge.recipe import average
 from resumerge.recipe.notes import IGNORED_KEYS
 from resumerge.recipe.schema import extraction, keys, mixture, output_dtypes, tokenizer
 from resumerge.recipe.types import GATE_MODES, LAYOUTS, QUANTISED, ModelRef
@@ -54,6 +55,20 @@ PARAMETERS = {
 }
 DTYPE = {"enum": [None, "", *output_dtypes.DTYPES, *(f"torch.{d}" for d in output_dtypes.DTYPES)]}
 
+TEXT = {"type": "string"}
+TEXTS = {"type": "array", "items": TEXT, "minItems": 1}
+SCHEDULE = {
+    "anyOf": [
+        {"enum": list(average.DECAYS)},
+        {
+            "type": "object",
+            "properties": {"ema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}},
+            "required": ["ema"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
 SPECIAL: dict[str, Any] = {
     "merge_method": {"anyOf": [{"enum": list(METHODS)}, {"type": "string"}]},
     "dtype": DTYPE,
@@ -80,6 +95,22 @@ SPECIAL: dict[str, Any] = {
     "exclude": {"$ref": "#/$defs/Prompts"},
     "layer_range": {"type": "array", "minItems": 2, "maxItems": 2},
     "residual_weight": {},
+    "average": {
+        "description": "averages of windows of a training's checkpoints, in one run",
+        "type": "object",
+        "properties": {
+            average.CHECKPOINTS: {
+                "description": "a pattern of folders, or a list of models, the oldest first",
+                "anyOf": [TEXT, TEXTS],
+            },
+            "window": {"type": "integer", "minimum": 1},
+            "stride": {"type": "integer", "minimum": 1},
+            "weights": {"anyOf": [SCHEDULE, {"type": "array", "items": SCHEDULE, "minItems": 1}]},
+            average.LISTED: TEXTS,
+        },
+        "required": [average.CHECKPOINTS],
+        "additionalProperties": False,
+    },
     "sweep": {
         "description": "models in one run: lists of values by place, or variants by name",
         "type": "object",
@@ -111,6 +142,8 @@ def schema() -> dict[str, Any]:
             name: {"description": "of mergekit; it has no effect here"}
             for name in sorted(IGNORED_KEYS - definitions[top.__name__]["properties"].keys())
         }
+    merge = definitions[keys.MergeFile.__name__]
+    merge["anyOf"] = [{"required": merge.pop("required")}, {"required": [average.AVERAGE]}]
     # A document with extract_lora makes an adapter, one with a list of experts a mixture.
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -34,7 +34,8 @@ def model_card(
         section: the lines of a section between the models and the recipe.
     """
     method = METHODS[plan.recipe.merge_method] if plan.recipe.has_method else None
-    parts = [part for source in plan.sources for part in source.parts.values()]
+    parts = [part for source in plan.own_sources for part in source.parts.values()]
+    models = counted(len(plan.own_sources), "model")
     hub = list(dict.fromkeys(part.ref.name for part in parts if part.kind == "hub"))
     metadata = {
         **({"base_model": hub, "base_model_relation": "merge"} if hub else {}),
@@ -51,17 +52,17 @@ def model_card(
         f"A merge of {_merged(plan)} with the **{method.name}** method ({method.summary}), made "
         "with resumerge."
         if method
-        else f"A mixture of experts ({plan.method}) made of {counted(len(plan.sources), 'model')} "
-        f"with resumerge. {_gates(plan)}",
+        else f"A mixture of experts ({plan.method}) made of {models} with resumerge. "
+        f"{_gates(plan)}",
         "",
     ]
     if method and method.papers:
         lines += ["## Method", ""]
         lines += [f"- [{paper.title}]({paper.url})" for paper in method.papers] + [""]
     lines += ["## Models", ""]
-    for number, source in enumerate(plan.sources):
+    for source in plan.own_sources:
         role = ", base model" if source.ref == plan.recipe.base_model else ""
-        is_reference = number == _first_reference(plan)
+        is_reference = source.number == _first_reference(plan)
         role += ", config and tokenizer" if is_reference and source.config else ""
         lines.append(f"- {described(source, contents)}{role}")
     if plan.quantised:
@@ -96,9 +97,9 @@ def _merged(plan: Plan) -> str:
     """Return how many models were merged, and onto which base model, as text."""
     if plan.stages:
         stages = 1 + len(plan.stages)
-        return f"{counted(len(plan.sources), 'model')} in {counted(stages, 'stage')}, the last"
-    base = [source for source in plan.sources if source.ref == plan.recipe.base_model]
-    count = len(plan.sources) - len(base)
+        return f"{counted(len(plan.own_sources), 'model')} in {counted(stages, 'stage')}, the last"
+    base = [source for source in plan.own_sources if source.ref == plan.recipe.base_model]
+    count = len(plan.own_sources) - len(base)
     return counted(count, "model") + "".join(f" onto {_link(source)}" for source in base)
 
 

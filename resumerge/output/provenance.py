@@ -44,7 +44,7 @@ class Provenance:
             plan: the plan of the merge.
             contents: the checksum of what was read of each local model, by its reference's text.
         """
-        parts = [part for source in plan.sources for part in source.parts.values()]
+        parts = [part for source in plan.own_sources for part in source.parts.values()]
         return cls(
             Versions.of_plan(plan).known,
             planned_options(plan),

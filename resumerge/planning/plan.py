@@ -220,6 +220,14 @@ class Plan:
         return (*self.sources, *self.stage_models)[number]
 
     @property
+    def own_sources(self) -> tuple[Source, ...]:
+        """The sources without those that only other models of the same run are made of."""
+        recipes = (self.recipe, *(stage.recipe for stage in self.stages))
+        named = [ref for each in recipes for part in each.documents for ref in part.models]
+        own = {each for ref in named for each in (ref, *ref.parts[1:])}
+        return tuple(source for source in self.sources if source.ref in own)
+
+    @property
     def method(self) -> str:
         """The merge method, or the architecture of the mixture that is made."""
         return self.mixture.architecture if self.mixture else self.recipe.merge_method
@@ -234,7 +242,7 @@ class Plan:
         """A description of what is merged: ``ties of 3 models in 2 stages``."""
         stages = f" in {counted(1 + len(self.stages), 'stage')}" if self.stages else ""
         sweep = f", {counted(len(self.variants), 'variant')}" if self.variants else ""
-        return f"{self.method} of {counted(len(self.sources), 'model')}{stages}{sweep}"
+        return f"{self.method} of {counted(len(self.own_sources), 'model')}{stages}{sweep}"
 
     @property
     def is_gguf(self) -> bool:

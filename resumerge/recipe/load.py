@@ -12,6 +12,7 @@ from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.output_path import EXTRACTION
 from resumerge.recipe.as_yaml import as_yaml
+from resumerge.recipe.average import AVERAGE, averages_of
 from resumerge.recipe.invalid import Findings, InvalidValue, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
 from resumerge.recipe.schema.exclusions import CHECKS, AnyFile
@@ -94,55 +95,80 @@ def parse_recipe(text: str, file: str = "<text>") -> Recipe:
         InvalidRecipe: the recipe has problems: all of them, in the order of their lines.
     """
     documents = load_yaml(text, file)
-    if any(SWEEP in document.data for document in documents):
+    if any(map(_makes_several, documents)):
         return _parse_sweep(documents, text, file)
     return _parse(documents, text, file)
 
 
+def _makes_several(document: Document) -> bool:
+    """Return whether a document makes several models in one run."""
+    return SWEEP in document.data or AVERAGE in document.data
+
+
 def _parse_sweep(documents: list[Document], text: str, file: str) -> Recipe:
-    """Check every variant of a sweep as the recipe that it is; see `variants_of`.
+    """Check every model of a sweep or an average as the recipe that it is.
+
+    The text of an average has a list in place of a pattern: what is resumed are the same models.
 
     Raises:
         InvalidRecipe: with every problem of any of them, once.
     """
-    [swept, *others] = [document for document in documents if SWEEP in document.data]
-    named, problems = variants_of(swept, file)
+    [swept, *others] = [document for document in documents if _makes_several(document)]
+    key = AVERAGE if AVERAGE in swept.data else SWEEP
+    named: Mapping[str, Document]
+    notes: Sequence[str] = ()
+    if key == AVERAGE:
+        named, listed, notes, found = averages_of(swept, file)
+        problems = [*found]
+        if listed.data != swept.data:
+            text = _text_of([listed if each is swept else each for each in documents])
+    else:
+        named, problems = variants_of(swept, file)
+        named = named or {"": without_sweep(swept)}
     problems += [_second_sweep(document, file) for document in others]
     parts: Sequence[Recipe] = ()
     recipes: dict[str, Recipe] = {}
-    for name, variant in (named or {"": without_sweep(swept)}).items():
+    for name, variant in named.items():
         own = [variant if each is swept else each for each in documents]
         try:
-            recipes[name] = _parse(own, "---\n".join(as_yaml(each.data) for each in own), file)
+            recipes[name] = _parse(own, _text_of(own), file)
         except InvalidRecipe as error:
-            problems += [found for found in error.problems if found not in problems]
+            problems += [each for each in error.problems if each not in problems]
             parts = parts or error.valid_parts
-    problems += _sweep_of_a_stage(swept, recipes.values(), file)
+    problems += _sweep_of_a_stage(swept, key, recipes.values(), file)
     if problems:
         raise InvalidRecipe(sorted(problems, key=lambda problem: problem.line or 0), parts)
-    return with_variants(recipes, text)
+    recipe = with_variants(recipes, text)
+    return replace(recipe, notes=(*notes, *recipe.notes))
+
+
+def _text_of(documents: Sequence[Document]) -> str:
+    return "---\n".join(as_yaml(document.data) for document in documents)
 
 
 def _second_sweep(document: Document, file: str) -> Problem:
+    key = AVERAGE if AVERAGE in document.data else SWEEP
     return Problem(
-        "Two documents have a sweep",
+        "Two documents make several models each",
         file,
-        SWEEP,
-        document.lines[SWEEP],
-        expected="a sweep in the document of the result",
+        key,
+        document.lines[key],
+        expected="a sweep or an average in the document of the result",
         found="one here, too",
         fix="Delete it here",
     )
 
 
-def _sweep_of_a_stage(swept: Document, variants: Iterable[Recipe], file: str) -> Iterator[Problem]:
+def _sweep_of_a_stage(
+    swept: Document, key: str, variants: Iterable[Recipe], file: str
+) -> Iterator[Problem]:
     if any(swept.data.get("name") in variant.stage_names for variant in variants):
         yield Problem(
-            "A stage has a sweep",
+            f"A stage makes several models: it has the key '{key}'",
             file,
-            SWEEP,
-            swept.lines[SWEEP],
-            expected="a sweep in the document of the result, which may have stages",
+            key,
+            swept.lines[key],
+            expected=f"'{key}' in the document of the result, which may have stages",
             found=f"one in the stage {swept.data['name']!r}",
             fix="Merge this document with a recipe of its own, and name its outputs in others",
         )

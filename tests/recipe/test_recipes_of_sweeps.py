@@ -89,10 +89,10 @@ def test_the_result_of_stages_may_have_a_sweep() -> None:
     assert [document.name for document in found.documents] == ["first", "", ""]
     assert [ref.text for ref in found.source_models] == ["org/x", "org/y", "org/a", "org/base"]
     assert parse_recipe(found.variants["lambda-2"].text).stages[0].merge_method == "linear"
-    with pytest.raises(InvalidRecipe, match="A stage has a sweep"):
+    with pytest.raises(InvalidRecipe, match="A stage makes several models"):
         parse_recipe(stage.replace("---", "sweep: {t: [1, 2]}\n---") + result.replace("sweep:", ""))
     both = stage.replace("---", "sweep: {t: [1, 2]}\n---") + result + "  lambda: [1, 2]\n"
-    with pytest.raises(InvalidRecipe, match="Two documents have a sweep"):
+    with pytest.raises(InvalidRecipe, match="Two documents make several models"):
         parse_recipe(both)
 
 

@@ -72,8 +72,8 @@ def check_cluster(
     if plan.variants:
         problems.append(
             Problem(
-                "A sweep is computed by one machine, which reads for all variants at once",
-                expected="with --ray, a recipe without 'sweep'",
+                "Several models are computed by one machine, which reads for all of them at once",
+                expected="with --ray, a recipe without 'sweep' and 'average'",
                 found=plan.merged,
                 fix="leave --ray out; or run the recipe of each variant by itself",
             )

@@ -29,8 +29,10 @@ from resumerge.planning.fingerprint import methods_in
 from resumerge.planning.plan import SourceFileKey
 from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
+from resumerge.recipe.average import checkpoints_since
 from resumerge.recipe.normalized import normalized
 from resumerge.recipe.yaml_lines import MAX_CHARS
+from resumerge.sizes import some
 
 
 def check_recipe_drift(
@@ -151,9 +153,25 @@ def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
-    """Return whether a run, by its row in the ledger, is of this recipe."""
+    """Return whether a run, by its row in the ledger, is of this recipe.
+
+    Patterns may match more checkpoints by now.
+    """
+    if checkpoints_since(recipe.text, record["config_text"]) is not None:
+        return True
     theirs = parse_recipe(record["config_text"], record["config_path"])
     return normalized(theirs) == normalized(recipe)
+
+
+def note_new_checkpoints(context: RunContext, record: Mapping[str, Any], given: Recipe) -> bool:
+    """Return whether a recipe is the run's, but for what patterns match by now; say what is new."""
+    since = checkpoints_since(given.text, record["config_text"])
+    if since:
+        context.reporter.note(
+            f"not in this run, since they are newer than it: {some(since)}; start over with "
+            "--restart, or name another output, to have them"
+        )
+    return since is not None
 
 
 def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.engine.checks.drift import check_recipe_drift, edited_recipe, is_of_recipe
+from resumerge.engine.checks.drift import (
+    check_recipe_drift,
+    edited_recipe,
+    is_of_recipe,
+    note_new_checkpoints,
+)
 from resumerge.engine.checks.paths import check_outside, source_folders
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.abandon_output import abandon_output
@@ -93,6 +98,8 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             url = context.options.mirror or known
             check_stays(context.options, Path(record["output"]), record["mirror"], url)
             given = found.recipe or edited_recipe(context, record)
+            if given is not None and not context.options.restart:
+                given = None if note_new_checkpoints(context, record, given) else given
             replaced = context.options.restart or (
                 _is_another(context, record, given)
                 and (

@@ -15,6 +15,7 @@ from resumerge.kernels.hashes import hash_block
 from resumerge.planning.plan import Plan, Unit
 from resumerge.planning.written.models import with_models
 from resumerge.recipe import Recipe
+from resumerge.recipe.average import AVERAGE
 from resumerge.recipe.sweep import SWEEP
 from resumerge.sizes import counted
 from resumerge.tensors import Merged, stored_in
@@ -58,24 +59,12 @@ def problems_of_sweep(recipe: Recipe, *, is_file: bool) -> Iterator[Problem]:
         return
     if is_file:
         yield recipe.problem(
-            "A sweep makes several models, which one file has no place for",
-            SWEEP,
+            "A sweep or an average makes several models, which one file has no place for",
+            AVERAGE if AVERAGE in recipe.lines else SWEEP,
             expected="a folder as output, with a folder in it for each variant",
             found="the name of a file",
             fix="Name a folder; to have one variant as a file, run the recipe in its folder alone",
         )
-    [first, *_] = recipe.variants
-    models = {name: variant.source_models for name, variant in recipe.variants.items()}
-    for name, found in models.items():
-        if found != models[first]:
-            yield recipe.problem(
-                "The variants of the sweep are not made of the same models",
-                SWEEP,
-                expected=f"those of {first}, in their order: {_named(models[first])}",
-                found=f"{name}: {_named(found)}",
-                fix="Vary how models are merged; for other models, write another recipe",
-            )
-            return
 
 
 def problems_of_equal_variants(plan: Plan) -> Iterator[Problem]:
@@ -100,22 +89,39 @@ def order_of_units(plan: Plan) -> Sequence[int]:
     """Return the numbers of a plan's units in the order in which they are computed.
 
     That is the plan's own. In a sweep, those that read the same tensors of files follow each other,
-    and among them those that need the same statistics.
+    also by way of others, as windows that overlap do; and among them those that need the same
+    statistics.
     """
     if not plan.variants:
         return range(len(plan.units))
-    first: dict[Hashable, int] = {}
-    places = []
+    groups, first = _Groups(), dict[Hashable, int]()
+    alike = []
     for unit in plan.units:
-        read = [first.setdefault(leaf, unit.index) for leaf in stored_in(unit.expression)]
-        alike = first.setdefault(_statistics_key(unit), unit.index)
-        places.append((min(read, default=unit.index), alike, unit.index))
+        for leaf in stored_in(unit.expression):
+            groups.join(first.setdefault(leaf, unit.index), unit.index)
+        alike.append(first.setdefault(_statistics_key(unit), unit.index))
+    places = ((groups.first(unit.index), alike[unit.index], unit.index) for unit in plan.units)
     return [number for *_, number in sorted(places)]
+
+
+class _Groups:
+    """Groups of numbers, each known by its smallest."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, int] = {}
+
+    def first(self, number: int) -> int:
+        """Return the smallest number of a group."""
+        while (before := self._before.get(number, number)) != number:
+            self._before[number] = self._before.get(before, before)
+            number = before
+        return number
+
+    def join(self, one: int, other: int) -> None:
+        """Make one group of those of two numbers."""
+        low, high = sorted((self.first(one), self.first(other)))
+        self._before[high] = low
 
 
 def _statistics_key(unit: Unit) -> Hashable:
     return unit.expression.statistics_key if isinstance(unit.expression, Merged) else unit.index
-
-
-def _named(models: Sequence[object]) -> str:
-    return ", ".join(map(str, models))

@@ -218,5 +218,6 @@ class MergeFile:
     chat_template: str | None = field(default=None, metadata=key(value_of(read_chat_template)))
     experts: str | None = field(default=None, metadata=key(optional(value_of(_read_experts))))
     extract_expert: int | None = field(default=None, metadata=key(optional(value_of(_read_number))))
+    average: Any = field(default=None, metadata=key(value_of(lambda value: value)))  # `average.py`
     sweep: Any = field(default=None, metadata=key(value_of(lambda value: value)))  # see `sweep.py`
     rank: int | None = field(default=None, metadata=key(optional(value_of(read_rank))))

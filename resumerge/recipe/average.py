@@ -1,0 +1,387 @@
+"""The key ``average`` of a recipe: weighted averages of windows of a training's checkpoints."""
+
+from __future__ import annotations
+
+import math
+import os.path
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from resumerge.errors import Problem
+from resumerge.output_path import EXTRACTION, is_stage_folder
+from resumerge.recipe.invalid import InvalidValue, describe
+from resumerge.recipe.spelling import closest
+from resumerge.recipe.sweep import MOST, SWEEP
+from resumerge.recipe.yaml_lines import Document, descend, load_yaml, nearest_line
+from resumerge.sizes import counted, some
+
+AVERAGE = "average"
+CHECKPOINTS = "checkpoints"
+METHOD = "linear"
+
+LISTED = "listed"
+"""The key of the checkpoints that patterns matched when a run began, in the run's own recipe."""
+
+_KEYS = (CHECKPOINTS, "window", "stride", "weights", LISTED)
+_EXCLUDED = ("models", "slices", "modules", "base_model", "parameters", SWEEP, EXTRACTION)
+_EMA = "ema"
+
+DECAYS: dict[str, Callable[[float], float]] = {
+    "uniform": lambda x: 1 - x,
+    "linear": lambda x: 1 - x,
+    "cosine": lambda x: (1 + math.cos(math.pi * x)) / 2,
+    "1-sqrt": lambda x: 1 - math.sqrt(x),
+}
+"""How a learning rate would decay over a window: its share after a part ``x`` of the window."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A rule that gives the checkpoints of a window their weights.
+
+    Args:
+        name: its name, which outputs have in theirs.
+        decay: the decay of an exponential moving average; None for a rule of `DECAYS`.
+    """
+
+    name: str
+    decay: float | None = None
+
+    def weights(self, count: int) -> list[float]:
+        """Return the weight of each checkpoint of a window, the oldest first. Their sum is 1.
+
+        For a decay ``f`` of the learning rate they are ``f(j / count) - f((j + 1) / count)``: what
+        the training has added between two checkpoints then counts ``f`` of the time that has passed
+        (WSM, arXiv 2507.17634, theorem 3.1: ``c_j = w_j - w_(j+1)``). Those of a moving average are
+        those of ``mean = decay * mean + (1 - decay) * checkpoint``, from the oldest on.
+        """
+        if self.decay is not None:
+            kept = [self.decay**age for age in reversed(range(count))]
+            return [kept[0], *((1 - self.decay) * each for each in kept[1:])]
+        left = [DECAYS[self.name](number / count) for number in range(count)]
+        return [before - after for before, after in zip(left, [*left[1:], 0.0])]
+
+
+class Averages(NamedTuple):
+    """What an average stands for.
+
+    Args:
+        named: the documents, by the names of their outputs; none if there are problems.
+        listed: the document with a list of what patterns match; without patterns as it is.
+        notes: sentences on checkpoints that are not used.
+        problems: what is wrong with the average itself.
+    """
+
+    named: Mapping[str, Document]
+    listed: Document
+    notes: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+
+
+def averages_of(document: Document, file: str) -> Averages:
+    """Return the documents that an average stands for, by the names of their outputs.
+
+    Each is a recipe of `METHOD`. The windows follow each other, and in each the schedules.
+
+    Args:
+        document: a document with the key ``average``.
+        file: its name in messages.
+    """
+    try:
+        return _expanded(document)
+    except InvalidValue as error:
+        path = descend("", error.at)
+        line = nearest_line(document.lines, path)
+        problem = Problem(error.what, file, path, line, error.expected, error.found, error.fix)
+        return Averages({}, document, problems=[problem])
+
+
+def checkpoints_since(text: str, begun: str) -> list[str] | None:
+    """Return the checkpoints that patterns have come to match since a run began.
+
+    Args:
+        text: the text of a recipe.
+        begun: the text of the run's recipe.
+
+    Returns:
+        those that the run does not have; None if the recipes differ in more than that.
+    """
+    (data, now), (same, before) = (_unlisted(load_yaml(each, "")) for each in (text, begun))
+    return [each for each in now if each not in before] if data == same and before else None
+
+
+def _unlisted(documents: Sequence[Document]) -> tuple[list[dict[Any, Any]], list[str]]:
+    """Return the data of documents without what patterns matched, and that."""
+    data, listed = [], list[str]()
+    for document in documents:
+        section = document.data.get(AVERAGE)
+        if isinstance(section, dict) and isinstance(section.get(LISTED), list):
+            listed = section[LISTED]
+            rest = {key: value for key, value in section.items() if key != LISTED}
+            data.append({**document.data, AVERAGE: rest})
+        else:
+            data.append(document.data)
+    return data, listed
+
+
+def _expanded(document: Document) -> Averages:
+    section = document.data[AVERAGE]
+    _check_keys(section, document.data)
+    checkpoints = _checkpoints(section, CHECKPOINTS, matched=LISTED not in section)
+    if LISTED in section:
+        checkpoints = _checkpoints(section, LISTED, matched=False)
+    size = _number(section, "window", len(checkpoints))
+    stride = _number(section, "stride", 1)
+    schedules = _schedules(section.get("weights", "uniform"))
+    if size > len(checkpoints):
+        raise InvalidValue(
+            f"A window of {size} checkpoints is larger than their number",
+            expected=f"at most {len(checkpoints)}",
+            found=str(size),
+            fix="Write a smaller window, or more checkpoints",
+            at=(AVERAGE, "window"),
+        )
+    first = (len(checkpoints) - size) % stride
+    starts = range(first, len(checkpoints) - size + 1, stride)
+    if (count := len(starts) * len(schedules)) > MOST:
+        raise InvalidValue(
+            f"The average has {count} outputs",
+            expected=f"at most {MOST}, which are computed together",
+            found=f"{counted(len(starts), 'window')} x {len(schedules)}",
+            fix="Write a larger stride, or fewer schedules",
+            at=(AVERAGE,),
+        )
+    labels = _labels(checkpoints)
+    named: dict[str, Document] = {}
+    for start in starts:
+        window = range(start, start + size)
+        for schedule in schedules:
+            name = labels[window[-1]] + (f"_{schedule.name}" if len(schedules) > 1 else "")
+            _check_name(name, named)
+            weights = schedule.weights(size)
+            models = [(checkpoints[number], weight) for number, weight in zip(window, weights)]
+            named[name] = _document(document, models, start)
+    listed = document
+    if checkpoints not in (section[CHECKPOINTS], [section[CHECKPOINTS]]):
+        section = {**section, LISTED: checkpoints}
+        listed = replace(document, data={**document.data, AVERAGE: section})
+    covered = {number for start in starts for number in range(start, start + size)}
+    unused = [each for number, each in enumerate(checkpoints) if number not in covered]
+    note = (
+        f"in no window, so not read: {some(unused)}; the last window ends with the last checkpoint"
+    )
+    return Averages(named, listed, [note] * bool(unused))
+
+
+def _document(document: Document, models: Sequence[tuple[str, float]], start: int) -> Document:
+    """Return the recipe of one output.
+
+    Args:
+        document: the document with the average.
+        models: the checkpoints, with their weights.
+        start: the number of the first of them.
+    """
+    rest = {key: value for key, value in document.data.items() if key != AVERAGE}
+    merge = {
+        "merge_method": METHOD,
+        "models": [{"model": text, "parameters": {"weight": w}} for text, w in models],
+        "parameters": {"normalize": False},
+    }
+    lines = dict(document.lines)
+    at = descend("", (AVERAGE, CHECKPOINTS))
+    for key in merge:
+        lines[key] = nearest_line(lines, at) or 1
+    for number in range(len(models)):
+        lines[descend("", ("models", number))] = nearest_line(lines, f"{at}[{start + number}]") or 1
+    return Document({**merge, **rest, **merge}, lines, document.problems)
+
+
+def _check_keys(section: Any, top: Mapping[Any, Any]) -> None:
+    for key in _EXCLUDED:
+        if key in top:
+            raise InvalidValue(
+                f"A recipe has either 'average', or '{key}'",
+                expected="one of the two",
+                found="both",
+                fix=f"Delete '{key}:'; the average has its checkpoints and weights itself",
+                at=(key,),
+            )
+    if isinstance(top.get("experts"), list) or top.get("merge_method", METHOD) != METHOD:
+        key = "experts" if "experts" in top else "merge_method"
+        raise InvalidValue(
+            "An average is no other merge",
+            expected=f"no '{key}', or 'merge_method: {METHOD}'",
+            found=describe(top[key]),
+            fix=f"Delete '{key}:', or 'average:'",
+            at=(key,),
+        )
+    if not isinstance(section, dict) or CHECKPOINTS not in section:
+        raise InvalidValue(
+            "The average names no checkpoints",
+            expected="checkpoints: a pattern or a list",
+            found=describe(section),
+            fix="Write below 'average:' a line like 'checkpoints: runs/pretrain/step-*'",
+            at=(AVERAGE,),
+        )
+    for key in section:
+        if key not in _KEYS:
+            near = closest(str(key), _KEYS)
+            raise InvalidValue(
+                f"The average has no key {key!r}",
+                expected=", ".join(_KEYS),
+                found=str(key),
+                fix=f"Did you mean '{near}'?" if near else "Delete it",
+                at=(AVERAGE, str(key)),
+            )
+
+
+def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list[str]:
+    """Return the checkpoints, the oldest first: those of a list in its order, patterns in theirs.
+
+    Args:
+        section: the average.
+        key: the key that has them.
+        matched: whether what patterns match is put in their place.
+
+    Raises:
+        InvalidValue: it is neither a pattern nor a list, names nothing, or something twice.
+    """
+    written = section[key]
+    entries = [written] if isinstance(written, str) else written
+    if not isinstance(entries, list) or not entries:
+        raise InvalidValue(
+            "The checkpoints are neither a pattern nor a list",
+            expected="runs/pretrain/step-*, or [org/name@step-1000, org/name@step-2000]",
+            found=describe(written),
+            fix="Write a pattern of folders, or a list of models, the oldest first",
+            at=(AVERAGE, key),
+        )
+    found: list[str] = []
+    for number, entry in enumerate(entries):
+        at = (AVERAGE, key, number) if entries is written else (AVERAGE, key)
+        if not isinstance(entry, str) or not entry.strip():
+            raise InvalidValue(
+                "This is not the name of a checkpoint",
+                expected="a folder, a pattern of folders, or org/name@revision, as text",
+                found=describe(entry),
+                fix="Write its name; put a number in quotes",
+                at=at,
+            )
+        found += _matches(entry.strip(), at) if matched else [entry]
+    twice = sorted({each for each in found if found.count(each) > 1})
+    if twice:
+        raise InvalidValue(
+            "A checkpoint is listed twice",
+            expected="each once",
+            found=some(twice),
+            fix="Delete one of the two, or write a narrower pattern",
+            at=(AVERAGE, key),
+        )
+    return found
+
+
+def _matches(entry: str, at: tuple[str | int, ...]) -> list[str]:
+    """Return what a pattern matches, in natural order: folders, or else files; or the entry."""
+    if "://" in entry or not has_magic(entry) or Path(entry).exists():
+        return [entry]
+    matched = glob(os.path.expanduser(entry))  # noqa: PTH111, PTH207
+    folders = [each for each in matched if Path(each).is_dir()]
+    if not matched:
+        raise InvalidValue(
+            "The pattern matches no checkpoint",
+            expected="folders on this disk; the pattern is relative to the folder in which the "
+            "command runs",
+            found=entry,
+            fix="Check the path; of checkpoints on the Hub or in a bucket write a list",
+            at=at,
+        )
+    return sorted(folders or matched, key=_natural)
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Return a key that sorts numbers in texts by their size."""
+    parts = re.split(r"(\d+)", text)
+    return [(int(part), part) if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _number(section: Mapping[str, Any], key: str, usual: int) -> int:
+    value = section.get(key, usual)
+    if type(value) is not int or value < 1:
+        raise InvalidValue(
+            f"The {key} of the average is no number of checkpoints",
+            expected="a whole number from 1 on",
+            found=describe(value),
+            fix=f"Write '{key}: 4', or delete the line",
+            at=(AVERAGE, key),
+        )
+    return value
+
+
+def _schedules(written: Any) -> list[Schedule]:
+    entries = written if isinstance(written, list) else [written]
+    found: list[Schedule] = []
+    for number, entry in enumerate(entries):
+        at = (AVERAGE, "weights", number) if entries is written else (AVERAGE, "weights")
+        schedule = _schedule(entry, at)
+        twins = [each.name for each in found if each.weights(3) == schedule.weights(3)]
+        if twins:
+            raise InvalidValue(
+                "Two schedules give the same weights",
+                expected="a schedule once; 'linear' is another name of 'uniform'",
+                found=f"{twins[0]} and {schedule.name}",
+                fix="Delete one of the two",
+                at=at,
+            )
+        found.append(schedule)
+    if not found:
+        raise _no_schedule(written, (AVERAGE, "weights"))
+    return found
+
+
+def _schedule(entry: Any, at: tuple[str | int, ...]) -> Schedule:
+    if isinstance(entry, str) and entry in DECAYS:
+        return Schedule(entry)
+    if isinstance(entry, dict) and [*entry] == [_EMA]:
+        decay = entry[_EMA]
+        if isinstance(decay, int | float) and not isinstance(decay, bool) and 0 < decay < 1:
+            return Schedule(f"{_EMA}-{decay}", float(decay))
+    raise _no_schedule(entry, at)
+
+
+def _no_schedule(entry: Any, at: tuple[str | int, ...]) -> InvalidValue:
+    near = closest(entry, tuple(DECAYS)) if isinstance(entry, str) else None
+    return InvalidValue(
+        f"{describe(entry)} is no schedule of weights",
+        expected=f"{', '.join(DECAYS)}, or {{ema: 0.9}} with a decay between 0 and 1",
+        found=describe(entry),
+        fix=f"Did you mean '{near}'?" if near else "Write one of these, or a list of some",
+        at=at,
+    )
+
+
+def _labels(checkpoints: Sequence[str]) -> list[str]:
+    """Return a name for each checkpoint: what of its path, or revision, the others do not share."""
+    parts = [[part for part in re.split(r"[/@]", text) if part] for text in checkpoints]
+    shortest = min(map(len, parts))
+    before = next((n for n in range(shortest) if len({p[n] for p in parts}) > 1), shortest)
+    after = next((n for n in range(shortest) if len({p[-1 - n] for p in parts}) > 1), shortest)
+    own = ["-".join(p[before : len(p) - after]) or p[-1] for p in parts]
+    return [re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-") for name in own]
+
+
+def _check_name(name: str, named: Mapping[str, Any]) -> None:
+    twin = next((other for other in named if other.lower() == name.lower()), None)
+    if twin is None and is_stage_folder(name):
+        return
+    raise InvalidValue(
+        "The names of the checkpoints make no names for outputs",
+        expected="a folder for each window, named after its last checkpoint: letters, digits, '_', "
+        "'-' and '.', at most 100",
+        found=f"{name!r}" + (f" and {twin!r}" if twin else ""),
+        fix="Rename the checkpoints, or link to them by other names",
+        at=(AVERAGE, CHECKPOINTS),
+    )
