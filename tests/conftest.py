@@ -34,7 +34,7 @@ __all__ = [
     "use_kernels",
 ]
 
-pytest_plugins = ["missing_libraries", "suites.selection"]
+pytest_plugins = ["missing_libraries", "suites.selection", "warm_start"]
 
 settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
 settings.load_profile("unhurried")

@@ -1,0 +1,300 @@
+"""Processes of the program that begin with its modules imported, which saves each a second.
+
+`WarmPopen` takes the place of `subprocess.Popen`: it asks a process that has imported the program
+to fork. The child is as real as any: pid, signals, memory and files are its own, and it ends as
+Python ends. What it is not is newly started: its imports, and the memory that they take, are not
+those of a user. Tests of these have the marker ``cold_start``, and so do tests that change a module
+before another one imports from it.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+WARM = (
+    "numpy.random",
+    "rich._emoji_codes",
+    "resumerge.sources.local",
+    "resumerge.supervisor.supervisor",
+    "resumerge.ui.progress.json_reporter",
+    "resumerge.engine.lifecycle.session",
+    "resumerge.engine.resources.allocator",
+    "resumerge.engine.execute.committer",
+    "resumerge.engine.evaluation.evaluator",
+    "resumerge.engine.recovery.recovery",
+)
+"""What a merge imports on its way, beside the commands."""
+
+READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_", "RESUMERGE_KERNELS")
+"""How environment variables begin that are read when Python starts or a module is imported."""
+
+USUAL: dict[str, Any] = {
+    "executable": None,
+    "preexec_fn": None,
+    "pass_fds": (),
+    "shell": False,
+    "restore_signals": True,
+    "process_group": None,
+    "user": None,
+    "group": None,
+    "extra_groups": None,
+    "umask": -1,
+}
+"""Arguments of `Popen` with which a process may be forked as well as started."""
+
+IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+"""Signals that a test may have its processes ignore."""
+
+
+class ForkServer:
+    """A process that has imported the program, and forks. It ends with the process that made it."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._environment = _read_at_start(os.environ)
+        with theirs:
+            self._process = START(
+                [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            )
+
+    def can_fork(self, environment: Mapping[str, str]) -> bool:
+        """Return whether a process with this environment would have started like the server."""
+        return _read_at_start(environment) == self._environment
+
+    def fork(self, files: list[int], **job: Any) -> tuple[int, socket.socket]:
+        """Return the pid of a process, and the socket that tells its wait status when it ends.
+
+        Args:
+            files: descriptors of what becomes its stdin, stdout and stderr.
+            job: what `become` does.
+        """
+        ended, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            message = json.dumps(job).encode()
+            socket.send_fds(self._channel, [message], [*files, theirs.fileno()])
+        return int(ended.recv(100)), ended
+
+    def close(self) -> None:
+        """End the server."""
+        self._channel.close()
+        self._process.wait()
+
+
+class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
+    """A `Popen` that forks the program where that makes no difference, and else starts it."""
+
+    is_cold = False
+    """Whether every process is started, as the test of the moment needs it."""
+
+    _server: ForkServer | None = None  # made when it is needed first
+    _ended: socket.socket | None = None  # None: a child of this process
+    _is_usual = False
+
+    def __init__(self, args: Any, *rest: Any, **options: Any) -> None:
+        usual = all(options.get(name, value) == value for name, value in USUAL.items())
+        self._is_usual = usual and not rest and _is_the_program(args)
+        super().__init__(args, *rest, **options)
+
+    @classmethod
+    def end_server(cls) -> None:
+        """End the process that forks."""
+        if cls._server is not None:
+            cls._server.close()
+            cls._server = None
+
+    def _execute_child(self, args: Any, *rest: Any) -> None:
+        names = START._execute_child.__code__.co_varnames[2:]  # type: ignore[attr-defined]
+        given = dict(zip(names, rest))
+        environment = dict(os.environ if given["env"] is None else given["env"])
+        if self.is_cold or not self._is_usual or not self._fork_server().can_fork(environment):
+            super()._execute_child(args, *rest)  # type: ignore[misc]
+            return
+        pipes = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        self.pid, self._ended = self._fork_server().fork(
+            [number if pipe == -1 else pipe for number, pipe in enumerate(pipes)],
+            words=[os.fspath(word) for word in args[1:]],
+            cwd=os.fspath(Path.cwd() if given["cwd"] is None else given["cwd"]),
+            environment=environment,
+            ignored=[n for n in IGNORED if signal.getsignal(n) is signal.SIG_IGN],
+            is_session=bool(given["start_new_session"]),
+        )
+        self._child_created = True
+        ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(given[name] for name in ends))  # type: ignore[attr-defined]
+
+    @classmethod
+    def _fork_server(cls) -> ForkServer:
+        if cls._server is None:
+            cls._server = ForkServer()
+        return cls._server
+
+    def _internal_poll(self, *given: Any, **named: Any) -> int | None:
+        if self._ended is None:
+            return super()._internal_poll(*given, **named)  # type: ignore[misc,no-any-return]
+        with self._waitpid_lock:  # type: ignore[attr-defined]
+            if self.returncode is None:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)  # type: ignore[attr-defined]
+        return self.returncode
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._ended is None:
+            return super()._try_wait(wait_flags)  # type: ignore[misc,no-any-return]
+        if wait_flags & os.WNOHANG and not select.select([self._ended], [], [], 0)[0]:
+            return 0, 0
+        with self._ended:
+            return self.pid, int(self._ended.recv(100))
+
+
+START = subprocess.Popen
+"""What starts processes."""
+
+
+def _is_the_program(args: Any) -> bool:
+    words = [os.fspath(word) for word in args] if isinstance(args, (list, tuple)) else []
+    is_code = words[1:2] == ["-c"] and "resumerge" in words[2]
+    return words[:1] == [sys.executable] and (is_code or words[1:3] == ["-m", "resumerge"])
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {k: v for k, v in environment.items() if k.startswith(READ_AT_START)}
+    found.pop("PYTHONPATH", None)  # which `become` reads
+    return found
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have `subprocess` fork the program."""
+    config.addinivalue_line("markers", "cold_start: each of its processes is newly started")
+    subprocess.Popen = WarmPopen  # type: ignore[misc]
+
+
+def pytest_unconfigure() -> None:
+    """End the process that forks."""
+    WarmPopen.end_server()
+    subprocess.Popen = START  # type: ignore[misc]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Start every process of a test with the marker, also those of its fixtures."""
+    WarmPopen.is_cold = item.get_closest_marker("cold_start") is not None
+    return (yield)
+
+
+def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Fork for every message; return, in each child, the job and its files.
+
+    The process ends when the other end of the channel is closed.
+    """
+    ended: dict[int, socket.socket] = {}
+    woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    while True:
+        ready = select.select([channel, woken], [], [])[0]
+        if woken in ready:
+            os.read(woken, 1000)
+            for pid, status in _ended_children():
+                with ended.pop(pid) as told:
+                    told.send(str(status).encode())
+        if channel in ready:
+            message, files, _, _ = socket.recv_fds(channel, 1 << 20, 4)
+            if not message:
+                os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                return json.loads(message), files
+            ended[pid] = socket.socket(fileno=files.pop())
+            ended[pid].send(str(pid).encode())
+            for file in files:
+                os.close(file)
+
+
+def _ended_children() -> Iterator[tuple[int, int]]:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        yield pid, status
+
+
+def become(job: dict[str, Any], files: list[int]) -> None:
+    """Make this process what a newly started one would be: files, folder, environment, signals."""
+    for number, file in enumerate(files[:3]):
+        os.dup2(file, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    if job["is_session"]:
+        os.setsid()
+    for number in job["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir(job["cwd"])
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    path = os.environ.get("PYTHONPATH", "")
+    sys.path[:1] = ["" if job["words"][0] == "-c" else job["cwd"], *filter(None, path.split(":"))]
+    random.seed()
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        usual = getattr(sys, name)
+        file = open(  # noqa: SIM115
+            number,
+            "w" if number else "r",
+            encoding=usual.encoding,
+            errors=usual.errors,
+            buffering=1 if number == 2 or os.isatty(number) else -1,
+            closefd=False,
+        )
+        setattr(sys, name, file)
+        setattr(sys, f"__{name}__", file)
+
+
+def run(words: list[str]) -> None:
+    """Run the program, or the code, that these words of a command line are."""
+    if words[0] == "-m":
+        main = importlib.import_module("resumerge.__main__")
+        sys.argv = [str(main.__file__), *words[2:]]
+        main.main()
+        return
+    sys.argv = ["-c", *words[2:]]
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(words[1], "<string>", "exec"), module.__dict__)
+
+
+def _main() -> None:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the program does
+    cli = importlib.import_module("resumerge.cli")
+    for name in (
+        *WARM,
+        *(found.name for found in pkgutil.walk_packages(cli.__path__, "resumerge.cli.")),
+    ):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    job, files = serve(socket.socket(fileno=int(sys.argv[1])))
+    become(job, files)
+    run(job["words"])
+
+
+if __name__ == "__main__":
+    _main()
