@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-CARD = "README.md"
-"""The name of the model card. A user may edit the card, so an edited one stays as it is."""
-
 _SUFFIX = ".kept"
 """The suffix of backup names."""
 

@@ -167,7 +167,7 @@ class Reason(StrEnum):
     CRASH = "crash"
     """The worker crashed: a fault, like a segmentation fault."""
 
-    STALL = "stall"
+    WORKER_STALLED = "stall"
     """The worker made no progress, and the supervisor killed it."""
 
     REFUSED = "refused"
@@ -179,7 +179,7 @@ class Reason(StrEnum):
     LOST = "lost"
     """The process or the machine of a task is gone."""
 
-    STALLED = "stalled"
+    TASK_SILENT = "stalled"
     """A task has said nothing for too long."""
 
     UNPUBLISHED = "unpublished"

@@ -28,6 +28,9 @@ ADAPTER_STEM = "adapter_model"
 EXTRACTION = "extract_lora"
 """The name that stands for the method of a recipe that extracts an adapter; the key of its part."""
 
+CARD = "README.md"
+"""The name of the model card. A user may edit the card, so an edited one stays as it is."""
+
 STAGES = "stages"
 """The folder in the output that has a folder for each stage that is kept."""
 

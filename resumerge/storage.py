@@ -1,4 +1,4 @@
-"""Every change that the program makes to files, with the durability of each operation named.
+"""The changes to outputs and ledgers, with the durability of each operation named.
 
 A write is durable after `sync_data` or `sync_file` of its file; a new or renamed file is durable
 after a sync of its folder, which `rename` does itself. Tests replace `Storage` to inject faults.

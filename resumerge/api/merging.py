@@ -7,7 +7,7 @@ from typing import Unpack
 
 from resumerge.api.calls import Config, address_of, recipe_file, speaks_python
 from resumerge.documents.recipe_file import recipe_of_command
-from resumerge.engine.lifecycle.bucket_output import read_output, settled
+from resumerge.engine.lifecycle.bucket_output import read_output, working_folder_of
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reproduction.comparison import Reproduction
@@ -61,7 +61,7 @@ def run(
         The messages of `Resumable` and `Interrupted` end with the call that resumes the run. The
         `exit_code` of each is that of the command.
     """
-    folder, chosen = settled(read_output(out), Options.read("run", options))
+    folder, chosen = working_folder_of(read_output(out), Options.read("run", options))
     with recipe_file(config) as recipe:
         return merge_in_process(
             chosen, lambda session: session.run(recipe.path, folder), reporter, progress
@@ -117,7 +117,7 @@ def extract_expert(
         InputError: there is no such expert, or no dense architecture for the model.
         Resumable, Interrupted: as for `run`.
     """
-    folder, chosen = settled(read_output(out), Options.read("extract-expert", options))
+    folder, chosen = working_folder_of(read_output(out), Options.read("extract-expert", options))
     with recipe_of_command(extraction(str(model), number), str(model)) as recipe:
         return merge_in_process(
             chosen, lambda session: session.run(recipe.path, folder), reporter, progress
@@ -167,7 +167,7 @@ def extract_lora(
         InputError: the models do not fit each other, or are equal.
         Resumable, Interrupted: as for `run`.
     """
-    folder, chosen = settled(read_output(out), Options.read("extract-lora", options))
+    folder, chosen = working_folder_of(read_output(out), Options.read("extract-lora", options))
     recipe = adapter_extraction(
         str(model),
         str(base_model),

@@ -13,7 +13,7 @@ from resumerge.documents.explanation import explain as explained
 from resumerge.documents.methods import methods_json
 from resumerge.documents.new_recipe import Kind, new_recipe_of, write_recipe
 from resumerge.documents.plan_report import describe_plan
-from resumerge.engine.lifecycle.bucket_output import read_output, settled
+from resumerge.engine.lifecycle.bucket_output import read_output, working_folder_of
 from resumerge.engine.reporter import Reporter
 from resumerge.errors import Problem, refuse
 from resumerge.local_path import local_path
@@ -85,7 +85,7 @@ def plan(
     """
     chosen, folder = Options.read("plan", options), None
     if out is not None:
-        folder, chosen = settled(read_output(out), chosen)
+        folder, chosen = working_folder_of(read_output(out), chosen)
     with recipe_file(config) as recipe, keepalive_in_notebook(PLANNING, progress):
         document = describe_plan(recipe.path, folder, chosen, progress, every_tensor=tensors)
         problems = [recipe.placed(Problem(**problem)) for problem in document["problems"]]

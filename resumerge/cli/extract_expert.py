@@ -18,7 +18,7 @@ from resumerge.cli.parsing.arguments import (
 )
 from resumerge.cli.parsing.command import Command
 from resumerge.documents.recipe_file import recipe_of_command
-from resumerge.engine.lifecycle.bucket_output import settled
+from resumerge.engine.lifecycle.bucket_output import working_folder_of
 from resumerge.options import Options
 from resumerge.recipe.as_yaml import extraction
 from resumerge.ui.progress.styles import Style
@@ -43,7 +43,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Make a dense model from one expert of a mixture, or continue the unfinished run in OUT."""
-    folder_to, options = settled(out, options)
+    folder_to, options = working_folder_of(out, options)
 
     def work(session: Any) -> None:
         with recipe_of_command(extraction(model, number), model) as recipe:

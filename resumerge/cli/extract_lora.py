@@ -18,7 +18,7 @@ from resumerge.cli.parsing.arguments import (
 )
 from resumerge.cli.parsing.command import Command, GroupedOption
 from resumerge.documents.recipe_file import recipe_of_command
-from resumerge.engine.lifecycle.bucket_output import settled
+from resumerge.engine.lifecycle.bucket_output import working_folder_of
 from resumerge.options import Options
 from resumerge.recipe.as_yaml import adapter_extraction
 from resumerge.ui.progress.styles import Style
@@ -124,7 +124,7 @@ def command(
     **of_adapter: Any,
 ) -> None:
     """Make a LoRA adapter of how a model differs from its base, or continue the run in OUT."""
-    folder_to, options = settled(out, options)
+    folder_to, options = working_folder_of(out, options)
 
     def work(session: Any) -> None:
         recipe = adapter_extraction(model, base_model, of_adapter)

@@ -21,7 +21,7 @@ from resumerge.cli.parsing.arguments import (
 )
 from resumerge.cli.parsing.command import Command
 from resumerge.documents.plan_report import describe_plan
-from resumerge.engine.lifecycle.bucket_output import settled
+from resumerge.engine.lifecycle.bucket_output import working_folder_of
 from resumerge.engine.resources.allocation_errors import check_address_space
 from resumerge.errors import Problem
 from resumerge.options import Options
@@ -65,7 +65,7 @@ def command(
     check_tensors(tensors, as_json)
     folder: Path | None = None
     if out is not None:
-        folder, options = settled(out, options)
+        folder, options = working_folder_of(out, options)
     with keepalive(None if progress is Style.NONE else err, PLANNING):
         document = describe_plan(
             config, folder, options, progress.value, QuietReporter(err), every_tensor=tensors

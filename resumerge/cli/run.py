@@ -17,7 +17,7 @@ from resumerge.cli.parsing.arguments import (
     recipe_argument,
 )
 from resumerge.cli.parsing.command import Command
-from resumerge.engine.lifecycle.bucket_output import settled
+from resumerge.engine.lifecycle.bucket_output import working_folder_of
 from resumerge.options import Options
 from resumerge.ui.progress.styles import Style
 
@@ -53,7 +53,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Merge, or continue the unfinished run in OUT. Its recipe must be the same."""
-    folder, options = settled(out, options)
+    folder, options = working_folder_of(out, options)
     merge(
         options,
         lambda session: session.run(config, folder),

@@ -9,6 +9,10 @@ from resumerge.combination.adapter import AdapterChanges, MatricesKind
 from resumerge.combination.modules import ChangedModules
 from resumerge.sizes import some
 
+BASE_MODEL = "base_model_name_or_path"
+
+_MISFIT = "; adapters of different models do not fit each other"
+
 _CHOOSE_LAYERS = ("layers_to_transform", "layers_pattern", "exclude_modules")
 """The options with which target_modules names more modules than the adapter changes."""
 
@@ -56,13 +60,12 @@ def adapter_config(
 
 def notes_on_configs(adapters: Sequence[AdapterChanges]) -> Iterator[str]:
     """Yield what adapters say differently, and which of that the result says."""
-    for key in ("base_model_name_or_path", "task_type"):
+    for key in (BASE_MODEL, "task_type"):
         stated = _stated(adapters, key)
         if len(stated) > 1:
             yield (
                 f"the adapters have different values of {key}: {some(list(stated), most=5)}; the "
-                f"result has the first"
-                + ("; adapters of different models do not fit each other" * (key[0] == "b"))
+                f"result has the first{_MISFIT if key == BASE_MODEL else ''}"
             )
 
 

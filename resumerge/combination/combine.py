@@ -90,7 +90,7 @@ class _Planner:
         dtype = BY_TORCH_NAME[asked] if asked else None
         names = {module.name for module in self.modules.modules}
         whole = WholeTensors(
-            *(self.recipe, self.adapters, self.combining, self.values_of, dtype, names)
+            self.recipe, self.adapters, self.combining, self.values_of, dtype, names
         )
         if problems := [*whole.problems()]:
             raise InputError(problems)

@@ -5,8 +5,8 @@ another one, rounded to that one's type; what it computes does not depend on how
 into runs. `blocks.py` has the types of runs and scans, `elementwise.py`, `task_vectors.py` and
 `reductions.py` call one function of the extension each time (twice where float32 overflows:
 `overflow.py`), `masks/` makes masks, `selection/`
-finds order statistics, `linalg/` has what torch computes, which is imported where a plan needs it.
-Kernels import `resumerge.native` and nothing else of the package.
+finds order statistics, `linalg/` is dense: torch, imported where a plan needs it, or NumPy's BLAS
+and LAPACK. Kernels import `resumerge.native` and, for the threads of BLAS, `resumerge.host.blas`.
 """
 
 from resumerge.kernels.blocks import Block, MapFunction, Run, Scan, scan_mapped, sum_blocks

@@ -15,7 +15,7 @@ from time import monotonic
 from resumerge.ledger.connection import Row
 from resumerge.ledger.database import Database, open_database
 from resumerge.ledger.ledger import Ledger
-from resumerge.ledger.schema import check_schema, is_missing, read_missing_as_null
+from resumerge.ledger.schema import check_schema, lacks_table, read_missing_as_null
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validity import InvalidLedger, check_agreement, checked, in_sequence
 
@@ -65,7 +65,7 @@ def _tables(untrusted: Path) -> dict[str, list[Row]]:
             db.execute(f"PRAGMA {pragma}")
         missing = check_schema(db)
         for name, table in TABLES.items():
-            if table.required and is_missing(name, missing[name]):
+            if table.required and lacks_table(name, missing[name]):
                 raise InvalidLedger(f"it has no table {name!r}: it is not the ledger of a run")
         read_missing_as_null(db, missing)
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]

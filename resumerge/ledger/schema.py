@@ -73,7 +73,7 @@ def create_missing(db: Database) -> None:
     """
     for name, missing in check_schema(db).items():
         columns = TABLES[name].columns
-        if is_missing(name, missing):
+        if lacks_table(name, missing):
             db.create_table(
                 name,
                 {column.name: column.type for column in columns},
@@ -97,13 +97,13 @@ def read_missing_as_null(db: Database, missing: Missing) -> None:
             f'{"NULL AS " if column.name in columns else ""}"{column.name}"'
             for column in TABLES[table].columns
         )
-        rows = "WHERE FALSE" if is_missing(table, columns) else f"FROM main.{table}"
+        rows = "WHERE FALSE" if lacks_table(table, columns) else f"FROM main.{table}"
         db.execute(f"CREATE TEMP VIEW {table} AS SELECT {listed} {rows}")
 
 
-def is_missing(table: str, columns: Sequence[str]) -> bool:
-    """Return whether a table is missing, by its columns that are."""
-    return len(columns) == len(TABLES[table].columns)
+def lacks_table(table: str, missing_columns: Sequence[str]) -> bool:
+    """Return whether every column of a table is missing: the table is."""
+    return len(missing_columns) == len(TABLES[table].columns)
 
 
 def _missing_columns(table: str, definitions: Sequence[str]) -> list[str]:

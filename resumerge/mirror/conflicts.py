@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from resumerge.backup_names import CARD, backup_name
+from resumerge.backup_names import backup_name
 from resumerge.digests import sha256_of
 from resumerge.errors import Reason, Resumable
 from resumerge.mirror.stores.base import Moved, Store
-from resumerge.output_path import is_weights
+from resumerge.output_path import CARD, is_weights
 
 OnConflict = Callable[[str, str], None]
 """A function of the name of a conflicting file, and the name that it has now."""

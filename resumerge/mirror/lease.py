@@ -23,6 +23,7 @@ from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.names import LARGEST_TOKEN, MANIFEST_FILE, fencing_tokens, lease_name, leases
 from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.base import Store
+from resumerge.sizes import show_seconds
 
 _log = logging.getLogger(__name__)
 
@@ -296,7 +297,10 @@ def _wait_until_dead(
             raise _held_by(store, found)
         return
     if _is_stale(store, found):
-        note(f"{found} has not renewed its lease of {store.url} for more than an hour: taking over")
+        note(
+            f"{found} has not renewed its lease of {store.url} for more than "
+            f"{show_seconds(CLOCK_ERROR_TO_TAKE)}: taking over"
+        )
         return
     seconds = _configured_seconds() or found.lifetime
     note(

@@ -102,14 +102,14 @@ class MirrorWriter:
         """Write a snapshot that names the mirrored files, without those that have disappeared."""
         older, self._snapshots = self._snapshots, None
         if older is None:
-            listed, _ = self.listing()
+            listed, _ = self.list_and_forget_missing()
             older = snapshot_names(listed)
             # What they had published is adopted: the snapshot names it.
             stale = {task.name for task in task_names(listed) if task.token < self._lease.token}
             self.add_superfluous(stale)
         named = self._ledger.mirrored.checksums()
         self._snapshots = [write_snapshot(self._store, self._ledger, self._lease.token, older)]
-        self.listing()
+        self.list_and_forget_missing()  # raises if a machine took over that has not read this one
         self.named_by_us = set(named)
 
     def remove(self, names: Sequence[str]) -> None:
@@ -118,10 +118,11 @@ class MirrorWriter:
         with self._lock:
             self._superfluous.difference_update(names)
 
-    def listing(self) -> tuple[Mapping[str, int], bool]:
-        """Return the files in the mirror, and whether somebody removed or resized some of ours.
+    def list_and_forget_missing(self) -> tuple[Mapping[str, int], bool]:
+        """List the mirror; forget, in the ledger, files of ours that somebody removed or resized.
 
-        The ledger forgets these.
+        Returns:
+            the files in the mirror with their sizes in bytes, and whether some were forgotten.
 
         Raises:
             Resumable: another machine has taken over. If it did before our snapshot was written, it
@@ -166,7 +167,7 @@ class MirrorWriter:
         Returns:
             False if a file was missing, which is uploaded first; else True.
         """
-        _, some_are_missing = self.listing()
+        _, some_are_missing = self.list_and_forget_missing()
         if some_are_missing:
             return False
         files = self._ledger.mirrored.files()
@@ -181,8 +182,8 @@ class MirrorWriter:
         write_manifest(self._store, manifest, self._lease.token, files)
         return True
 
-    def is_finished_there(self) -> bool:
-        """Return whether the mirror was finished, by this attempt or another, and the answer lost.
+    def finish_if_manifest_is_there(self) -> bool:
+        """Return whether the mirror is finished, though no answer said so; then end its metadata.
 
         The lease went with the metadata: it says nothing any more.
         """

@@ -261,7 +261,7 @@ class Replicator:
         """Perform an operation, retrying until it succeeds."""
 
         def attempt() -> None:
-            if self._writer.is_finished_there():
+            if self._writer.finish_if_manifest_is_there():
                 self._finished = True
             else:
                 self._lease.check()
@@ -271,8 +271,8 @@ class Replicator:
         retry(
             attempt,
             BACKOFF,
-            is_temporary=self._failed,
-            retry_after=lambda error: 0.0,  # `_failed` has waited for that
+            is_temporary=lambda error: isinstance(error, OSError) and self._note_failure(error),
+            retry_after=lambda error: 0.0,  # `_note_failure` has waited for that
             sleep=self._sleep,
         )
         with self._changed:
@@ -286,10 +286,8 @@ class Replicator:
         assert self._companions is not None
         self._finished = self._writer.finish(self._companions)
 
-    def _failed(self, error: Exception) -> bool:
-        """Report the first of several failures, and return whether to try again."""
-        if not isinstance(error, OSError):
-            return False
+    def _note_failure(self, error: OSError) -> bool:
+        """Report the first of several failures, wait as the store asks, and return True."""
         if self._closed.is_set():
             raise _Closed from error
         with self._changed:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import xxhash
 
-from resumerge.backup_names import CARD
 from resumerge.ledger import Ledger, copy_ledger
 from resumerge.ledger.import_ledger import LARGEST_SNAPSHOT
 from resumerge.mirror.names import SnapshotName, snapshot_names
 from resumerge.mirror.stores.base import METADATA, Store
+from resumerge.output_path import CARD
 from resumerge.storage import Storage
 
 COPY_FILE = "ledger.mirror.db"

@@ -43,9 +43,10 @@ _RECIPES = ("run", "plan")
 _PLANS = (*_RECIPES, "explain")
 _NEW = (*_RECIPES, "extract-expert")
 _MERGES = ("run", "resume", "plan")
-_ALL = (*_MERGES, "extract-expert", "extract-lora")
-_HERE = (*_ALL, "reproduce")
-"""The commands that may merge without a mirror and a cluster."""
+_MIRRORED = (*_MERGES, "extract-expert", "extract-lora")
+"""The commands that may merge with a mirror or a cluster."""
+
+_MERGING = (*_MIRRORED, "reproduce")
 
 _READERS = (
     *("status", "verify", "clean", "push", "try", "compare", "explain"),
@@ -72,16 +73,16 @@ class Options:
     """
 
     state_dir: Path | None = declare(
-        Folder("state folder"), "Folder for the ledgers.", *_HERE, *_READERS,
+        Folder("state folder"), "Folder for the ledgers.", *_MERGING, *_READERS,
         default_text="./state, or RESUMERGE_STATE_DIR",
     )  # fmt: skip
     memory: int | None = declare(
-        Size("2GB", "auto"), "Limit for the resident memory of the merge, like 2GB.", *_HERE,
+        Size("2GB", "auto"), "Limit for the resident memory of the merge, like 2GB.", *_MERGING,
         default_text="auto: from the available memory", kept=Kept.INHERITED,
         group=MACHINE,
     )  # fmt: skip
     threads: int | None = declare(
-        Count(), "Number of worker threads.", *_HERE, "verify", "compare",
+        Count(), "Number of worker threads.", *_MERGING, "verify", "compare",
         default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
         group=MACHINE,
     )  # fmt: skip
@@ -130,13 +131,13 @@ class Options:
     )  # fmt: skip
     offline: bool = declare(
         Flag(), "Do not use the network: every source must be local or cached.",
-        *_HERE, "verify", "compare", "explain", "cache check", default=False, kept=Kept.REPEATED,
+        *_MERGING, "verify", "compare", "explain", "cache check", default=False, kept=Kept.REPEATED,
         group=SOURCES,
     )  # fmt: skip
     trust_sources: bool = declare(
         Flag(), "Do not check whether local models changed between attempts. If they did, the "
         "output mixes old and new weights. If a run begins with this option, its inputs are not "
-        "hashed.", *_ALL, default=False, kept=Kept.BEGUN_WITH,
+        "hashed.", *_MIRRORED, default=False, kept=Kept.BEGUN_WITH,
         group=SOURCES,
     )  # fmt: skip
     strict: bool | None = declare(
@@ -148,66 +149,66 @@ class Options:
     )  # fmt: skip
     no_accounts: bool = declare(
         Flag(), "Do not measure what changes: how far each model differs from the base, and what "
-        "of a change survives rounding.", *_HERE, default=False, kept=Kept.BEGUN_WITH,
+        "of a change survives rounding.", *_MERGING, default=False, kept=Kept.BEGUN_WITH,
         group=PROOF,
     )  # fmt: skip
     no_recheck: bool = declare(
         Flag(), "After an interruption, do not check the data that was committed before it.",
-        *_HERE, default=False, kept=Kept.REPEATED,
+        *_MERGING, default=False, kept=Kept.REPEATED,
         group=SAFETY, of_process=True,
     )  # fmt: skip
     restart: bool = declare(
         Flag(),
         "Abandon the unfinished run and start over.",
-        *_HERE,
+        *_MERGING,
         default=False,
         group=SAFETY,
     )
     memory_wait: float = declare(
-        Seconds(), "Seconds to wait for free memory before the run stops.", *_HERE,
+        Seconds(), "Seconds to wait for free memory before the run stops.", *_MERGING,
         default=MEMORY_WAIT, kept=Kept.REPEATED,
         group=MACHINE, of_process=True,
     )  # fmt: skip
     evict: bool | None = declare(
         Flag(), "Delete each download of this run as soon as it is no longer needed.",
-        *_HERE, kept=Kept.INHERITED,
+        *_MERGING, kept=Kept.INHERITED,
         group=SOURCES,
     )  # fmt: skip
     stream: bool | None = declare(
         Flag(), "Read models on the Hub and in buckets by ranges as they are needed, and never "
         "store them. What a method reads several times is fetched several times.",
-        *_HERE, kept=Kept.INHERITED,
+        *_MERGING, kept=Kept.INHERITED,
         group=SOURCES,
     )  # fmt: skip
     mirror: str | None = declare(
         Address(),
         "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) "
-        "while it works.", *_ALL, kept=Kept.REPEATED,
+        "while it works.", *_MIRRORED, kept=Kept.REPEATED,
         group=MIRROR,
     )  # fmt: skip
     mirror_then_delete: bool | None = declare(
-        Flag(), "Delete each shard on this machine once the mirror has it.", *_ALL,
+        Flag(), "Delete each shard on this machine once the mirror has it.", *_MIRRORED,
         kept=Kept.INHERITED, needs_mirror=True,
         group=MIRROR,
     )  # fmt: skip
     mirror_rate: int | None = declare(
         Size("10MB", "none"), "Limit for transfers to and from the mirror in bytes per second, "
-        "like 10MB.", *_ALL,
+        "like 10MB.", *_MIRRORED,
         default_text="none", kept=Kept.INHERITED, needs_mirror=True,
         group=MIRROR,
     )  # fmt: skip
     mirror_wait: float | None = declare(
-        Seconds(), "Seconds to retry a failing mirror before the run stops.", *_ALL,
+        Seconds(), "Seconds to retry a failing mirror before the run stops.", *_MIRRORED,
         default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, needs_mirror=True,
         group=MIRROR, of_process=True,
     )  # fmt: skip
     take_over: bool = declare(
         Flag(), "Take over the mirror from another machine that is known to be dead.",
-        *_ALL, default=False, kept=Kept.REPEATED, needs_mirror=True,
+        *_MIRRORED, default=False, kept=Kept.REPEATED, needs_mirror=True,
         group=MIRROR,
     )  # fmt: skip
     bring_back: bool = declare(
-        Flag(), "Download shards that only the mirror has, and keep them here.", *_ALL,
+        Flag(), "Download shards that only the mirror has, and keep them here.", *_MIRRORED,
         default=False, kept=Kept.REPEATED, needs_mirror=True,
         group=MIRROR,
     )  # fmt: skip
@@ -215,17 +216,17 @@ class Options:
         ClusterAddress(), "Compute the shards on a Ray cluster, by tasks that write to OUT: a "
         "folder that all machines share, or a place in a bucket. Without an address a cluster is "
         "started on this machine alone.",
-        *_ALL, kept=Kept.REPEATED,
+        *_MIRRORED, kept=Kept.REPEATED,
         group=CLUSTER,
     )  # fmt: skip
     ray_resources: str | None = declare(
         TaskResources(), "What Ray reserves for each task beside --threads and --memory: NAME=N, "
-        "separated by commas, or JSON.", *_ALL, kept=Kept.REPEATED,
+        "separated by commas, or JSON.", *_MIRRORED, kept=Kept.REPEATED,
         group=CLUSTER,
     )  # fmt: skip
     stall_timeout: float = declare(
         Seconds(), "Seconds without progress after which the worker, or a task of --ray, is "
-        "started again; 0: never.", *_HERE, default=STALL_SECONDS, kept=Kept.REPEATED,
+        "started again; 0: never.", *_MERGING, default=STALL_SECONDS, kept=Kept.REPEATED,
         group=SAFETY, of_process=True,
     )  # fmt: skip
     output: Path | None = declare(

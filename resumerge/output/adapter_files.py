@@ -9,11 +9,11 @@ from pathlib import Path
 
 import yaml
 
-from resumerge.backup_names import CARD
 from resumerge.extraction import MadeAdapter
 from resumerge.methods import METHODS
 from resumerge.output.card import described
 from resumerge.output.provenance import KEY, Provenance
+from resumerge.output_path import CARD
 from resumerge.planning.plan import Plan
 from resumerge.printable import code_span, escaped, in_fence
 from resumerge.sizes import counted

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resumerge.backup_names import CARD
 from resumerge.output.adapter_files import adapter_files
 from resumerge.output.card import model_card
 from resumerge.output.config import main_dtype, output_config
 from resumerge.output.index import index_files
 from resumerge.output.token_ids import remap_token_ids
+from resumerge.output_path import CARD
 from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, fetch, list_companions
 from resumerge.sources.companions import is_tokenizer_file

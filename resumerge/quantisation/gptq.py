@@ -38,6 +38,7 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
     inputs = packed.shape[0] * per_word if packed.shape else 0
     fits = (
         bits in (4, 8)
+        and groups > 0
         and packed.dtype == zeros.dtype == "I32"
         and packed.shape == (inputs // per_word, outputs)
         and zeros.shape == (groups, outputs // per_word)

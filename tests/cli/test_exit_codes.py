@@ -116,6 +116,7 @@ def test_1_a_bug(place: Path, tmp_path: Path) -> None:
     done = resumerge("run", "linear.yaml", tmp_path / "out", cwd=place, before=BUG)
     assert done.returncode == 1
     assert "an invariant" in done.stderr
+    assert "please report it" in done.stderr
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from resumerge.options.hints import (
 
 DUMMY_OPTION = """
     dummy: int | None = declare(
-        Number(), "A dummy.", *_ALL, kept=Kept.INHERITED, needs_mirror=False,
+        Number(), "A dummy.", *_MIRRORED, kept=Kept.INHERITED, needs_mirror=False,
     )
 
     def __post_init__(self)"""

@@ -186,6 +186,16 @@ def test_what_does_not_fit_is_refused_by_the_tensors_name(name: str, tmp_path: P
     assert problem.found and problem.expected and problem.fix
 
 
+@pytest.mark.parametrize("scheme", ["gptq", "gptq act-order"])
+def test_scales_of_no_group_are_refused(scheme: str, tmp_path: Path) -> None:
+    stored, _, config = SCHEMES[scheme](128, 128, 1)
+    stored |= {name: stored[name][:0] for name in ("scales", "qzeros")}
+    save_file({f"m.q.{k}": v for k, v in stored.items()}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
+    with pytest.raises(resumerge.InputError, match=r"m\.q"):
+        open_source(ModelRef(str(tmp_path), str(tmp_path)))
+
+
 def test_streamed_by_ranges_it_is_the_same(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,9 +14,9 @@ import psutil
 from ledger_rows import query
 from waiting import wait_until
 
-from resumerge.backup_names import CARD
 from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
+from resumerge.output_path import CARD
 
 SLOWLY = Path(__file__).with_name("slowly.py")
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"

@@ -1,4 +1,4 @@
-"""What `run`, `resume` and `extract-expert` share: a merge, here or in workers, and its end."""
+"""What the commands that merge share: a merge, here or in workers, and its end."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def check_source_drift(
         InputError: with what differs, and what to do.
         Resumable: a file cannot be read now.
     """
-    mended = is_mended(record, plan, ledger)
-    check_same_plan(context, record, plan, ledger, but_methods=mended)
+    corrected = is_corrected_method(record, plan, ledger)
+    check_same_plan(context, record, plan, ledger, but_methods=corrected)
     return check_contents(context, record, plan, estimate, ledger)
 
 
@@ -143,7 +143,7 @@ def check_contents(
     )
 
 
-def is_mended(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
+def is_corrected_method(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
     """Return whether the method has other code than that which failed and stopped the run."""
     if record["state"] == "done":
         return False

@@ -206,7 +206,7 @@ class Driver:
         if stops_the_run(failed):
             self._journal.watch.check_all()  # says which tensors are concerned
             raise Resumable(failed.reason, f"{node}: {failed.message}")
-        if self._was_published(running, node):
+        if self._adopt_if_published(running, node):
             return
         self._give_up(running)
         tries = self._tries[running.shard.index]
@@ -215,8 +215,8 @@ class Driver:
         if tries.may_try_again:
             self._submit(running.shard)
 
-    def _was_published(self, running: RunningTask, node: Node | None) -> bool:
-        """Return whether a task published its shard before it was lost; journal the shard then."""
+    def _adopt_if_published(self, running: RunningTask, node: Node | None) -> bool:
+        """Journal the shard of a lost task if it was published; return whether it was."""
         shard = running.shard
         record = self._exchange.record(running.task.id, shard)
         if node is None or record is None or not record.fits(self._plan, shard, self._fingerprint):
@@ -271,7 +271,7 @@ class Driver:
             quiet = now - (running.changed if running.beat else last)
             if running.beat and quiet > limit:
                 text = f"no heartbeat for {quiet:.0f} s"
-                self._failed(running, Failed(None, Reason.STALLED, text))
+                self._failed(running, Failed(None, Reason.TASK_SILENT, text))
             elif not running.beat and quiet > max(limit, START_SECONDS):
                 self._unscheduled(running, quiet)
 

@@ -122,7 +122,7 @@ class Committer:
         self._bytes_before = self.bytes_committed
         self._units_committed = 0
         # The first batch may take long, and memory grows before it.
-        execution.ledger.samples.add(execution.attempt, self._measured())
+        execution.ledger.samples.add(execution.attempt, self._sample_now())
 
     def submit(self, batch: list[WrittenBlocks]) -> None:
         """Start to commit a batch, and return when the batch before is committed.
@@ -210,9 +210,9 @@ class Committer:
         if now - self._sampled < max(SAMPLE_SECONDS, (now - self._started) / SAMPLES):
             return None
         self._sampled = now
-        return self._measured()
+        return self._sample_now()
 
-    def _measured(self) -> Sample:
+    def _sample_now(self) -> Sample:
         governor = self._execution.governor
         return Sample(
             rss=governor.rss,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from resumerge.engine.execute.execution import Execution
 from resumerge.planning.plan import Unit
-from resumerge.planning.written.sweeps import order_of_units
+from resumerge.planning.unit_order import order_of_units
 from resumerge.storage import drop_from_cache
 from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 
@@ -42,7 +42,7 @@ class PageCache:
             if self._last_use[leaf] == unit.index
         )
 
-    def swept(self, tensor: Merged | Spilled, indices: range) -> None:
+    def passed_over(self, tensor: Merged | Spilled, indices: range) -> None:
         """Drop the inputs of blocks that a pass has gone over, if all of them do not fit.
 
         The inputs are read again after the pass, but these pages would be reclaimed before.

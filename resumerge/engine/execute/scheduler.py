@@ -37,8 +37,8 @@ RUNS_OF_A_BATCH = 32
 """The least runs of blocks in a batch, so that all threads have work in it."""
 
 UNITS_AHEAD = 2
-"""The number of units that are begun before the blocks of another one are done. What the scans of
-one find is put together by one thread, while the others go on with the next. Each of these threads
+"""The number of units that are begun before the blocks of another one are done. One thread puts
+together what the scans of a unit find, while the others scan the next. Each of these threads
 keeps memory of its own; three save 4 % of the time of TIES, and take 5 % more memory."""
 
 SAMPLE_RUNS = 2
@@ -104,9 +104,9 @@ class Scheduler:
     def _next_batch(self) -> list[WrittenBlocks]:
         """Return the next blocks in order, computed, written and hashed; empty if none can be now.
 
-        Threads go on with the blocks after them. The blocks in flight are a quarter of the batch
-        size, or half of it together with the batch (or one task): the batch before is still being
-        committed, and a kill costs all of them.
+        Threads go on with the blocks after them. These are at most a quarter of the batch size,
+        and together with the batch at most half of it, or one task: the batch before is still
+        being committed, and a kill costs all of them.
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
@@ -149,7 +149,7 @@ class Scheduler:
         """Return whether a thread has no task, or will have none soon."""
         if not self._running:
             return True
-        few = len(self._running) <= self._tasks_in_flight()
+        few = len(self._running) <= self._most_tasks()
         return few and self._bytes_in_flight < self._governor.batch_bytes // 4
 
     @property
@@ -235,7 +235,7 @@ class Scheduler:
         try:
             self._current = unit, statistics.result() if statistics else {}
         except (_PassStopped, Interrupted):
-            return
+            return  # the unit stays pending, and `run` raises for the signal
         first = self._first_block(unit)
         self._blocks_left = range(first, unit.blocks)
         if statistics is not None:
@@ -282,9 +282,9 @@ class Scheduler:
     ) -> Iterator[Any]:
         """Yield the results of a pass by all threads, a few runs ahead of the consumer."""
         with self._read_ahead.expect_pass(tensor, sample=sample):
-            yield from self._swept(tensor, function, sample)
+            yield from self._gone_over(tensor, function, sample)
 
-    def _swept(
+    def _gone_over(
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
         running: deque[tuple[range, Future[Any]]] = deque()
@@ -298,16 +298,16 @@ class Scheduler:
             indices = range(first, min(first + count, tensor.blocks))
             running.append((indices, self._pool.submit(function, indices)))
             first = indices.stop
-            if len(running) > self._tasks_in_flight():
+            if len(running) > self._most_tasks():
                 done, result = running.popleft()
                 yield result.result()
-                self._page_cache.swept(tensor, done)
+                self._page_cache.passed_over(tensor, done)
             self._execution.reporter.heartbeat()
         while running:
             yield running.popleft()[1].result()
 
-    def _tasks_in_flight(self) -> int:
-        """Return the number of tasks that wait or run: no thread idles, fewer under pressure."""
+    def _most_tasks(self) -> int:
+        """Return how many tasks may wait or run: enough for every thread, fewer under pressure."""
         fits = self._governor.batch_bytes // (2 * 4 * BLOCK)
         return max(1, min(2 * self._execution.threads, fits))
 

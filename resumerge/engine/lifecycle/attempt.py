@@ -85,7 +85,7 @@ class Attempt:
             self.context.stop.check()
             self.context.reporter.began(record.number, self.budget.memory)
             self._sample(record.number)
-            self._merge(record)
+            self._recover_and_execute(record)
             done = self._compacted() if self.plan.is_undecided else self
             done._finish()
             done._publish()
@@ -155,7 +155,7 @@ class Attempt:
         )
         self.ledger.samples.add(number, sample)
 
-    def _merge(self, record: _Record) -> None:
+    def _recover_and_execute(self, record: _Record) -> None:
         """Recover the output, then compute and commit everything that is pending."""
         give_back_freed_memory()  # planning has freed what it read
         reuse_freed_memory()
@@ -173,12 +173,12 @@ class Attempt:
             if self.plan.adapter is not None and self.plan.adapter.highest:
                 finish_compaction(self.plan, self.out.folder, self.context.storage)
             if not self.out.is_file:
-                adopt_published(self.plan, self.ledger, files, self._read)
+                adopt_published(self.plan, self.ledger, files, self._report_reading)
             progress = self._recover(files)
             preparing = self._compute(record.number, files, reader, progress)
             if suspects := self._suspects_at_the_end(progress):
                 reporter.doing("checking what was committed before the interruption")
-                progress = self._compare(files, suspects)
+                progress = self._run_recovery(files, suspects)
                 self.ledger.events.add(EventKind.RECHECKED, units=len(suspects))
                 if not all(known.checksum for known in progress):
                     preparing += self._compute(record.number, files, reader, progress)
@@ -209,7 +209,7 @@ class Attempt:
     def _recover(self, files: ShardFiles) -> list[Progress]:
         """Bring shards and ledger into agreement, and return what is committed, unit by unit."""
         compared = self.restored or (self._is_suspicious and self.replicator is not None)
-        progress = self._compare(
+        progress = self._run_recovery(
             files, _committed(self.ledger.units.progress()) if compared else set()
         )
         if self.restored:
@@ -231,14 +231,14 @@ class Attempt:
         """Whether what was committed before is read again."""
         return self.interrupted and not self.context.options.no_recheck
 
-    def _compare(self, files: ShardFiles, suspects: set[int]) -> list[Progress]:
+    def _run_recovery(self, files: ShardFiles, suspects: set[int]) -> list[Progress]:
         return Recovery(
             self.plan,
             self.ledger,
             files,
             self.context.storage,
             suspects,
-            self._read,
+            self._report_reading,
             self.context.frees_shards or self.context.options.ray is not None,
         ).run()
 
@@ -284,7 +284,7 @@ class Attempt:
                     self._check_in,
                 )
 
-    def _read(self, done: int, total: int) -> None:
+    def _report_reading(self, done: int, total: int) -> None:
         """Report how much is read; called between pieces of long reading."""
         self.context.reporter.reading(done, total)
         self.context.stop.check()

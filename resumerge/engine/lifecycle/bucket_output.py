@@ -1,6 +1,6 @@
 """An output that is a place in a bucket: a working folder here, whose shards go to a mirror there.
 
-It is not told apart afterwards but by the working folder's path: see `RunStore.output_in`.
+Afterwards only the working folder's path tells such an output from others: `RunStore.output_in`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_output(value: object) -> Path | str:
     return f"{address.partition('://')[0]}://{bucket}" + (f"/{prefix}" if prefix else "")
 
 
-def settled(out: Path | str, options: Options) -> tuple[Path, Options]:
+def working_folder_of(out: Path | str, options: Options) -> tuple[Path, Options]:
     """Return the folder that a run with this output works in, and its options.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from resumerge.backup_names import CARD
 from resumerge.engine.changes import adapter_section, card_section, changes_of
 from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.input_hashes import content_hashes
@@ -18,6 +17,7 @@ from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger
 from resumerge.output import companions
 from resumerge.output.model_files import RECIPE_IN_OUTPUT
+from resumerge.output_path import CARD
 from resumerge.planning.plan import Plan
 from resumerge.planning.written.models import models_of
 from resumerge.sources.companions import LARGEST

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from resumerge.backup_names import CARD
 from resumerge.engine.checks.drift import is_of_recipe
 from resumerge.engine.mirror_session.reconcile import fetch_from_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
@@ -16,7 +15,7 @@ from resumerge.mirror.manifest import Manifest
 from resumerge.mirror.retrying import retry_store
 from resumerge.options import Options
 from resumerge.output.model_files import RECIPE_IN_OUTPUT
-from resumerge.output_path import STAGES, OutputPath
+from resumerge.output_path import CARD, STAGES, OutputPath
 from resumerge.planning.stage_results.kept import names_to_keep
 from resumerge.recipe import Recipe
 from resumerge.sizes import show_size

@@ -19,7 +19,7 @@ from resumerge.engine.changes import changes_of, kept_in_words, warnings_of
 from resumerge.engine.checks.cluster import check_cluster
 from resumerge.engine.checks.companions import check_companions
 from resumerge.engine.checks.disk import check_disk
-from resumerge.engine.checks.drift import check_contents, check_source_drift, is_mended
+from resumerge.engine.checks.drift import check_contents, check_source_drift, is_corrected_method
 from resumerge.engine.checks.new_run import check_new
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.budget import ResourceBudget, resource_budget
@@ -61,7 +61,7 @@ _COMPUTED_AGAIN = (
 
 
 def run_pipeline(context: RunContext, found: Found) -> Result:
-    """Do what is left of what was found.
+    """Carry out a found run to its end: create or resume it, or report that it is done.
 
     Raises:
         InputError: it is refused; nothing was written, and nothing was abandoned.
@@ -110,7 +110,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     take_touched(touched, plan.sources, run.ledger, context.reporter)
     if is_finished(context, run, plan):
         return report_finished(context, run)
-    if is_mended(run.record, plan, run.ledger):
+    if is_corrected_method(run.record, plan, run.ledger):
         context.reporter.note(_COMPUTED_AGAIN)
         return _start(context, replace_run(context, run), (plan, estimate))
     if problems := check_cluster(context.options, plan, estimate, run.out):

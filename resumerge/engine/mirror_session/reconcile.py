@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from resumerge.backup_names import CARD
 from resumerge.digests import sha256_of
 from resumerge.engine.mirror_session.abandon import back_up, backup_names
 from resumerge.engine.mirror_session.checks import refuse_mirror
@@ -24,7 +23,7 @@ from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, MirrorState
 from resumerge.mirror.stores.folder import PART
-from resumerge.output_path import is_weights
+from resumerge.output_path import CARD, is_weights
 from resumerge.storage import Storage
 
 

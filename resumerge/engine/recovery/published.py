@@ -88,7 +88,7 @@ def adopt_published(
             if not record.fits(plan, shard, fingerprint):
                 continue
             if record.contradicts(progress):  # what was committed first is kept
-                files.final(shard).unlink(missing_ok=True)
+                files.remove_final(shard)
             elif _is_whole(plan, files, shard, record, read):
                 ledger.shards.adopt_published(shard.index, record.units)
                 files.remove(shard)

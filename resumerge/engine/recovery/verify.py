@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.backup_names import CARD
 from resumerge.engine.mirror_session.checks import refuse_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.engine.recovery.open_ledger import open_ledger, read_ledger
@@ -30,7 +29,7 @@ from resumerge.mirror.damaged_files import find_damaged
 from resumerge.mirror.retrying import retry_store
 from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
-from resumerge.output_path import OutputPath
+from resumerge.output_path import CARD, OutputPath
 from resumerge.planning.plan import Unit
 from resumerge.storage import Storage
 from resumerge.tensors import Stored

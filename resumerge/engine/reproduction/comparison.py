@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resumerge.backup_names import CARD
 from resumerge.engine.context import RunContext
 from resumerge.engine.recovery.open_ledger import read_ledger
 from resumerge.engine.reproduction.original import Original
 from resumerge.errors import refuse
 from resumerge.foreign_files import UnfitFile
 from resumerge.ledger import Ledger
-from resumerge.output_path import OutputPath
+from resumerge.output_path import CARD, OutputPath
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from resumerge.backup_names import CARD
 from resumerge.buckets.address import is_bucket
 from resumerge.buckets.calls import check_library
 from resumerge.buckets.snapshot import bucket_snapshot
@@ -25,6 +24,7 @@ from resumerge.options.declaration import Kept
 from resumerge.options.options import declared
 from resumerge.output.model_files import RECIPE_IN_OUTPUT
 from resumerge.output.provenance import Provenance, read_provenance
+from resumerge.output_path import CARD
 from resumerge.printable import printable
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.references import read_reference

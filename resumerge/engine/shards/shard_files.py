@@ -76,6 +76,10 @@ class ShardFiles:
         self._close(shard.index)
         self._storage.remove(self.partial(shard))
 
+    def remove_final(self, shard: Shard) -> None:
+        """Delete the sealed file, if there is one."""
+        self._storage.remove(self.final(shard))
+
     def is_intact(self, shard: Shard, path: Path) -> bool:
         """Return whether a file has the shard's size and header."""
         try:

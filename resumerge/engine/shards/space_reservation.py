@@ -123,5 +123,5 @@ class SpaceReservation:
             Reason.DISK_FULL,
             f"No disk space for {shard.name}: {show_size(shard.nbytes + RESERVE)} is needed in "
             f"{self._files.folder}, and {show_size(free)} is free. Shards that "
-            "lie in another place as well were already deleted. Free some more space, then resume.",
+            "the mirror has were already deleted here. Free some more space, then resume.",
         )

@@ -1,1 +1,1 @@
-"""Functions that torch computes (singular values, softmax), imported where a plan needs them."""
+"""Dense linear algebra: by torch, imported where a plan needs it, or by NumPy's BLAS and LAPACK."""

@@ -9,8 +9,8 @@ from resumerge.kernels.blocks import Run
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
-SMALLEST_SHARE = 1e-8
-"""The largest ``|sum(w)| / sum(|w|)`` of weights that cancel."""
+CANCELLING_SHARE = 1e-8
+"""Weights cancel if ``|sum(w)| / sum(|w|)`` is at most this."""
 
 
 class Linear(KernelMethod):
@@ -36,7 +36,7 @@ class Linear(KernelMethod):
     def validate(self, tensor: TensorContext) -> str | None:
         weights = tensor.values("weight")
         total, size = sum(weights), sum(map(abs, weights))
-        if tensor.params["normalize"] and abs(total) <= SMALLEST_SHARE * size:
+        if tensor.params["normalize"] and abs(total) <= CANCELLING_SHARE * size:
             return "weights that do not sum to zero, or normalize: false"
         return None
 

@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from resumerge.backup_names import CARD
 from resumerge.digests import ExpectedContent
 from resumerge.errors import refuse
 from resumerge.hub.client import is_offline
@@ -28,6 +27,7 @@ from resumerge.mirror.stores.hub_uploads import (
     store_bytes,
 )
 from resumerge.mirror.stores.upload_reader import PIECE
+from resumerge.output_path import CARD
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.download import download_by_ranges
 from resumerge.remote.metadata_cache import MetadataCache

@@ -7,18 +7,17 @@ order in which the sources are read, so that what one variant has read the other
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.kernels.hashes import hash_block
-from resumerge.planning.plan import Plan, Unit
+from resumerge.planning.plan import Plan
 from resumerge.planning.written.models import with_models
 from resumerge.recipe import Recipe
 from resumerge.recipe.average import AVERAGE
 from resumerge.recipe.sweep import SWEEP
 from resumerge.sizes import counted
-from resumerge.tensors import Merged, stored_in
 
 
 def with_variants(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
@@ -85,43 +84,5 @@ def problems_of_equal_variants(plan: Plan) -> Iterator[Problem]:
             )
 
 
-def order_of_units(plan: Plan) -> Sequence[int]:
-    """Return the numbers of a plan's units in the order in which they are computed.
-
-    That is the plan's own. In a sweep, those that read the same tensors of files follow each other,
-    also by way of others, as windows that overlap do; and among them those that need the same
-    statistics.
-    """
-    if not plan.variants:
-        return range(len(plan.units))
-    groups, first = _Groups(), dict[Hashable, int]()
-    alike = []
-    for unit in plan.units:
-        for leaf in stored_in(unit.expression):
-            groups.join(first.setdefault(leaf, unit.index), unit.index)
-        alike.append(first.setdefault(_statistics_key(unit), unit.index))
-    places = ((groups.first(unit.index), alike[unit.index], unit.index) for unit in plan.units)
-    return [number for *_, number in sorted(places)]
-
-
-class _Groups:
-    """Groups of numbers, each known by its smallest."""
-
-    def __init__(self) -> None:
-        self._before: dict[int, int] = {}
-
-    def first(self, number: int) -> int:
-        """Return the smallest number of a group."""
-        while (before := self._before.get(number, number)) != number:
-            self._before[number] = self._before.get(before, before)
-            number = before
-        return number
-
-    def join(self, one: int, other: int) -> None:
-        """Make one group of those of two numbers."""
-        low, high = sorted((self.first(one), self.first(other)))
-        self._before[high] = low
-
-
-def _statistics_key(unit: Unit) -> Hashable:
-    return unit.expression.statistics_key if isinstance(unit.expression, Merged) else unit.index
+def _named(models: Sequence[object]) -> str:
+    return ", ".join(map(str, models))

@@ -1,7 +1,7 @@
 """LoRA adapters, of whatever program: the tensors of a model as an adapter changes them.
 
 `lora` makes a model with an adapter a source like any other, from headers alone. What it asks, in
-order: `config` reads adapter_config.json, `names` the names of the adapter's tensors, `meaning`
+order: `config` reads adapter_config.json, `names` the names of the adapter's tensors, `known_names`
 finds the model's tensor of another spelling, and `pairing` gives each tensor of the adapter its
 one use. `programs` has what other programs than PEFT write. A module is changed by `changed`
 (`orientation`: which axis counts outputs), experts by `experts`, rows of single tokens by `tokens`,

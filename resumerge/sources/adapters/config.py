@@ -27,7 +27,7 @@ UNMERGEABLE: dict[str, str] = {
     "monteclora_config": "MonteCLoRA samples its weights",
     "use_bdlora": "BD-LoRA has block-diagonal weights",
     "use_qalora": "QA-LoRA pools the inputs",
-    "velora_config": "VeLoRA is a variant",
+    "velora_config": "how weights of VeLoRA are merged is not known here",
     "layer_replication": "layers of the base model are used several times",
     "lora_bias": "the adapter's matrices have biases",
 }
@@ -85,8 +85,8 @@ class LoraConfig:
         """
         if alpha is None:
             alpha = _first_fitting(self.alpha_pattern, module, self.alpha)
-        root = math.sqrt(rank) if self.rslora else rank
-        return 1.0 if alpha is None else alpha / root
+        divisor = math.sqrt(rank) if self.rslora else rank
+        return 1.0 if alpha is None else alpha / divisor
 
     def rank_of(self, module: str) -> float | None:
         """Return the rank that a module's LoRA should have; None if it is not said."""
@@ -165,7 +165,7 @@ def _by_pattern(config: Mapping[str, Any], key: str, where: str) -> dict[str, fl
     if not isinstance(patterns, Mapping):
         raise _invalid(where, f"{key}: a mapping", type(patterns).__name__)
     return {
-        _pattern(pattern, where): number(value, f"{key} of {pattern[:40]!r}", where)
+        _checked_pattern(pattern, where): number(value, f"{key} of {pattern[:40]!r}", where)
         for pattern, value in patterns.items()
     }
 
@@ -222,7 +222,7 @@ def _of_module(pattern: str) -> str:
     return rf"(.*\.)?({pattern})$"
 
 
-def _pattern(text: str, where: str) -> str:
+def _checked_pattern(text: str, where: str) -> str:
     """Return a pattern, after checking that it is valid and matches fast (no ReDoS)."""
     try:
         re.compile(text)

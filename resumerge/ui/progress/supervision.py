@@ -104,7 +104,7 @@ class Supervision(SupervisorOutput):
         what = f"{death}. SIGKILL does not end it, because it waits in the kernel for a device."
         self._print(what)
         self._print(_STALL_ADVICE["D"])
-        self._stopped(Reason.STALL, what, run)
+        self._stopped(Reason.WORKER_STALLED, what, run)
 
     def stopping(self, signum: int) -> None:
         if signum == signal.SIGINT and self._err.is_terminal and self._clock is not None:

@@ -67,8 +67,7 @@ _SENTENCES: Mapping[str, str] = {
     EventKind.SOURCE_DIFFERS: "Tensors were computed again from a source file that had changed",
     EventKind.RECHECKED: "Data that was committed before an interruption was checked again",
     EventKind.SOURCE_DAMAGED: (
-        "A cached source file was damaged. It was downloaded again, and the tensors made from "
-        "it were computed again"
+        "A cached source file was damaged; what was computed from it is computed again"
     ),
     EventKind.DOWNLOAD_DAMAGED: "A download did not match its hash, and was repeated",
     EventKind.DOWNLOAD_EVICTED: "Downloads that were no longer needed were deleted",
@@ -81,22 +80,20 @@ _SENTENCES: Mapping[str, str] = {
     EventKind.STEP_LOST: (
         "What a step had computed was missing or damaged on disk, and the step began again"
     ),
-    EventKind.VERIFY_FOUND_DAMAGE: "`verify` found damaged tensors; resume to compute them again",
+    EventKind.VERIFY_FOUND_DAMAGE: "`verify` found damaged tensors",
     EventKind.LEDGER_RESTORED: "The ledger was damaged, and was restored from its snapshot",
     EventKind.LEDGER_RECONCILED: "Everything on disk was compared with the restored ledger",
     EventKind.MOVED_HERE: "The run was imported to this machine from its {mirror}",
     EventKind.SHARD_FROM_MIRROR: "A shard that another machine had copied to the {mirror} was used",
     EventKind.BROUGHT_BACK: "Shards were copied back from the {mirror}",
-    EventKind.MIRROR_DAMAGED: (
-        "A shard was missing or damaged in the {mirror}, and was computed again"
-    ),
+    EventKind.MIRROR_DAMAGED: "A file was missing or damaged in the {mirror}",
     EventKind.MIRROR_LOST_FILE: "A file was missing from the {mirror}, and was copied there again",
     EventKind.MIRROR_LACKS: (
         "The {mirror} of the finished run lacked files, and they were copied there again"
     ),
     EventKind.MIRROR_FAILING: "The {mirror} failed",
     EventKind.MIRROR_RECOVERED: "The {mirror} worked again",
-    EventKind.TASK_FAILED: "A task on the cluster failed, and its shard was computed again",
+    EventKind.TASK_FAILED: "A task on the cluster failed",
     EventKind.SHARD_ADOPTED: "A shard that a task had published before its driver ended was used",
     EventKind.HASH_CONFLICT: "Two machines computed different bytes, and the run stopped",
     EventKind.LEDGER_DAMAGED: "The ledger and its snapshot are damaged",

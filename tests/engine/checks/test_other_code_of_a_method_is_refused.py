@@ -10,7 +10,7 @@ import pytest
 from made_up_ledgers import make_ledger
 from made_up_plans import llama, plan
 
-from resumerge.engine.checks.drift import check_source_drift, is_mended
+from resumerge.engine.checks.drift import check_source_drift, is_corrected_method
 from resumerge.engine.context import RunContext
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
@@ -55,7 +55,7 @@ class Run:
 
     def starts_over(self) -> bool:
         with closing(Ledger(self._ledger)) as ledger:
-            return is_mended(ledger.run(), PLAN, ledger)
+            return is_corrected_method(ledger.run(), PLAN, ledger)
 
     def check(self) -> None:
         with closing(Ledger(self._ledger)) as ledger:

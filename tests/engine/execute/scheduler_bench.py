@@ -146,7 +146,7 @@ class Bench:
             bytes_committed=sum(committed) * SIZE, submit=self._submit,
             wait=tell("committed"), close=tell("closed"),
         )  # fmt: skip
-        cache: Any = SimpleNamespace(swept=self._swept)
+        cache: Any = SimpleNamespace(passed_over=self._passed_over)
         self.mapped: set[tuple[str, int]] = set()
         self.computed: list[tuple[int, int, Any]] = []
         self.scheduler = Scheduler(execution, evaluator, queue, committer, cache)
@@ -170,10 +170,10 @@ class Bench:
         data = b"".join(bytes([index]) * unit.block_bytes(index)[1] for index in indices)
         return memoryview(data), b"inputs" * len(indices)
 
-    def _swept(self, merged: Merged, indices: range) -> None:
+    def _passed_over(self, merged: Merged, indices: range) -> None:
         read = {(merged.name, index) for index in indices}
         assert read <= self.mapped, "what was not read yet is not dropped"
-        self.told.append(("swept", merged.name, indices))
+        self.told.append(("passed over", merged.name, indices))
 
     def _statistics(
         self, unit: Unit, sweep: Any = None, scratch: Scratch | None = None

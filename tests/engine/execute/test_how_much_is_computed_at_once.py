@@ -226,7 +226,7 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     bench = Bench(found, scanned=("t0",))
     bench.run()
     scan = bench.told[bench.told.index(("sweep over", "t0")) : bench.told.index(("submit",))]
-    passed = [index for kind, *more in scan if kind == "swept" for index in more[1]]
+    passed = [index for kind, *more in scan if kind == "passed over" for index in more[1]]
     assert 0 < max(passed) < 40 and passed == [*range(len(passed))]
     assert len([kind for kind, *_ in scan if kind == "memory"]) == 40 / RUN_BLOCKS
     beats = len([kind for kind, *_ in scan if kind == "heartbeat"])

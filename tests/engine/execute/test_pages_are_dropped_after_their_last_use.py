@@ -71,7 +71,7 @@ def test_with_plenty_of_memory_nothing_is_dropped(dropped: Dropped) -> None:
     found, unit = linear(100)
     cache = Cache(found, scarce=False)
     cache.cache.finished(unit, range(0, 2))
-    cache.cache.swept(unit.expression, range(16))
+    cache.cache.passed_over(unit.expression, range(16))
     assert dropped == []
 
 
@@ -92,12 +92,12 @@ def test_inputs_of_a_scan_go_where_the_tensor_is_too_large_to_stay(dropped: Drop
     inputs = 2 * 4 * BLOCK * 40
     cache = Cache(found, room=inputs - 1)
     for first in (0, 16):
-        cache.cache.swept(unit.expression, range(first, first + 16))
+        cache.cache.passed_over(unit.expression, range(first, first + 16))
     piece = 4 * BLOCK * 16
     assert dropped == [("a", 0, piece), ("b", 0, piece), ("a", piece, piece), ("b", piece, piece)]
     dropped.clear()
     cache.governor.cache_room = inputs
-    cache.cache.swept(unit.expression, range(16))
+    cache.cache.passed_over(unit.expression, range(16))
     assert dropped == []
 
 
@@ -110,7 +110,7 @@ def test_a_scan_drops_what_is_read_again_by_another_tensor(dropped: Dropped) -> 
     large = [llama(name, 1, others=[tensor(rest, (40, BLOCK))]) for name in "ab"]
     found = plan(stacked, *large)
     unit = next(unit for unit in found.units if unit.name == rest)
-    Cache(found).cache.swept(unit.expression, range(16))
+    Cache(found).cache.passed_over(unit.expression, range(16))
     assert [file for file, *_ in dropped] == ["a", "b"]
 
 
