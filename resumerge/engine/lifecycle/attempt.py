@@ -188,7 +188,7 @@ class Attempt:
         """Leave out of an adapter what is not kept, now that all its changes are known."""
         self.context.reporter.doing("leaving out what is not kept")
         storage = self.context.storage
-        plan = compact(self.plan, self.out.folder, self.ledger, storage, self._read)
+        plan = compact(self.plan, self.out.folder, self.ledger, storage, self._report_reading)
         if self.replicator is not None:
             self.replicator.sealed(0)
         return replace(self, plan=plan)
