@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from tiny_models import LLAMA, write_family
 
 import resumerge
-from resumerge.engine.lifecycle import compaction
+from resumerge.engine.lifecycle import attempt, compaction
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.shards import sealing
 from resumerge.errors import InputError
@@ -151,6 +151,30 @@ def _after_renaming(patch: pytest.MonkeyPatch) -> None:
     _kill_at(patch, sealing, "record_sealed", 1)
 
 
+def _at_a_module(patch: pytest.MonkeyPatch) -> None:
+    _kill_at(patch, Factors, "compute", 12)
+
+
+def _before_the_manifest(patch: pytest.MonkeyPatch) -> None:
+    _kill_at(patch, attempt, "model_files", 1)
+
+
+def _killed(
+    place: Callable[[pytest.MonkeyPatch], None],
+    work: Callable[[], Any],
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """Do some work in another process, which is killed at a place in it."""
+    if (child := os.fork()) == 0:
+        place(patch)
+        try:
+            work()
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
 def _kill_at(patch: pytest.MonkeyPatch, where: Any, name: str, number: int) -> None:
     """Kill this process as it makes a call for the so-manieth time."""
     function, count = getattr(where, name), 0
@@ -172,14 +196,7 @@ def test_killed_while_directions_are_left_out(
     place: Callable[[pytest.MonkeyPatch], None], models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run(models, "whole")
-    if (child := os.fork()) == 0:
-        place(monkeypatch)
-        try:
-            run(models, "killed")
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    _killed(place, lambda: run(models, "killed"), monkeypatch)
     with working_in(models):
         [told] = resumerge.status("killed", state_dir="killed.state")["runs"]
         assert told["state"] != "done"
@@ -262,6 +279,32 @@ def test_a_mirror_has_the_smaller_file_alone(models: Path) -> None:
     shutil.rmtree(models / "out.state")
     back = run(models, "out", mirror=str(models / "mirror"), bring_back=True)
     assert ranks_in(back) == ranks_in(models / "mirror")
+
+
+@pytest.mark.parametrize("energy", ["0.8", "1"])
+def test_another_machine_goes_on_from_the_mirror(
+    energy: str, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed when the mirror has the adapter, and no manifest: the first one goes on."""
+
+    (models / "recipe.yaml").write_text(RECIPE.replace("0.8", energy))
+    whole, mirror = run(models, "whole"), str(models / "mirror")
+
+    def elsewhere() -> None:
+        with working_in(models):
+            options = Options(state_dir=Path("there.state"), output=Path("there"))
+            Session(options).resume(mirror)
+
+    _killed(_at_a_module, lambda: run(models, "out", mirror=mirror), monkeypatch)
+    _killed(_before_the_manifest, elsewhere, monkeypatch)
+    with working_in(models):
+        Session(Options(state_dir=Path("out.state"))).resume("out")
+    assert shards_of(models / "mirror") == shards_of(whole)
+    if energy == "0.8":  # else what the mirror has is taken over, and stays there
+        assert shards_of(models / "out") == shards_of(whole)
+    [path] = (models / "out.state").glob("*/ledger.db")
+    with closing(Ledger(path)) as ledger:
+        ledger.check()
 
 
 def test_plan_says_that_the_ranks_are_not_known(models: Path) -> None:

@@ -45,7 +45,7 @@ def compact(
     """
     [shard] = plan.shards
     files = ShardFiles(plan, folder, storage)
-    if files.final(shard).exists():  # nothing could be left out, and it was sealed before
+    if shard.name not in ledger.shards.open():  # nothing could be left out, and it was sealed
         return plan
     old = os.open(files.partial(shard), os.O_RDONLY | os.O_CLOEXEC)
     try:
