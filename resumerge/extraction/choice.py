@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
-from resumerge.extraction.differences import differ, reading
+from resumerge.extraction.differences import Reading, differ
 from resumerge.extraction.matching import ExpertsPair, Matching, Pair
 from resumerge.extraction.modules import ModuleKind, ModuleKinds, TunedModule
 from resumerge.layout.model_views import ModelViews
@@ -32,6 +32,7 @@ class ModuleChoice:
         models: both models; the reference is the one that differs from the base.
         base: the base model.
         matching: the tensors of both.
+        reading: the means to read them.
 
     Attributes:
         modules: all modules of the model, in the order of its files.
@@ -50,6 +51,7 @@ class ModuleChoice:
     models: ModelViews
     base: ModelRef
     matching: Matching
+    reading: Reading
     modules: list[TunedModule] = field(default_factory=list)
     decomposed: dict[str, TunedModule] = field(default_factory=dict)
     experts: dict[str, ExpertsPair] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class ModuleChoice:
             grouped.setdefault(pair.module, {})[pair.role] = pair
         self.modules = [kinds.module(name, pairs) for name, pairs in grouped.items()]
         self._tied = {id(pair.own) for pair in self.matching.pairs if pair.tied}
-        with reading(self.models.sources) as evaluation:
+        with self.reading(self.models.sources) as evaluation:
             changed = {
                 pair.name
                 for pair in self.matching.pairs

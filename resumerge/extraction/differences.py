@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -23,29 +23,38 @@ HELD_BYTES = 64 << 20
 """The bytes of what is kept of adapters' matrices while tensors are compared."""
 
 
+EvaluationOf = Callable[[Iterable[Tensor]], Evaluation]
+"""A function that returns the means to read tensors."""
+
+Reading = Callable[[Mapping[Any, Source]], AbstractContextManager[EvaluationOf]]
+"""A function that returns the means to read the tensors of models, for as long as it is entered."""
+
+
 @contextmanager
-def reading(sources: Mapping[Any, Source]) -> Iterator[Evaluation]:
+def reading(sources: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
     """Yield the means to read models' tensors; remote files that are not here are streamed."""
     numbered = {s.number: replace(s, streams=True) for s in sources.values() if s.files}
     reader = SourceReader(numbered)
     try:
-        yield Evaluation(reader, Buffers(), HeldValues(HELD_BYTES), _no_method, {})
+        evaluation = Evaluation(reader, Buffers(), HeldValues(HELD_BYTES), _no_method, {})
+        yield lambda tensors: evaluation
     finally:
         reader.close()
 
 
-def differ(evaluation: Evaluation, pairs: Iterable[tuple[Tensor, Tensor]]) -> bool:
+def differ(evaluation_of: EvaluationOf, pairs: Iterable[tuple[Tensor, Tensor]]) -> bool:
     """Return whether two tensors of any of these pairs have different shapes or numbers.
 
     Raises:
         Resumable: a file cannot be read now.
     """
-    return any(_differs(evaluation, own, other) for own, other in pairs)
+    return any(_differs(evaluation_of, own, other) for own, other in pairs)
 
 
-def _differs(evaluation: Evaluation, own: Tensor, other: Tensor) -> bool:
+def _differs(evaluation_of: EvaluationOf, own: Tensor, other: Tensor) -> bool:
     if own.shape != other.shape:
         return True
+    evaluation = evaluation_of((own, other))
     start, count = 0, FIRST
     while start < own.numel:
         stop = min(start + count, own.numel)

@@ -10,6 +10,7 @@ from typing import Any
 from resumerge.errors import InputError
 from resumerge.extraction.adapter_config import adapter_config, rank_settings
 from resumerge.extraction.choice import SHOWN, ModuleChoice
+from resumerge.extraction.differences import Reading, reading
 from resumerge.extraction.matching import COUNTER, PACKED, ExpertsPair, Matching
 from resumerge.extraction.modules import ModuleKind, TunedModule
 from resumerge.layout.model_views import ModelViews
@@ -61,7 +62,12 @@ class MadeAdapter:
 
 
 def extract(
-    recipe: Recipe, extraction: Extraction, models: ModelViews, *, seed: int
+    recipe: Recipe,
+    extraction: Extraction,
+    models: ModelViews,
+    *,
+    seed: int,
+    reading: Reading = reading,
 ) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
     """Plan an adapter that makes the base model what another model is.
 
@@ -72,6 +78,7 @@ def extract(
         extraction: its part on that.
         models: both models; the reference is the one that differs from the base.
         seed: the seed of random directions.
+        reading: the means to read the tensors; those of a stage need others.
 
     Returns:
         what is made; its tensors; notes; the tensors that it is not made of.
@@ -84,7 +91,7 @@ def extract(
     matching = Matching(recipe, models, recipe.base_model)
     if matching.problems:
         raise InputError(matching.problems)
-    choice = ModuleChoice(recipe, extraction, models, recipe.base_model, matching)
+    choice = ModuleChoice(recipe, extraction, models, recipe.base_model, matching, reading)
     if choice.problems:
         raise InputError(choice.problems)
     planner = _Planner(recipe, extraction, models, recipe.base_model, choice, seed)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from resumerge.combination import Combining, Values, combine
 from resumerge.errors import InputError, Problem
 from resumerge.extraction import MadeAdapter, extract
+from resumerge.extraction.differences import Reading, reading
 from resumerge.layout import Layers
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
@@ -32,7 +33,12 @@ OF_MODELS = ("tokenizer", "chat_template", "experts_together", "extract_expert",
 
 
 def plan_extraction(
-    recipe: Recipe, extraction: Extraction, sources: Mapping[ModelRef, Source], *, seed: int
+    recipe: Recipe,
+    extraction: Extraction,
+    sources: Mapping[ModelRef, Source],
+    *,
+    seed: int,
+    reading: Reading = reading,
 ) -> Plan:
     """Plan the adapter of how a model differs from its base.
 
@@ -41,7 +47,7 @@ def plan_extraction(
         Resumable: a file cannot be read now.
     """
     models = ModelViews(sources, extraction.model)
-    made, targets, notes, left_out = extract(recipe, extraction, models, seed=seed)
+    made, targets, notes, left_out = extract(recipe, extraction, models, seed=seed, reading=reading)
     quantised = [note for source in sources.values() for note in notes_on_quantisation(source)]
     layers = models.layers[extraction.model]
     reference = sources[extraction.model]

@@ -10,6 +10,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling import mix
 from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import as_reference, note_on_packed_files
+from resumerge.extraction.differences import Reading, reading
 from resumerge.layout import ModulePart, listed
 from resumerge.layout.compared_modules import notes_on_modules
 from resumerge.layout.model_views import ModelViews
@@ -73,6 +74,7 @@ def make_plan(
     shard_size: int | None,
     unshared: Unshared = Unshared.REFUSED,
     stem: str = STEM,
+    reading: Reading = reading,
 ) -> Plan:
     """Plan a merge, a mixture of experts, or an adapter: extracted, or combined of others.
 
@@ -85,6 +87,7 @@ def make_plan(
             for the files of the model where the output is one model, and else for `SHARD_SIZE`.
         unshared: what becomes of tensors that not all models have, of models without config.json.
         stem: how the names of the output's weight files begin, if it is no pipeline.
+        reading: the means to read tensors that an extraction compares.
 
     Raises:
         InputError: with every problem that was found.
@@ -99,7 +102,7 @@ def make_plan(
             shard_size=shard_size or SHARD_SIZE,
         )
     if recipe.extraction is not None:
-        return plan_extraction(recipe, recipe.extraction, sources, seed=seed)
+        return plan_extraction(recipe, recipe.extraction, sources, seed=seed, reading=reading)
     if is_combination(recipe, sources):
         return plan_combination(recipe, sources, _find_method(recipe), seed=seed)
     planner = _Planner(recipe, sources, tokenizers or Tokenizers(), unshared)

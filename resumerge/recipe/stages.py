@@ -14,21 +14,35 @@ def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
     """Return the problems of the documents as a whole: of their names, and of what names what."""
     if len(documents) == 1:
         return []
-    if problems := [_of_an_adapter(d) for d in documents if d.extraction is not None]:
-        return problems
     if problems := [*_unnamed(documents), *_named_twice(documents)]:
         return problems
-    return [*_misspelled(documents), *(_in_circles(documents) or _unused(documents))]
+    problems = [*_misspelled(documents), *(_in_circles(documents) or _unused(documents))]
+    return problems or [*_of_adapters(documents)]
 
 
-def _of_an_adapter(document: Recipe) -> Problem:
-    return document.problem(
-        "A recipe that extracts an adapter has one document",
-        "extract_lora",
-        expected="two models, each in files",
-        found="other documents beside it",
-        fix="Run the other documents first, and name the output here",
-    )
+def _of_adapters(documents: Sequence[Recipe]) -> Iterator[Problem]:
+    """Yield why extractions cannot be part of a recipe with stages: they are its last document."""
+    names = {document.name for document in documents if document.name}
+    for document in documents:
+        if document.extraction is None:
+            continue
+        if _users(documents, document):
+            yield document.problem(
+                "An adapter that is extracted is the result of a recipe, and no stage",
+                "extract_lora",
+                expected="the extraction in the document that no other names",
+                found=f"{document.name}, which another document names",
+                fix="Run this document first, and name its output as an adapter: model+output",
+            )
+        base = document.base_model
+        if base is not None and base.parts[0].text in names:
+            yield document.problem(
+                "The base model of an adapter is a model in files, and no stage",
+                "base_model",
+                expected="the model that the adapter will be loaded on",
+                found=str(base),
+                fix="Run that document first, and name its output here",
+            )
 
 
 def with_stages(documents: Sequence[Recipe]) -> Recipe:

@@ -144,12 +144,6 @@ def test_what_an_adapter_changed_is_extracted_again(models: Path) -> None:
     assert all(share > 0.9999 for share in kept.values())
 
 
-def test_one_document_alone() -> None:
-    stage = "---\nname: first\nmerge_method: linear\nmodels: [{model: math}]\n"
-    with pytest.raises(InputError, match="has one document"):
-        parse_recipe(RECIPE.replace("math", "first") + stage)
-
-
 def test_keys_of_merges_are_refused() -> None:
     with pytest.raises(InputError, match="either 'extract_lora'"):
         parse_recipe(RECIPE + "merge_method: linear\n")

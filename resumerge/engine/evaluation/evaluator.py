@@ -105,6 +105,10 @@ class Evaluator:
         """Prepare the calling thread; every thread that evaluates calls this first."""
         self._prepare_thread()
 
+    def evaluation_of(self, tensors: Iterable[Tensor]) -> Evaluation:
+        """Return the evaluation that tensors are read with by the calling thread."""
+        return self._evaluation(self._statistics(tensors))
+
     def evaluation_of_steps(self) -> Evaluation:
         """Return the evaluation that steps read tensors with."""
         return self._evaluation({})

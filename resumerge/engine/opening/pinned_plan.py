@@ -108,6 +108,7 @@ def pinned_plan(
                     shard_size=shard_size,
                     unshared=unshared,
                     stem=stem,
+                    reading=stages.reading,
                 )
             )
             if plan.adapter and plan.adapter.highest and ranks:
@@ -154,7 +155,7 @@ def _shard_size(plan: Plan) -> int | None:
 def _problems_of_adapter(recipe: Recipe, document: Recipe, out: OutputPath | None) -> list[Problem]:
     """Return why an adapter cannot be the output: it is a folder, and of one document."""
     problems = [_no_folder(recipe, out)] if out is not None and out.is_file else []
-    if recipe.stages or recipe.variants:
+    if recipe.variants or (recipe.stages and document.extraction is None):
         problems.append(
             document.problem(
                 "A recipe that combines adapters has one document, and no sweep",

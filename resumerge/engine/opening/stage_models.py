@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from resumerge.engine.context import RunContext
+from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.errors import InputError, Problem
+from resumerge.extraction.differences import EvaluationOf, reading
 from resumerge.output import companions, output_config
-from resumerge.planning import Plan
+from resumerge.planning import Plan, estimate
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources import Source
 from resumerge.sources.adapters.lora import with_adapter
+from resumerge.sources.reader import SourceReader
+from resumerge.tensors import Tensor
+from resumerge.tensors.evaluation import Evaluation
 
 LARGEST_TREE = 10_000
 """Nodes of a stage's tensor. Stages that use each other twice double it each time."""
@@ -50,6 +57,31 @@ class StageModels:
             adapted = with_adapter(ref, self._results[base.text], self._sources[adapters[0]])
             self._adapted[ref.text] = replace(adapted, number=self._next_number)
         return self._adapted[ref.text]
+
+    @contextmanager
+    def reading(self, models: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
+        """Yield the means to read the tensors of models, of which one may be the result of a stage.
+
+        A tensor that needs reductions over others is computed as often as it is asked for.
+        """
+        first = {source.ref.parts[0].text for source in models.values()}
+        used = [plan for plan in self._plans if plan.recipe.name in first]
+        if not used:
+            with reading(models) as plain:
+                yield plain
+            return
+        sources = {s.number: replace(s, streams=True) for s in self._sources.values()}
+        with closing(SourceReader(sources)) as reader:
+            plan = self.known_to(used[0])
+            evaluator = Evaluator(plan, estimate(plan), reader, hashes=False)
+            evaluator.start_thread()
+
+            def evaluation_of(tensors: Iterable[Tensor]) -> Evaluation:
+                self._context.reporter.heartbeat()
+                self._context.stop.check()
+                return evaluator.evaluation_of(tensors)
+
+            yield evaluation_of
 
     def known_to(self, plan: Plan) -> Plan:
         """Return a document's plan, with all models that are known by now."""

@@ -65,6 +65,14 @@ def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iter
             found=", ".join(names),
             fix="give them other names: some disks would have one folder for both",
         )
+    if names and plan.adapter is not None and plan.adapter.highest:
+        yield Problem(
+            "Stages cannot be kept beside an adapter whose ranks its changes choose",
+            expected="with --keep, an extraction without energy and sv_epsilon",
+            found=f"--keep {names[0]}",
+            fix="run the document of the stage as a recipe of its own, and name its output here; "
+            "or leave out --keep",
+        )
     if is_file and names:
         yield Problem(
             "Stages cannot be kept beside an output that is one file",
