@@ -14,6 +14,7 @@ from typing import Any
 
 from resumerge.documents.history import attempt_seconds
 from resumerge.documents.run import describe_run
+from resumerge.engine.changes import changes_of
 from resumerge.engine.reporter import Result
 from resumerge.errors import Interrupted, Resumable
 from resumerge.host.memory import rss
@@ -23,6 +24,7 @@ from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.html.environment import render
+from resumerge.ui.html.strips import strips_of
 from resumerge.ui.progress.keepalive import Ticker
 from resumerge.ui.progress.progress_state import ProgressState
 
@@ -126,7 +128,8 @@ class CellReporter(ProgressState):
     def _html(self) -> str:
         state, last = self._ended or ("running", [])
         share = 1.0 if state == "done" else self.share
-        tiles = self._live_tiles() if state == "running" else self._last_tiles()
+        run = None if state == "running" else self._described()
+        tiles = self._live_tiles() if run is None else self._last_tiles(run)
         if self._mirror:
             tiles.append((self._mirror_label, self._mirror, ""))
         lines = [f"{share:.0%}. {self.line().strip()}"] if state == "running" else last
@@ -139,7 +142,20 @@ class CellReporter(ProgressState):
             lines=lines,
             tiles=tiles,
             notes=self._notes,
+            **(self._accounts(run) if run and state == "done" else {"accounts": None}),
         )
+
+    def _accounts(self, run: dict[str, Any]) -> dict[str, Any]:
+        """Return what a model that is done shows of its tensors and numbers."""
+        path = self._state_dir / self._run / LEDGER_FILE
+        with suppress(OSError, sqlite3.Error), closing(Ledger(path, read_only=True)) as ledger:
+            return {"accounts": run["accounts"], "strips": strips_of(changes_of(ledger))}
+        return {"accounts": None}
+
+    def _described(self) -> dict[str, Any]:
+        """Return what is known of the run: nothing before it was created."""
+        folder = self._state_dir / self._run
+        return describe_run(folder) if self._run and folder.is_dir() else {}
 
     def _live_tiles(self) -> list[Tile]:
         update = self.update
@@ -163,11 +179,10 @@ class CellReporter(ProgressState):
             ),
         ]
 
-    def _last_tiles(self) -> list[Tile]:
+    def _last_tiles(self, run: dict[str, Any]) -> list[Tile]:
         """Return the facts of an attempt that has ended, as `resumerge.status` has them."""
         if not self._budget:
             return []  # no attempt began
-        run = describe_run(self._state_dir / self._run)
         nbytes, units, last = run["bytes"], run["units"], run["attempts"][-1]
         rate, peak = run["rate_bytes_per_s"], run["memory"]["peak_rss"]
         return [

@@ -121,6 +121,8 @@ def test_one_picture_is_updated_at_most_twice_a_second(executed: Listening) -> N
 def test_what_was_shown_last_stays_in_the_notebook(executed: Listening) -> None:
     (output,) = executed.nb.cells[0].outputs
     assert "Done in " in output["data"]["text/html"]
+    assert "Tensors of the models" in output["data"]["text/html"]
+    assert "What happened to the numbers" in output["data"]["text/html"]
     assert "\x1b" not in json.dumps(output)
 
 
