@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from made_up_plans import llama, plan
 
-from resumerge.planning import Plan
+from resumerge.planning import Plan, make_plan
 from resumerge.planning.stage_results.kept import with_kept
 from resumerge.planning.unit_order import order_of_units
 from resumerge.planning.written.models import models_of
 from resumerge.planning.written.sweeps import with_variants
 from resumerge.recipe import parse_recipe
+from resumerge.sources.types import numbered
 from resumerge.tensors import stored_in
 
 SWEEP = """\
@@ -70,3 +71,20 @@ def test_kept_stages_come_after_the_variants() -> None:
         f"stages/s/{unit.name}" for unit in stage.units
     ]
     assert [model.name for model in others] == [*found.variants]
+
+
+def test_windows_that_overlap_follow_each_other() -> None:
+    """The first and the last share no checkpoint, but each one with those between."""
+    recipe = parse_recipe("average: {checkpoints: [a, b, c, d, e, f], window: 2}")
+    sources = numbered({ref: replace(llama(ref.name), ref=ref) for ref in recipe.source_models})
+    plans = [
+        make_plan(each, {ref: sources[ref] for ref in each.models}, seed=0, shard_size=1 << 30)
+        for each in recipe.variants.values()
+    ]
+    found = with_variants(recipe, plans)
+    units = [found.units[number] for number in order_of_units(found)]
+    assert len(found.variants) == 5
+    for first in range(0, len(units), 5):
+        group = units[first : first + 5]
+        assert len({unit.name.partition("/")[2] for unit in group}) == 1
+        assert [unit.index for unit in group] == sorted(unit.index for unit in group)
