@@ -8,9 +8,9 @@ from made_up_plans import llama, plan
 
 from resumerge.planning import Plan, make_plan
 from resumerge.planning.stage_results.kept import with_kept
-from resumerge.planning.unit_order import order_of_units
 from resumerge.planning.written.models import models_of
 from resumerge.planning.written.sweeps import with_variants
+from resumerge.planning.written.unit_order import order_of_units
 from resumerge.recipe import parse_recipe
 from resumerge.sources.types import numbered
 from resumerge.tensors import stored_in

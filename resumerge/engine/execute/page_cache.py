@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from resumerge.engine.execute.execution import Execution
 from resumerge.planning.plan import Unit
-from resumerge.planning.unit_order import order_of_units
+from resumerge.planning.written.unit_order import order_of_units
 from resumerge.storage import drop_from_cache
 from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 

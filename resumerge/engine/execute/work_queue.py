@@ -10,7 +10,7 @@ from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
-from resumerge.planning.unit_order import order_of_units
+from resumerge.planning.written.unit_order import order_of_units
 from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
 

@@ -1,1 +1,1 @@
-"""The models that one run writes: a list of them, and the plan of a sweep, which makes several."""
+"""The models that one run writes: their list, the plan of a sweep, and the order of its units."""
