@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def as_deaf_as_before() -> Iterator[None]:
+def signal_handlers_are_restored() -> Iterator[None]:
     """A merge that is called as a command leaves its process deaf to these signals, which then end
     no test's process either."""
     before = {number: signal.getsignal(number) for number in (SIGHUP, SIGINT, SIGTERM)}
@@ -55,7 +55,7 @@ def as_deaf_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def readers_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def source_readers_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Files that a test reads by itself: a process has few descriptors, and many tests."""
     opened: list[SourceReader] = []
     init = SourceReader.__init__

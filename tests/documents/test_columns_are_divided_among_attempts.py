@@ -1,45 +1,51 @@
-"""Promise: each attempt in a plot is as wide as it was long; the newest are never left out."""
+"""Promise: a chart with few columns shows every attempt's extremes and all of its bytes."""
 
 from __future__ import annotations
 
-import pytest
+from random import Random
 
-from resumerge.documents.history import History, Lifetime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resumerge.documents.history import History, Lifetime, Point
 from resumerge.documents.timeline import lay_out
 
-
-def history(*seconds: float) -> History:
-    return History(
-        tuple(Lifetime(n, 0.0, length, "killed", 0, 0, ()) for n, length in enumerate(seconds, 1))
-    )
+GB = 10**9
 
 
-@pytest.mark.parametrize(
-    ("seconds", "columns", "widths", "gap"),
-    [
-        ((100,), 80, [80], 0),
-        ((100, 100), 83, [40, 40], 3),
-        ((100, 300), 83, [22, 58], 3),
-        ((0, 0, 0), 32, [10, 10, 10], 1),
-        ((10_000, 1), 83, [76, 4], 3),
-        ((1, 1, 1), 5, [1, 1, 1], 1),
-    ],
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 40)), min_size=1, max_size=20),
+    st.integers(1, 300),
+    st.integers(0, 2**32).map(Random),
 )
-def test_widths_are_in_proportion_and_fill_the_plot(
-    seconds: tuple[float, ...], columns: int, widths: list[int], gap: int
+def test_columns_lose_no_extreme_and_no_byte(
+    lives: list[tuple[float, int]], columns: int, random: Random
 ) -> None:
-    """Even the shortest can be seen."""
-    found = lay_out(history(*seconds), columns)
-    assert [span.end - span.start for span in found.spans] == widths
-    assert [b.start - a.end for a, b in zip(found.spans, found.spans[1:])] == [gap] * (
-        len(widths) - 1
-    )
-    assert (found.spans[0].start, found.spans[-1].end, found.left_out) == (0, columns, 0)
-
-
-@pytest.mark.parametrize(("columns", "shown"), [(9, 5), (10, 5), (11, 6), (1, 1), (0, 1)])
-def test_what_does_not_fit_are_the_oldest(columns: int, shown: int) -> None:
-    found = lay_out(history(*range(1, 21)), columns)
-    assert [span.lifetime.n for span in found.spans] == list(range(21 - shown, 21))
-    assert found.left_out == 20 - shown
-    assert lay_out(history(), columns).spans == ()
+    lifetimes, done = [], 0
+    for n, (seconds, count) in enumerate(lives):
+        before, points = done, []
+        for at in sorted(random.uniform(seconds / 9, seconds) for _ in range(count)):
+            done += random.randrange(10**9)
+            rss, batch = random.randrange(1, 10**9), random.randrange(1, 10**8)
+            points.append(Point(at, at, rss, rss, GB, batch, batch, done, 0, 0))
+        done += random.randrange(10**9)  # committed after the last sample
+        lifetimes.append(Lifetime(n, 0.0, seconds, "done", before, done, tuple(points)))
+    timeline = lay_out(History(tuple(lifetimes)), columns)
+    end = 0
+    for span in timeline.spans:
+        assert span.start >= end
+        assert span.cells
+        end = span.end
+        points, cells = span.lifetime.points, span.cells
+        if not points:
+            continue
+        assert max(c.rss_high or 0 for c in cells) == max(p.rss_high for p in points)
+        assert min(c.batch_low for c in cells if c.batch_low) == min(p.batch_low for p in points)
+        if span.lifetime.seconds > 1e-3:
+            width = span.lifetime.seconds / len(cells)
+            committed = sum((cell.rate or 0.0) * width for cell in cells)
+            expected = span.lifetime.done_after - span.lifetime.done_before
+            assert committed == pytest.approx(expected, rel=1e-6, abs=1)
+    assert end <= columns
+    assert len(timeline.spans) + timeline.left_out == len(lives)

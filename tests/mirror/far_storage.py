@@ -40,6 +40,7 @@ class FarStorage(Storage):
         lacks: tuple[str, ...] = (),
         pause: float = 0.0,
         watched: bool = True,
+        ignores_exclusive: bool = False,
     ) -> None:
         """
         Args:
@@ -52,7 +53,9 @@ class FarStorage(Storage):
             pause: seconds that a write takes.
             watched: the mirror has to be consistent after every operation; not where the test
                 itself removes something.
+            ignores_exclusive: an exclusive create is done as any other.
         """
+        self.ignores_exclusive = ignores_exclusive
         self.mirror, self.at, self.mode, self.lacks, self.pause = mirror, at, mode, lacks, pause
         self.watched, self.share, self.draw = watched, share, random.Random(seed)
         self.kinds: list[str] = []
@@ -69,9 +72,9 @@ class FarStorage(Storage):
     # Operations
 
     def begin(self, path: Path, *, exclusive: bool = False) -> int:
-        how = exclusive and "exclusive" not in self.lacks
-        if exclusive and not how and self.lacks_by_refusing:
+        if exclusive and "exclusive" in self.lacks:
             raise OSError(errno.EPERM, "no exclusive create here")
+        how = exclusive and not self.ignores_exclusive
         return self._do("begin", path, lambda: super(FarStorage, self).begin(path, exclusive=how))
 
     def open(self, path: Path) -> int:
@@ -111,11 +114,6 @@ class FarStorage(Storage):
             self._do("add folder", path, lambda: super(FarStorage, self).add_folder(path))
 
     # What is done to them
-
-    @property
-    def lacks_by_refusing(self) -> bool:
-        """Whether an exclusive create fails, or (``exclusive`` twice) is done as any other."""
-        return self.lacks.count("exclusive") < 2
 
     def _refuse(self, ability: str) -> None:
         if ability in self.lacks:
