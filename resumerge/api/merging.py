@@ -23,6 +23,7 @@ from resumerge.options.hints import (
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath
 from resumerge.recipe.as_yaml import adapter_extraction, extraction
+from resumerge.recipe.types import Extraction
 from resumerge.ui.notebook.in_process import merge_in_process
 from resumerge.ui.notebook.results import DisplayedResult
 
@@ -131,15 +132,15 @@ def extract_lora(
     base_model: StrPath,
     out: StrPath,
     *,
-    max_rank: int = 128,
-    sv_epsilon: float = 0.0,
-    energy: float | None = None,
-    distribute_scale: bool = True,
-    embed_lora: bool = False,
+    max_rank: int = Extraction.max_rank,
+    sv_epsilon: float = Extraction.sv_epsilon,
+    energy: float | None = Extraction.energy,
+    distribute_scale: bool = Extraction.distribute_scale,
+    embed_lora: bool = Extraction.embed_lora,
     save_modules: Sequence[str] = (),
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    skip_undecomposable: bool = False,
+    skip_undecomposable: bool = Extraction.skip_undecomposable,
     reporter: Reporter | None = None,
     progress: str = "auto",
     **options: Unpack[ExtractLoraOptions],

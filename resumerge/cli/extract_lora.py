@@ -21,6 +21,7 @@ from resumerge.documents.recipe_file import recipe_of_command
 from resumerge.engine.lifecycle.bucket_output import working_folder_of
 from resumerge.options import Options
 from resumerge.recipe.as_yaml import adapter_extraction
+from resumerge.recipe.types import Extraction
 from resumerge.ui.progress.styles import Style
 
 _ADAPTER = "The adapter (mergekit-extract-lora's options)"
@@ -51,14 +52,14 @@ def _option(*words: str, **more: Any) -> Decorator[Any]:
 @_option(
     "--max-rank",
     type=click.IntRange(min=1),
-    default=128,
+    default=Extraction.max_rank,
     metavar="N",
-    help="Largest rank of a module.  [default: 128]",
+    help=f"Largest rank of a module.  [default: {Extraction.max_rank}]",
 )
 @_option(
     "--sv-epsilon",
     type=click.FloatRange(min=0),
-    default=0.0,
+    default=Extraction.sv_epsilon,
     metavar="X",
     help="Leave out directions whose singular value is not larger.  [default: 0]",
 )
@@ -71,13 +72,13 @@ def _option(*words: str, **more: Any) -> Decorator[Any]:
 )
 @_option(
     "--distribute-scale/--no-distribute-scale",
-    default=True,
+    default=Extraction.distribute_scale,
     help="Put the roots of the singular values into both matrices, rather than the singular values "
     "into A.  [default: --distribute-scale]",
 )
 @_option(
     "--embed-lora/--no-embed-lora",
-    default=False,
+    default=Extraction.embed_lora,
     help="Decompose embeddings and heads, rather than save them whole.  [default: --no-embed-lora]",
 )
 @_option(
