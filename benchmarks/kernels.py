@@ -21,7 +21,7 @@ from torch import Tensor
 
 from resumerge import kernels
 from resumerge.engine.resources.allocator import reuse_freed_memory
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.kernels.blocks import sampled
 from resumerge.native import BF16, INSTRUCTION_SET, Vector, instruction_sets
 from resumerge.tensors.target import BLOCK
@@ -29,7 +29,7 @@ from resumerge.tensors.target import BLOCK
 NUMEL = 1 << 20
 ROW = 2048
 REPEATS = 15
-RUN = Run(0, BLOCK, NUMEL)
+RUN = BlockRun(0, BLOCK, NUMEL)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def scanned(whole: Vector) -> Any:
             yield function({0: whole}, RUN)
             return
         size = sampled(BLOCK)
-        yield function({0: samples_of(whole)}, Run(0, size, size * len(RUN)))
+        yield function({0: samples_of(whole)}, BlockRun(0, size, size * len(RUN)))
 
     return scan
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from resumerge.combination.modules import ChangedModule
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.kernels.linalg.core_space import core_shape
 from resumerge.methods import KernelMethod, MergeMethod, TensorContext, Value
 from resumerge.methods.checked_answers import ask
@@ -98,7 +98,7 @@ class Combining:
         rows = [Vector(row) for row in np.eye(count, dtype=np.float32)]
         base = [] if self._base is None else [Vector(np.zeros(count, np.float32))]
         result = np.empty(count, np.float32)
-        run = Run.of(count, count, range(1))
+        run = BlockRun.of(count, count, range(1))
         context = self._context(values, (count,), "factors")
         self.method.compute(context, [*rows, *base], run, None, Vector(result))
         return [float(factor) for factor in result]

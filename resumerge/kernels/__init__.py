@@ -9,7 +9,7 @@ finds order statistics, `linalg/` is dense: torch, imported where a plan needs i
 and LAPACK. Kernels import `resumerge.native` and, for the threads of BLAS, `resumerge.host.blas`.
 """
 
-from resumerge.kernels.blocks import Block, MapFunction, Run, Scan, scan_mapped, sum_blocks
+from resumerge.kernels.blocks import Block, BlockRun, MapFunction, Scan, scan_mapped, sum_blocks
 from resumerge.kernels.elementwise import (
     clamp_to_distance,
     new_vector,
@@ -49,10 +49,10 @@ __all__ = [
     "SMALLEST_DIVISOR",
     "Band",
     "Block",
+    "BlockRun",
     "Distance",
     "Key",
     "MapFunction",
-    "Run",
     "Scan",
     "Selection",
     "add_majority_mean",

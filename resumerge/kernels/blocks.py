@@ -19,7 +19,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Run:
+class BlockRun:
     """Consecutive blocks of a flattened tensor, which are read and computed by one call.
 
     What a kernel computes does not depend on how a tensor is split into runs, only on its blocks.
@@ -38,7 +38,7 @@ class Run:
     step: int = 0
 
     @classmethod
-    def of(cls, numel: int, size: int, indices: range, *, sample: bool = False) -> Run:
+    def of(cls, numel: int, size: int, indices: range, *, sample: bool = False) -> BlockRun:
         """Return consecutive blocks of a tensor.
 
         Args:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.kernels.overflow import sums_without_overflow
 from resumerge.native import Vector, _kernels
 
 
-def gram(vectors: Sequence[Vector], run: Run) -> np.ndarray:
+def gram(vectors: Sequence[Vector], run: BlockRun) -> np.ndarray:
     """Return the dot products of every two vectors of one length, for each block.
 
     Returns:
@@ -64,7 +64,7 @@ def distance(first: Vector, second: Vector) -> Distance:
     return Distance((own, other), square, int(differing), largest)
 
 
-def column_gram(vectors: Sequence[Vector], row: int, run: Run) -> np.ndarray:
+def column_gram(vectors: Sequence[Vector], row: int, run: BlockRun) -> np.ndarray:
     """Return the dot products of every two vectors' columns, for each block.
 
     The rows are added in their order.
@@ -77,7 +77,7 @@ def column_gram(vectors: Sequence[Vector], row: int, run: Run) -> np.ndarray:
     return out
 
 
-def l1_norms(vector: Vector, mask: np.ndarray | None, run: Run) -> np.ndarray:
+def l1_norms(vector: Vector, mask: np.ndarray | None, run: BlockRun) -> np.ndarray:
     """Return ``sum(|x|)`` of all elements of each block, and of those that a mask keeps.
 
     Args:
@@ -97,7 +97,7 @@ def l1_norms(vector: Vector, mask: np.ndarray | None, run: Run) -> np.ndarray:
     return out
 
 
-def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Run) -> np.ndarray:
+def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: BlockRun) -> np.ndarray:
     """Return ``sum(d**2)`` of each block and vector, over the elements that a mask keeps.
 
     Args:
@@ -116,7 +116,7 @@ def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Run)
     return out.T
 
 
-def count_changes(deltas: Sequence[Vector], epsilon: float, run: Run) -> np.ndarray:
+def count_changes(deltas: Sequence[Vector], epsilon: float, run: BlockRun) -> np.ndarray:
     """Count, for each block and model, the elements that it changed, and that it alone changed.
 
     A model changed an element where the magnitude of its task vector is above `epsilon`.

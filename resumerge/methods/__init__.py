@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from resumerge.kernels.blocks import Block, MapFunction, Run, Scan
+from resumerge.kernels.blocks import Block, BlockRun, MapFunction, Scan
 from resumerge.methods.base import (
     BlockCost,
     KernelMethod,
@@ -30,13 +30,13 @@ __all__ = [
     "METHODS",
     "Block",
     "BlockCost",
+    "BlockRun",
     "KernelMethod",
     "MapFunction",
     "MergeMethod",
     "Method",
     "Paper",
     "Parameter",
-    "Run",
     "Scan",
     "TensorContext",
     "Value",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from resumerge.kernels.blocks import Block, Run, Scan
+from resumerge.kernels.blocks import Block, BlockRun, Scan
 from resumerge.native import Vector
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class KernelMethod(MergeMethod):
         self,
         tensor: TensorContext,
         inputs: list[Vector],
-        run: Run,
+        run: BlockRun,
         statistics: Any,
         out: Vector,
     ) -> None:

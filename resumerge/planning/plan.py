@@ -11,7 +11,7 @@ from itertools import islice
 from resumerge.accounts import Accounts
 from resumerge.experts.upcycling import MadeMixture
 from resumerge.extraction import MadeAdapter
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.layout import Layers
 from resumerge.output_path import GGUF
 from resumerge.planning.quantised.alike import QuantisedOutput
@@ -105,9 +105,9 @@ class Unit:
         """Return how many blocks are computed together; see `Tensor.run_blocks`."""
         return self.expression.run_blocks(self.block_elements, nbytes)
 
-    def run(self, indices: range) -> Run:
+    def run(self, indices: range) -> BlockRun:
         """Return consecutive blocks, which are read and computed together."""
-        return Run.of(self.numel, self.block_elements, indices)
+        return BlockRun.of(self.numel, self.block_elements, indices)
 
 
 @dataclass(frozen=True)

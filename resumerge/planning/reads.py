@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.planning.plan import Unit
 from resumerge.tensors import Merged, Spilled, Step, Stored, Tensor, spilled_in
 from resumerge.tensors.target import RUN_BYTES
@@ -33,7 +33,7 @@ def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Re
     operands = (tensor.tensor,) if isinstance(tensor, Spilled) else tensor.operands
     for at in range(0, tensor.blocks, step):
         indices = range(at, min(at + step, tensor.blocks))
-        run = Run.of(tensor.numel, tensor.block_elements, indices, sample=sample)
+        run = BlockRun.of(tensor.numel, tensor.block_elements, indices, sample=sample)
         yield [
             read
             for operand in operands

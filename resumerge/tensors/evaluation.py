@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.kernels.measurements import measure
 from resumerge.native import CODES, KINDS, Vector
 from resumerge.tensors.buffers import Buffers
@@ -48,10 +48,12 @@ class Files(Protocol):
 class MethodCall(Protocol):
     """A call of the merge method of one tensor."""
 
-    def map(self, function: Callable[[Any, Any], Any], inputs: list[Vector], run: Run) -> list[Any]:
+    def map(
+        self, function: Callable[[Any, Any], Any], inputs: list[Vector], run: BlockRun
+    ) -> list[Any]:
         """Return the partial results of a map function of the method's statistics."""
 
-    def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
+    def compute(self, inputs: list[Vector], run: BlockRun, statistics: Any, out: Vector) -> None:
         """Compute consecutive blocks into `out`, rounded to its type."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.kernels import Run, round_to
+from resumerge.kernels import BlockRun, round_to
 from resumerge.kernels.hashes import hash_blocks
 from resumerge.kernels.measurements import keeping_exact, measured_bytes
 from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
@@ -103,9 +103,9 @@ class Merged(Tensor):
         """The number of blocks; an empty tensor has one, which is empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
-    def run(self, indices: range, *, sample: bool = False) -> Run:
+    def run(self, indices: range, *, sample: bool = False) -> BlockRun:
         """Return consecutive blocks, which are read and computed together, or samples of them."""
-        return Run.of(self.numel, self.block_elements, indices, sample=sample)
+        return BlockRun.of(self.numel, self.block_elements, indices, sample=sample)
 
     def children(self) -> tuple[Tensor, ...]:
         return self.operands
@@ -139,7 +139,7 @@ class Merged(Tensor):
         size, length = self.block_elements, stop - start
         whole_blocks = start % size == 0 and (length % size == 0 or stop == self.numel)
         if whole_blocks and length <= self._run_blocks * size:
-            run = Run(start // size, size, length)
+            run = BlockRun(start // size, size, length)
             self._compute(evaluation, run, as_vector(out, self.dtype))
         else:
             self._read_parts(evaluation, start, stop, out)
@@ -161,7 +161,7 @@ class Merged(Tensor):
             part = bytes_of(whole)[(begin - first) * width : (until - first) * width]
             out[(begin - start) * width : (until - start) * width] = part
 
-    def inputs(self, evaluation: Evaluation, run: Run) -> list[Vector]:
+    def inputs(self, evaluation: Evaluation, run: BlockRun) -> list[Vector]:
         """Return the elements of a run of every operand, one block after the other."""
         length, ranges = run.length, run.ranges()
         vectors = [evaluation.vector(k, length, code) for k, code in enumerate(self._codes)]
@@ -196,7 +196,7 @@ class Merged(Tensor):
             ],
         }
 
-    def _compute(self, evaluation: Evaluation, run: Run, out: Vector) -> None:
+    def _compute(self, evaluation: Evaluation, run: BlockRun, out: Vector) -> None:
         inputs = self.inputs(evaluation, run)
         if evaluation.measures:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))

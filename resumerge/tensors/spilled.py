@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
@@ -66,9 +66,9 @@ class Spilled(Tensor):
         """The number of blocks; an empty tensor has one, which is empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
-    def run(self, indices: range) -> Run:
+    def run(self, indices: range) -> BlockRun:
         """Return consecutive blocks, which are computed and written together."""
-        return Run.of(self.numel, self.block_elements, indices)
+        return BlockRun.of(self.numel, self.block_elements, indices)
 
     def children(self) -> tuple[Tensor, ...]:
         return (self.tensor,)

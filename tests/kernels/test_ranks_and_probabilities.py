@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_masks import dense_mask
 
-from resumerge.kernels import Run, rank_mask
+from resumerge.kernels import BlockRun, rank_mask
 from resumerge.native import Vector
 
 REACHES = st.sampled_from([0.0, 0.1, 0.29, -0.2])
@@ -19,7 +19,7 @@ def test_the_mask_of_small_rows_is_that_of_every_rank(
     rows: int, length: int, stride: int, reach: float, seed: int
 ) -> None:
     values = np.random.default_rng(seed).integers(-3, 4, (rows, length, stride))
-    run = Run(seed % 7, values.size, values.size)
+    run = BlockRun(seed % 7, values.size, values.size)
     flat = Vector(values.astype(np.float32).ravel())
     found = rank_mask(flat, length, 0.6, reach, f"{seed}", run, stride)
     want = dense_mask(values, 0.6, reach, f"{seed}", run)
@@ -30,7 +30,7 @@ def test_the_mask_of_small_rows_is_that_of_every_rank(
 @pytest.mark.parametrize("reach", [0.15, -0.15])
 def test_the_mask_of_long_rows_is_that_of_every_rank(distinct: int, reach: float) -> None:
     values = np.random.default_rng(0).integers(-distinct, distinct, (20, 700, 1))
-    run = Run(3, values.size, values.size)
+    run = BlockRun(3, values.size, values.size)
     flat = Vector(values.astype(np.float32).ravel())
     found = rank_mask(flat, 700, 0.5, reach, "key", run)
     want = dense_mask(values, 0.5, reach, "key", run)
@@ -41,7 +41,7 @@ def test_nan_ranks_highest() -> None:
     values = np.random.default_rng(0).standard_normal((200, 50, 1)).astype(np.float32)
     infinite = values.copy()
     values[:, 7], infinite[:, 7] = math.nan, math.inf
-    run = Run(0, values.size, values.size)
+    run = BlockRun(0, values.size, values.size)
     nan, inf = (rank_mask(Vector(v.ravel()), 50, 0.5, 0.4, "key", run) for v in (values, infinite))
     assert nan.tolist() == inf.tolist()
     assert nan.reshape(200, 50)[:, 7].mean() > 0.8
@@ -51,7 +51,7 @@ def test_nan_ranks_highest() -> None:
 def test_each_rank_is_kept_as_often_as_its_probability_says(density: float, reach: float) -> None:
     length, rows = 8, 1 << 17
     values = Vector(np.tile(np.arange(1.0, length + 1, dtype=np.float32), rows))
-    run = Run(0, len(values), len(values))
+    run = BlockRun(0, len(values), len(values))
     kept = rank_mask(values, length, density, reach, "key", run).reshape(rows, length)
     for rank, share in enumerate(kept.mean(axis=0)):
         p = density - reach + 2 * reach * rank / (length - 1)
@@ -62,6 +62,6 @@ def test_each_rank_is_kept_as_often_as_its_probability_says(density: float, reac
 def test_equal_magnitudes_are_kept_as_often_as_the_density_says(length: int) -> None:
     numel = 1 << 20
     kept = rank_mask(
-        Vector(np.ones(numel, np.float32)), length, 0.4, 0.3, "key", Run(0, numel, numel)
+        Vector(np.ones(numel, np.float32)), length, 0.4, 0.3, "key", BlockRun(0, numel, numel)
     )
     assert abs(kept.mean() - 0.4) <= 5 * math.sqrt(0.24 / numel)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.kernels import (
-    Run,
+    BlockRun,
     column_gram,
     count_changes,
     gram,
@@ -28,8 +28,8 @@ def vectors(arrays: np.ndarray) -> list[Vector]:
     return [Vector(np.ascontiguousarray(row, np.float32)) for row in arrays]
 
 
-def whole(length: int) -> Run:
-    return Run(0, max(1, length), length)
+def whole(length: int) -> BlockRun:
+    return BlockRun(0, max(1, length), length)
 
 
 @given(st.integers(1, 4), st.integers(1, 300), st.integers(0, 2**32 - 1))

@@ -9,7 +9,7 @@ import pytest
 from family_recipes import NAMES, fine_tuned, merged, recipe, shaped
 from rank_masks import dense_mask
 
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 
 MODELS = (
     {"weight": 0.5, "density": 0.4, "epsilon": 0.3},
@@ -23,7 +23,7 @@ def mask_of(delta: np.ndarray, number: int, name: str) -> np.ndarray:
     density, reach = MODELS[number]["density"], MODELS[number]["epsilon"]
     row = delta.shape[1] if delta.ndim > 1 else delta.size
     rows = delta.reshape(-1, row, math.prod(delta.shape[2:]))
-    run = Run(0, max(1, delta.size), delta.size)
+    run = BlockRun(0, max(1, delta.size), delta.size)
     return dense_mask(rows, density, reach, f"{SEED}/{number}/{name}", run).reshape(delta.shape)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from vector_runs import part_of, runs_of
 
 from resumerge.kernels.blocks import sampled
-from resumerge.methods import METHODS, KernelMethod, Run, TensorContext
+from resumerge.methods import METHODS, BlockRun, KernelMethod, TensorContext
 from resumerge.methods.base import REQUIRED
 from resumerge.native import Vector, instruction_sets, use
 
@@ -122,7 +122,7 @@ def merged(asked: TensorContext, case: Case, models: np.ndarray, together: int) 
             ]
             few = sum(part.stop - part.start for part in firsts)
             here = [part_of(vector, *firsts) for vector in vectors]
-            yield function(here, Run(run.first, sampled(size), few, size))
+            yield function(here, BlockRun(run.first, sampled(size), few, size))
 
     statistics = method.statistics(asked, scan) if method.passes(asked) > 1 else None
     out = np.zeros(asked.numel, np.float32)

@@ -12,7 +12,7 @@ from torch import Tensor
 from vector_runs import runs_of
 
 from resumerge import kernels
-from resumerge.kernels import Run, random_mask
+from resumerge.kernels import BlockRun, random_mask
 from resumerge.methods.task_vectors.base import packed_mask, unpacked_mask
 from resumerge.native import Vector
 
@@ -20,7 +20,7 @@ MILLION = 1 << 20
 
 
 def mask(key: str, density: float = 0.5, index: int = 0, numel: int = 10_000) -> Tensor:
-    return torch.from_numpy(random_mask(density, key, Run(index, max(1, numel), numel))) != 0
+    return torch.from_numpy(random_mask(density, key, BlockRun(index, max(1, numel), numel))) != 0
 
 
 @pytest.mark.parametrize("density", [1e-5, 0.001, 0.1, 1 / 3, 0.5, 0.53, 0.9, 0.999, 1 - 1e-5])
@@ -53,7 +53,7 @@ def applied(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
 
 def test_what_is_dropped_is_zero_even_where_it_was_not_a_number() -> None:
     values = np.array([math.nan, math.inf, -math.inf, -1.0], np.float32)
-    assert applied(values, random_mask(0.0, "key", Run(0, 4, 4))).tolist() == [0.0] * 4
+    assert applied(values, random_mask(0.0, "key", BlockRun(0, 4, 4))).tolist() == [0.0] * 4
     mixed = applied(values, np.array([0, 0, 1, 1], np.uint8))
     assert mixed.tolist() == [0.0, 0.0, -math.inf, -1.0]
     assert math.isnan(applied(values, np.array([1, 0, 0, 0], np.uint8))[0])
@@ -61,7 +61,7 @@ def test_what_is_dropped_is_zero_even_where_it_was_not_a_number() -> None:
 
 def test_what_is_kept_is_as_it_was() -> None:
     values = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
-    dropped = applied(values, random_mask(0.5, "key", Run(0, 10_000, 10_000)))
+    dropped = applied(values, random_mask(0.5, "key", BlockRun(0, 10_000, 10_000)))
     np.testing.assert_array_equal(dropped[dropped != 0], values[dropped != 0])
 
 
@@ -108,12 +108,12 @@ def test_masks_that_are_kept_as_bits_are_the_same_in_other_runs(
     """Blocks begin at whole bytes or not, and a run may have other blocks when it is read."""
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=numel, max_size=numel)), np.uint8)
 
-    def parts(blocks: int) -> list[Run]:
+    def parts(blocks: int) -> list[BlockRun]:
         count = -(-numel // size)
         steps = range(0, count, blocks)
-        return [Run.of(numel, size, range(at, min(at + blocks, count))) for at in steps]
+        return [BlockRun.of(numel, size, range(at, min(at + blocks, count))) for at in steps]
 
-    def of_run(run: Run) -> np.ndarray:
+    def of_run(run: BlockRun) -> np.ndarray:
         return kept[run.first * size :][: run.length]
 
     packed = [bits for run in parts(packed_blocks) for bits in packed_mask(of_run(run), run)]

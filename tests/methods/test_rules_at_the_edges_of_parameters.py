@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Run, sampled
+from resumerge.kernels.blocks import Block, BlockRun, sampled
 from resumerge.methods import METHODS, KernelMethod, Method, TensorContext, Value
 from resumerge.methods.spherical.multislerp import factors as multislerp
 from resumerge.methods.task_vectors.ties import elements_to_keep
@@ -38,10 +38,10 @@ def computed(method: str, asked: TensorContext, *models: Sequence[float]) -> lis
         found: list[float] = chosen.block(asked, tensors, Block(0, 0, asked.numel), None).tolist()
         return found
     assert isinstance(chosen, KernelMethod)
-    vectors, run = [Vector(array) for array in arrays], Run(0, asked.numel, asked.numel)
+    vectors, run = [Vector(array) for array in arrays], BlockRun(0, asked.numel, asked.numel)
 
     def scan(function: Any, sample: bool = False) -> Iterator[Any]:
-        few = Run(0, sampled(run.length), sampled(run.length)) if sample else run
+        few = BlockRun(0, sampled(run.length), sampled(run.length)) if sample else run
         yield function([Vector(array[: few.length]) for array in arrays], few)
 
     statistics = chosen.statistics(asked, scan) if chosen.passes(asked) > 1 else None
@@ -321,7 +321,7 @@ def test_ram_scales_up_what_one_alone_changed() -> None:
 @pytest.mark.parametrize("method", ["dare_linear", "della"])
 def test_each_model_tensor_and_seed_draws_for_itself(method: str) -> None:
     given = {"density": 0.5, "epsilon": 0.1}
-    run, delta = Run(0, 400, 400), Vector(np.linspace(1, 2, 400, dtype=np.float32))
+    run, delta = BlockRun(0, 400, 400), Vector(np.linspace(1, 2, 400, dtype=np.float32))
 
     def mask(model: int = 1, name: str = "x", seed: int = 0) -> bytes:
         asked = TensorContext((400,), {"rescale": True}, ({}, given, given), 0, name, seed, 32)

@@ -14,7 +14,7 @@ import torch
 from made_up_plans import llama, plan, tensor, units
 
 from resumerge.errors import InputError, Interrupted
-from resumerge.kernels.blocks import Block, Run, sampled
+from resumerge.kernels.blocks import Block, BlockRun, sampled
 from resumerge.methods import METHODS, Method, Parameter, TensorContext
 from resumerge.methods.checked_answers import Answers, ask
 from resumerge.methods.loading import VARIABLE, methods_in_file
@@ -55,7 +55,7 @@ def reads(method: str, asked: TensorContext) -> int:
             if by_torch:
                 yield function([torch.from_numpy(part) for part in parts], block)
             else:
-                yield function([Vector(part) for part in parts], Run(index, length, length))
+                yield function([Vector(part) for part in parts], BlockRun(index, length, length))
 
     if METHODS[method].passes(asked) > 1:
         METHODS[method].statistics(asked, scan)

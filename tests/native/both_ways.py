@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from kernel_oracles import TORCH, computed_by_oracles
 from torch import Tensor
 
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.native import KINDS, Vector, instruction_sets
 
 SETS = instruction_sets()
@@ -57,11 +57,11 @@ def vectors(draw: Draw, count: int, length: int) -> list[Vector]:
 
 
 @st.composite
-def runs(draw: st.DrawFn, length: int, row: int = 1) -> Run:
+def runs(draw: st.DrawFn, length: int, row: int = 1) -> BlockRun:
     """A run of that many elements, of one block or several, which hold whole rows."""
     rows = length // row
     size = draw(st.integers(max(1, rows // 5), max(1, rows)))
-    return Run(draw(st.integers(0, 9)), size * row, length)
+    return BlockRun(draw(st.integers(0, 9)), size * row, length)
 
 
 @st.composite

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vector_runs import part_of
 
 from resumerge import kernels
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.native import Vector
 
 SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 70)) | st.sampled_from(
@@ -38,7 +38,7 @@ def test_a_row_is_added_up_as_a_vector_is(compiled: str, data: st.DataObject) ->
     products = kernels.row_gram(some, row)
     for r in range(products.shape[2]):
         parts = [part_of(vector, slice(r * row, (r + 1) * row)) for vector in some]
-        assert same(products[:, :, r], kernels.gram(parts, Run(0, row, row))[0])
+        assert same(products[:, :, r], kernels.gram(parts, BlockRun(0, row, row))[0])
 
 
 @varied

@@ -26,7 +26,7 @@ from kernel_oracles import ORACLES, TORCH, tensor_of
 from vector_runs import part_of, runs_of, scanned
 
 from resumerge import kernels
-from resumerge.kernels import Key, Run
+from resumerge.kernels import BlockRun, Key
 from resumerge.native import BF16, F16, F32, KINDS, Vector, _kernels
 
 FACTORS = st.floats(-2, 2)
@@ -80,7 +80,7 @@ def test_each_block_of_a_run_is_reduced_by_itself(data: st.DataObject) -> None:
     some = data.draw(task_vectors().filter(lambda found: len(found[0]) > 0))
     mask, run = data.draw(masks(len(some[0]))), data.draw(runs(len(some[0])))
 
-    def reduced(vectors: list[Vector], kept: np.ndarray | None, run: Run) -> list[np.ndarray]:
+    def reduced(vectors: list[Vector], kept: np.ndarray | None, run: BlockRun) -> list[np.ndarray]:
         return [
             kernels.gram(vectors, run),
             kernels.column_gram(vectors, 1, run),
@@ -95,7 +95,7 @@ def test_each_block_of_a_run_is_reduced_by_itself(data: st.DataObject) -> None:
         kept = None if mask is None else mask[part]
         base = part_of(base_of(some), part)
         here = [part_of(Vector(v.data, v.dtype), part).less(base) for v in some]
-        alone = reduced(here, kept, Run(0, size, size))
+        alone = reduced(here, kept, BlockRun(0, size, size))
         assert all(same(x[number : number + 1], y) for x, y in zip(whole, alone))
 
 

@@ -13,7 +13,7 @@ from both_ways import LENGTHS, both, runs, varied, vectors
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from resumerge.kernels import Run, random_mask, rank_mask
+from resumerge.kernels import BlockRun, random_mask, rank_mask
 from resumerge.kernels.masks.random import philox_key
 from resumerge.native import Vector
 
@@ -24,15 +24,15 @@ LAST = 2**63 - 10
 
 @varied
 @given(LENGTHS.flatmap(runs), DENSITIES, st.text(max_size=9))
-@example(Run(2**33, 300_000, 1_000_003), 0.3, "key")
-@example(Run(LAST, 2_000, 5_000), 0.3, "key")
-def test_random_masks(compiled: str, run: Run, density: float, key: str) -> None:
+@example(BlockRun(2**33, 300_000, 1_000_003), 0.3, "key")
+@example(BlockRun(LAST, 2_000, 5_000), 0.3, "key")
+def test_random_masks(compiled: str, run: BlockRun, density: float, key: str) -> None:
     found, expected = both(lambda: random_mask(density, key, run).tolist())
     assert found == expected
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> tuple[Vector, int, int, Run]:
+def rows(draw: st.DrawFn) -> tuple[Vector, int, int, BlockRun]:
     """A task vector of whole rows; the elements of a row, and how far apart they are; a run."""
     row = draw(st.integers(1, 40) | st.sampled_from([255, 256, 257, 1024, 3000, 70_000]))
     stride = draw(st.integers(1, 5)) if row < 2000 else draw(st.sampled_from([1, 2]))
@@ -55,7 +55,7 @@ def probabilities(draw: st.DrawFn) -> tuple[float, float]:
 @given(rows(), probabilities(), st.text(max_size=9))
 def test_masks_by_rank(
     compiled: str,
-    drawn: tuple[Vector, int, int, Run],
+    drawn: tuple[Vector, int, int, BlockRun],
     wanted: tuple[float, float],
     key: str,
 ) -> None:
@@ -69,7 +69,7 @@ def test_masks_by_rank_of_numbers_of_all_sizes(compiled: str, reach: float) -> N
     """Also such that are too small beside the row's largest to be told apart."""
     bits = np.random.default_rng(1).integers(0, 2**32, 60 * 4000, np.uint32)
     bits[: 30 * 4000] &= 0xBFFFFFFF
-    values, run = Vector(bits.view(np.float32)), Run(0, len(bits), len(bits))
+    values, run = Vector(bits.view(np.float32)), BlockRun(0, len(bits), len(bits))
     for row in (100, 4000):
         found, expected = both(lambda: rank_mask(values, row, 0.5, reach, "key", run))  # noqa: B023
         assert (found == expected).all()
@@ -87,7 +87,7 @@ def test_products_where_the_compiler_has_no_128_bits(tmp_path: Path) -> None:
     headers = Path(__file__).parents[2] / "resumerge" / "native"
     options = ["-shared", "-fPIC", "-U__SIZEOF_INT128__", f"-I{headers}", "-o", f"{library}"]
     subprocess.run([compiler, *options, program, "-lm"], check=True)
-    expected = random_mask(0.3, "key", Run(7, 5000, 5000))
+    expected = random_mask(0.3, "key", BlockRun(7, 5000, 5000))
     mask = np.empty(5000, np.uint8)
     words = np.array([*np.frombuffer(philox_key("key"), np.uint64), 7], np.uint64)
     whole, fraction = divmod(0.3 * 256, 1.0)

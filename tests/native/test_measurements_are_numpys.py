@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge import kernels
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.kernels.measurements import (
     block_of_results,
     keeping_exact,
@@ -22,7 +22,7 @@ E4M3 = CODES["float8_e4m3fn"]
 LENGTHS = st.integers(1, 70) | st.sampled_from([511, 512, 513, 5000, 40_000])
 
 
-def results(dtype: int, run: Run) -> Vector:
+def results(dtype: int, run: BlockRun) -> Vector:
     buffer = np.zeros(measured_bytes(run.length, run.size), np.uint8)
     return keeping_exact(Vector(np.zeros(run.length, KINDS[dtype]), dtype), run.size, buffer)
 
@@ -75,7 +75,7 @@ def test_a_block_has_the_same_measurements_whatever_run_it_is_in(
     run, dtype = data.draw(runs(length)), data.draw(DTYPES)
     weights = [data.draw(st.floats(-2, 2)) for _ in (reference, *others)]
 
-    def measurements(some: Run, part: slice) -> np.ndarray:
+    def measurements(some: BlockRun, part: slice) -> np.ndarray:
         first, *rest = (Vector(v.data[part], v.dtype) for v in (reference, *others))
         out = results(dtype, some)
         kernels.weighted_sum([first, *rest], weights, out)
@@ -84,11 +84,11 @@ def test_a_block_has_the_same_measurements_whatever_run_it_is_in(
     whole = measurements(run, slice(0, length))
     for number, part in enumerate(run.blocks()):
         size = part.stop - part.start
-        assert same(whole[number : number + 1], measurements(Run(0, run.size, size), part))
+        assert same(whole[number : number + 1], measurements(BlockRun(0, run.size, size), part))
 
 
 def test_results_are_kept_before_they_are_rounded_a_block_after_the_other() -> None:
-    run = Run(0, 20_000, 50_000)
+    run = BlockRun(0, 20_000, 50_000)
     x = Vector(np.random.default_rng(0).standard_normal(run.length, np.float32))
     out = results(BF16, run)
     kernels.round_to(x, out)
@@ -106,7 +106,7 @@ def test_results_are_kept_before_they_are_rounded_a_block_after_the_other() -> N
 def test_a_change_that_rounds_away_is_lost() -> None:
     base = Vector(np.full(1000, 0x3F80, np.uint16), BF16)  # 1.0
     tuned = Vector(np.full(1000, 1.0 + 1e-4, np.float32))
-    run = Run(0, 1000, 1000)
+    run = BlockRun(0, 1000, 1000)
     lost, kept = results(BF16, run), results(F32, run)
     kernels.round_to(tuned, lost)
     kernels.round_to(tuned, kept)
@@ -121,7 +121,7 @@ def test_what_is_not_finite_is_counted_with_what_it_comes_from() -> None:
     values = np.array([1.0, np.nan, np.inf, 60000.0, 60000.0, -60000.0], np.float32)
     model = Vector(values)
     base = Vector(np.ones(6, np.float32))
-    run = Run(0, 6, 6)
+    run = BlockRun(0, 6, 6)
     out = results(F16, run)
     kernels.weighted_sum([base, model], [0.0, 2.0], out)
     [found] = measure(base, [model], out)

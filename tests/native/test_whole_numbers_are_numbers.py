@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from resumerge import kernels
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.native import Vector
 
 ONES, ZEROS = (Vector(np.full(4096, number, np.float32)) for number in (1.0, 0.0))
 DELTA = ONES.less(ZEROS)
-RUN = Run(0, 4096, 4096)
+RUN = BlockRun(0, 4096, 4096)
 INTO: dict[str, Callable[[float, Vector], None]] = {
     "clamp_to_distance": lambda x, out: kernels.clamp_to_distance(ONES, ZEROS, x, out),
     "add_mean_change": lambda x, out: kernels.add_mean_change(ZEROS, [DELTA], x, [1], out),

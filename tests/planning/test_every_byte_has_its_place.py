@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_plans import llama, plan, tensor
 
-from resumerge.kernels.blocks import Block, Run
+from resumerge.kernels.blocks import Block, BlockRun
 from resumerge.methods import METHODS
 from resumerge.output_path import is_shard_name, shard_name
 from resumerge.planning import NUMERICS, Plan, estimate
@@ -146,8 +146,8 @@ def test_a_run_reads_its_blocks_or_samples_of_them(
     first = data.draw(st.integers(0, unit.blocks - 1))
     indices = range(first, data.draw(st.integers(first + 1, unit.blocks)))
     bounds = [(k * size, min((k + 1) * size, numel)) for k in indices]
-    run, sample = unit.run(indices), Run.of(numel, size, indices, sample=True)
-    assert run == Run(first, size, bounds[-1][1] - bounds[0][0])
+    run, sample = unit.run(indices), BlockRun.of(numel, size, indices, sample=True)
+    assert run == BlockRun(first, size, bounds[-1][1] - bounds[0][0])
     assert run.ranges() == [(bounds[0][0], bounds[-1][1])]
     sampled = [(start, start + -(-(stop - start) // 16)) for start, stop in bounds]
     for found, expected in ((run, bounds), (sample, sampled)):

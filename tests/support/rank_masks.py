@@ -3,11 +3,13 @@
 import numpy as np
 from kernel_oracles.masks import draw_in_interval
 
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.kernels.masks.random import philox_key
 
 
-def dense_mask(values: np.ndarray, density: float, reach: float, key: str, run: Run) -> np.ndarray:
+def dense_mask(
+    values: np.ndarray, density: float, reach: float, key: str, run: BlockRun
+) -> np.ndarray:
     """Each element is kept where its draw is below the probability of its rank in its row.
 
     Args:

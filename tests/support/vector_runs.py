@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.kernels import MapFunction, Run, Scan
+from resumerge.kernels import BlockRun, MapFunction, Scan
 from resumerge.kernels.blocks import sampled
 from resumerge.native import Vector
 
 
-def runs_of(length: int, size: int, together: int = 1) -> Iterator[tuple[slice, Run]]:
+def runs_of(length: int, size: int, together: int = 1) -> Iterator[tuple[slice, BlockRun]]:
     """A vector's elements in runs of so many blocks, each with its place in the vector."""
     step = size * together
     for number, start in enumerate(range(0, length, step)):
         here = min(step, length - start)
-        yield slice(start, start + here), Run(number * together, size, here)
+        yield slice(start, start + here), BlockRun(number * together, size, here)
 
 
 def part_of(whole: Vector, *parts: slice) -> Vector:
@@ -30,7 +30,7 @@ def scanned(vectors: Mapping[int, Vector], size: int, together: int = 1) -> Scan
     """A scan over runs of so many blocks, of a sample over the first elements of each block."""
     length = len(next(iter(vectors.values())))
 
-    def parts(sample: bool) -> Iterable[tuple[list[slice], Run]]:
+    def parts(sample: bool) -> Iterable[tuple[list[slice], BlockRun]]:
         for place, run in runs_of(length, size, together):
             if not sample:
                 yield [place], run
@@ -39,7 +39,7 @@ def scanned(vectors: Mapping[int, Vector], size: int, together: int = 1) -> Scan
             first = [slice(start, start + few) for start, few in starts]
             yield (
                 first,
-                Run(run.first, sampled(size), sum(part.stop - part.start for part in first)),
+                BlockRun(run.first, sampled(size), sum(part.stop - part.start for part in first)),
             )
 
     def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:

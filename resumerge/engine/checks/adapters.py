@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from resumerge.errors import Problem
-from resumerge.kernels import Run, l1_norms
+from resumerge.kernels import BlockRun, l1_norms
 from resumerge.planning import Plan
 from resumerge.sizes import some
 from resumerge.sources.reader import SourceReader
@@ -65,6 +65,6 @@ def _is_finite(reader: SourceReader, stored: Stored) -> bool:
         offset = stored.offset + nbytes(stored.dtype, start)
         reader.fill(replace(stored, source=0), offset, data.data)
         piece = as_vector(data, stored.dtype)
-        if not np.isfinite(l1_norms(piece, None, Run(0, len(piece), len(piece)))).all():
+        if not np.isfinite(l1_norms(piece, None, BlockRun(0, len(piece), len(piece)))).all():
             return False
     return True

@@ -12,7 +12,7 @@ from resumerge.engine.evaluation.method_failures import (
     failures_named,
     wrong_result,
 )
-from resumerge.kernels import Run, l1_norms
+from resumerge.kernels import BlockRun, l1_norms
 from resumerge.methods import KernelMethod
 from resumerge.methods.checked_answers import is_users
 from resumerge.native import Vector
@@ -33,18 +33,18 @@ class KernelBackend:
 
     def map(
         self,
-        function: Callable[[list[Vector], Run], Any],
+        function: Callable[[list[Vector], BlockRun], Any],
         inputs: list[Vector],
-        run: Run,
+        run: BlockRun,
     ) -> list[Any]:
         """Return the partial result of a map function of `statistics`: one for the run."""
         return [function(inputs, run)]
 
-    def given(self, inputs: list[Vector], run: Run) -> list[Vector]:
+    def given(self, inputs: list[Vector], run: BlockRun) -> list[Vector]:
         """Return the vectors that a map function sees: they are used again for the next run."""
         return inputs
 
-    def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
+    def compute(self, inputs: list[Vector], run: BlockRun, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
@@ -65,4 +65,4 @@ class KernelBackend:
 
 def _are_finite(vectors: Sequence[Vector]) -> bool:
     """Return whether vectors hold neither NaN nor infinity."""
-    return all(np.isfinite(l1_norms(v, None, Run(0, len(v), len(v)))).all() for v in vectors)
+    return all(np.isfinite(l1_norms(v, None, BlockRun(0, len(v), len(v)))).all() for v in vectors)

@@ -15,7 +15,7 @@ from resumerge.engine.evaluation.method_failures import (
 )
 from resumerge.kernels import round_to
 from resumerge.kernels.measurements import block_of_results
-from resumerge.methods import Block, Method, Run
+from resumerge.methods import Block, BlockRun, Method
 from resumerge.methods.checked_answers import is_users
 from resumerge.native import F32, Vector
 from resumerge.tensors import Merged
@@ -48,17 +48,17 @@ class TorchBackend:
         self,
         function: Callable[[list[Tensor], Block], Any],
         inputs: list[Vector],
-        run: Run,
+        run: BlockRun,
     ) -> list[Any]:
         """Return the partial results of a map function of `statistics`, one for each block."""
         return [function(tensors, block) for block, _, tensors in self._tensors(inputs, run)]
 
-    def given(self, inputs: list[Vector], run: Run) -> list[Vector]:
+    def given(self, inputs: list[Vector], run: BlockRun) -> list[Vector]:
         """Return the vectors that a map function sees: they are used again for the next block."""
         size = min(run.size, run.length)
         return [self._buffers.vector(("float32", k), size, F32) for k in range(len(inputs))]
 
-    def compute(self, inputs: list[Vector], run: Run, statistics: Any, out: Vector) -> None:
+    def compute(self, inputs: list[Vector], run: BlockRun, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
@@ -79,7 +79,7 @@ class TorchBackend:
             round_to(found, block_of_results(out, part))
 
     def _tensors(
-        self, inputs: list[Vector], run: Run
+        self, inputs: list[Vector], run: BlockRun
     ) -> Iterator[tuple[Block, slice, list[Tensor]]]:
         """Yield each block, its elements, and its inputs in float32, which may be overwritten."""
         for block, part in zip(run.in_tensor(), run.blocks()):

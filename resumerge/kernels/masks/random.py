@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.native import _kernels
 
 
-def random_mask(density: float, key: str, run: Run) -> np.ndarray:
+def random_mask(density: float, key: str, run: BlockRun) -> np.ndarray:
     """Return a mask of a run in which each element is kept with probability `density`.
 
     8 random bits decide an element, except for one case in 256, where they equal the threshold and

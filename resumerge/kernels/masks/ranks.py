@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.kernels.masks.random import philox_key
 from resumerge.native import Vector, _kernels
 
@@ -15,7 +15,7 @@ def rank_mask(
     density: float,
     epsilon: float,
     key: str,
-    run: Run,
+    run: BlockRun,
     stride: int = 1,
 ) -> np.ndarray:
     """Return a mask in which each element is kept with a probability that grows with its rank.

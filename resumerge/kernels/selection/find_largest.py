@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.blocks import BlockRun, Scan
 from resumerge.kernels.selection.bracket_keys import BracketKeys
 from resumerge.kernels.selection.histograms import VectorRank, find_by_histograms
 from resumerge.kernels.selection.key_sample import Bracket, KeySample
@@ -126,7 +126,7 @@ def _sample(vectors: Vectors, wanted: Iterable[int], key: Key, step: int) -> dic
 
 
 def _keys_in_brackets(
-    vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key, run: Run
+    vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key, run: BlockRun
 ) -> dict[VectorRank, tuple[int, bytes, bytes, list[int]]]:
     """Return what `BracketKeys.add` takes, for each bracket.
 
@@ -144,7 +144,7 @@ def _equal_counts(
     split: Sequence[VectorRank],
     found: Mapping[VectorRank, Selection],
     key: Key,
-    run: Run,
+    run: BlockRun,
 ) -> dict[VectorRank, list[int]]:
     return {
         (i, k): equal_counts(vectors[i], key, found[i, k].threshold, run.size) for i, k in split

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.kernels.selection.keys import Key
 from resumerge.native import Kept, Vector, _kernels
 
@@ -40,7 +40,7 @@ class Selection:
         """
         return cls(threshold, equal, [0, *accumulate(counts)])
 
-    def mask(self, values: Vector, run: Run, key: Key = Key.MAGNITUDE) -> np.ndarray:
+    def mask(self, values: Vector, run: BlockRun, key: Key = Key.MAGNITUDE) -> np.ndarray:
         """Return the mask of a run: uint8, 1 where an element is kept, else 0."""
         if self.equal == 0:
             return np.zeros(len(values), np.uint8)
@@ -48,11 +48,11 @@ class Selection:
         _kernels.mask_above(values, key.value, self.threshold, self._quota(run), mask)
         return mask
 
-    def mask_or_threshold(self, values: Vector, run: Run) -> Kept:
+    def mask_or_threshold(self, values: Vector, run: BlockRun) -> Kept:
         """Return what `add_task_vectors` takes: the threshold in place of a mask by magnitude."""
         return (self.threshold, self._quota(run)) if self.equal else self.mask(values, run)
 
-    def _quota(self, run: Run) -> int:
+    def _quota(self, run: BlockRun) -> int:
         """Return how many elements equal to the threshold a run may keep, its first ones.
 
         It may be more than the run has.
@@ -69,7 +69,7 @@ class Band:
     outer: Selection
     inner: Selection
 
-    def mask(self, values: Vector, run: Run) -> np.ndarray:
+    def mask(self, values: Vector, run: BlockRun) -> np.ndarray:
         """Return the mask of a run: uint8, 1 where an element is in the band, else 0."""
         band: np.ndarray = self.outer.mask(values, run) & (self.inner.mask(values, run) ^ 1)
         return band

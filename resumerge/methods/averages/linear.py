@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -41,7 +41,12 @@ class Linear(KernelMethod):
         return None
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         weights = tensor.values("weight")
         total = sum(weights) if tensor.params["normalize"] else 1.0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.blocks import BlockRun, Scan
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -51,7 +51,12 @@ class ModelStock(KernelMethod):
         return float(share(kernels.sum_blocks(products)))
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         base = tensor.base_of(inputs)
         deltas = kernels.subtract_base(inputs, tensor.base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.methods.base import BlockCost, KernelMethod, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -25,6 +25,11 @@ class Passthrough(KernelMethod):
         return tensor.per_model[0]["scale"] == 1.0
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         kernels.weighted_sum(inputs, [float(tensor.per_model[0]["scale"])], out)

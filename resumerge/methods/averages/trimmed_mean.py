@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -33,7 +33,12 @@ class TrimmedMean(KernelMethod):
     cost = BlockCost(0.75, scratch=0.02, per_input=0.04)
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         count = len(inputs)
         cut = min(int(float(tensor.params["trim"]) * count), (count - 1) // 2)

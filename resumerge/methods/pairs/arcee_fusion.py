@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Block, Run, Scan
+from resumerge.kernels.blocks import Block, BlockRun, Scan
 from resumerge.kernels.linalg.divergence import concatenate, importance, row_divergences
 from resumerge.methods.base import BlockCost, Method, Paper, TensorContext
 from resumerge.native import Vector
@@ -68,7 +68,7 @@ class ArceeFusion(Method):
 
             def of_block(x: list[Tensor], block: Block) -> Any:
                 found = Vector(self._importance(tensor, x, block, divergences).cpu().numpy())
-                return function({0: found}, Run(block.index, len(found), len(found)))
+                return function({0: found}, BlockRun(block.index, len(found), len(found)))
 
             return scan(of_block, sample)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.methods.base import BlockCost, KernelMethod, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -25,7 +25,12 @@ class NearSwap(KernelMethod):
     cost = BlockCost(0.5, scratch=0.12)
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         base, other = tensor.base_of(inputs), inputs[tensor.others[0]]
         t = float(tensor.params["t"])

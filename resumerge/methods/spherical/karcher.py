@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.blocks import BlockRun, Scan
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -56,7 +56,12 @@ class Karcher(KernelMethod):
         return list(map(float, factors(products, max_iter, tol)))
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         if len(inputs) == 1:
             kernels.round_to(inputs[0], out)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.blocks import BlockRun, Scan
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -66,7 +66,12 @@ class NuSlerp(KernelMethod):
         return self._factors(tensor, kernels.sum_blocks(products))
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         pair = kernels.subtract_base(inputs, tensor.base)
         to = out if tensor.base is None else None

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.blocks import BlockRun, Scan
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -51,7 +51,12 @@ class Slerp(KernelMethod):
         return float(ab / (norms[0] * norms[1]))
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         a, b = self._roles(tensor)
         factors = _factors(float(tensor.params["t"]), cosine=statistics)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan, scan_mapped
+from resumerge.kernels.blocks import BlockRun, Scan, scan_mapped
 from resumerge.methods.base import KernelMethod, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -114,13 +114,13 @@ class TaskVectors(KernelMethod):
         return {}
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> np.ndarray:
         """Return the mask of input i's task vector: uint8, 1 for elements that are kept, else 0."""
         raise NotImplementedError(f"{self.name} declares no mask")
 
     def mask_or_threshold(
-        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> Any:
         """Return the mask, or a threshold that `kernels.add_task_vectors` takes in its place."""
         return self.mask(tensor, i, delta, run, selection)
@@ -147,7 +147,7 @@ class TaskVectors(KernelMethod):
             return TaskVectorStatistics(selections, {}, {})
         stores_masks = self._stores_masks(tensor)
 
-        def masked_norms(inputs: list[Vector], run: Run) -> tuple[np.ndarray, list[Any]]:
+        def masked_norms(inputs: list[Vector], run: BlockRun) -> tuple[np.ndarray, list[Any]]:
             deltas = _task_vectors(tensor, inputs)
             masks = [self.mask(tensor, i, deltas[i], run, selections.get(i)) for i in densities]
             norms = [kernels.l1_norms(deltas[i], mask, run) for i, mask in zip(densities, masks)]
@@ -164,7 +164,12 @@ class TaskVectors(KernelMethod):
         return TaskVectorStatistics(selections, factors, kept)
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         base = tensor.base_of(inputs)
         if not tensor.others:
@@ -205,7 +210,12 @@ class TaskVectors(KernelMethod):
         return self.reuse_masks and bool(tensor.params["rescale"]) and tensor.numel <= MAX_MASKED
 
     def _mask(
-        self, tensor: TensorContext, i: int, delta: Vector, run: Run, kept: TaskVectorStatistics
+        self,
+        tensor: TensorContext,
+        i: int,
+        delta: Vector,
+        run: BlockRun,
+        kept: TaskVectorStatistics,
     ) -> Any:
         if i in kept.masks:
             return unpacked_mask(kept.masks[i][run.first : run.first + len(run)], run)
@@ -216,7 +226,7 @@ def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vect
     return dict(zip(tensor.others, kernels.subtract_base(inputs, tensor.base)))
 
 
-def packed_mask(mask: np.ndarray, run: Run) -> list[np.ndarray]:
+def packed_mask(mask: np.ndarray, run: BlockRun) -> list[np.ndarray]:
     """Return the bits of a run's mask, an array for each block, which begins at a byte."""
     if run.size % 8:
         return [np.packbits(mask[part]) for part in run.blocks()]
@@ -224,7 +234,7 @@ def packed_mask(mask: np.ndarray, run: Run) -> list[np.ndarray]:
     return [bits[part.start // 8 : -(-part.stop // 8)] for part in run.blocks()]
 
 
-def unpacked_mask(packed: Sequence[np.ndarray], run: Run) -> np.ndarray:
+def unpacked_mask(packed: Sequence[np.ndarray], run: BlockRun) -> np.ndarray:
     """Return the mask of a run (uint8 of 0 and 1) from the bits of its blocks."""
     if run.size % 8 == 0:
         return np.unpackbits(np.concatenate(packed), count=run.length)

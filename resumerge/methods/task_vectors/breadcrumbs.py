@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.blocks import BlockRun, Scan
 from resumerge.methods.base import BlockCost, Paper, Parameter, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.methods.task_vectors.ties import TIES
@@ -61,7 +61,7 @@ class BreadcrumbsMask(TaskVectors):
         return {i: kernels.Band(*both) for i, both in found.items()}
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> np.ndarray:
         mask: np.ndarray = selection.mask(delta, run)
         return mask

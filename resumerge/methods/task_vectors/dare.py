@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.methods.base import BlockCost, Paper, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.methods.task_vectors.ties import TIES
@@ -27,7 +27,7 @@ class RandomDrop(TaskVectors):
     reuse_masks = True
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> np.ndarray:
         density = float(tensor.per_model[i]["density"])
         return kernels.random_mask(density, f"{tensor.seed}/{i}/{tensor.name}", run)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run
+from resumerge.kernels.blocks import BlockRun
 from resumerge.methods.base import BlockCost, Paper, Parameter, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.native import Vector
@@ -50,7 +50,7 @@ class RankDrop(TaskVectors):
         return None
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> np.ndarray:
         density = float(tensor.per_model[i]["density"])
         if density <= 0.0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.blocks import BlockRun, Scan
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -31,7 +31,12 @@ class Ram(KernelMethod):
     combines_changes = True
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         base = tensor.base_of(inputs)
         if not tensor.others:
@@ -81,7 +86,12 @@ class RamPlus(KernelMethod):
         return [1.0 + r * min(max(ratio, 0.0), alpha) for ratio in ratios]
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         base = tensor.base_of(inputs)
         if not tensor.others:

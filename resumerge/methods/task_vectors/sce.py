@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan, scan_mapped
+from resumerge.kernels.blocks import BlockRun, Scan, scan_mapped
 from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, TensorContext
 from resumerge.native import Vector
 
@@ -63,7 +63,7 @@ class Sce(KernelMethod):
             return None, []
         selection = self._selection(tensor, scan) if self._selects(tensor) else None
 
-        def squares(x: list[Vector], run: Run) -> np.ndarray:
+        def squares(x: list[Vector], run: BlockRun) -> np.ndarray:
             deltas = kernels.subtract_base(x, tensor.base)
             return kernels.sums_of_squares(deltas, self._mask(deltas, run, selection), run)
 
@@ -74,7 +74,12 @@ class Sce(KernelMethod):
         return selection, [energy / total for energy in energies]
 
     def compute(
-        self, tensor: TensorContext, inputs: list[Vector], run: Run, statistics: Any, out: Vector
+        self,
+        tensor: TensorContext,
+        inputs: list[Vector],
+        run: BlockRun,
+        statistics: Any,
+        out: Vector,
     ) -> None:
         base = tensor.base_of(inputs)
         if not tensor.others:
@@ -99,7 +104,7 @@ class Sce(KernelMethod):
             scan_mapped(scan, lambda x, run: {0: variances(x)}),
         )[0]
 
-    def _mask(self, deltas: list[Vector], run: Run, selection: Any) -> np.ndarray | None:
+    def _mask(self, deltas: list[Vector], run: BlockRun, selection: Any) -> np.ndarray | None:
         """Return the mask of the elements that are kept: uint8 of 0 and 1; None if all are."""
         if selection is None:
             return None

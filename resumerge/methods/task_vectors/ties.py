@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resumerge import kernels
-from resumerge.kernels.blocks import Run, Scan
+from resumerge.kernels.blocks import BlockRun, Scan
 from resumerge.methods.base import BlockCost, Paper, TensorContext
 from resumerge.methods.task_vectors.base import TaskVectors, parameters
 from resumerge.native import Vector
@@ -45,13 +45,13 @@ class Ties(TaskVectors):
         return dict(kernels.select_largest(counts, tensor.numel, scan))
 
     def mask(
-        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> np.ndarray:
         mask: np.ndarray = selection.mask(delta, run)
         return mask
 
     def mask_or_threshold(
-        self, tensor: TensorContext, i: int, delta: Vector, run: Run, selection: Any
+        self, tensor: TensorContext, i: int, delta: Vector, run: BlockRun, selection: Any
     ) -> Any:
         return selection.mask_or_threshold(delta, run)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from resumerge.errors import Reason, Resumable
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.kernels.blocks import MapFunction
 from resumerge.kernels.linalg.core_space import (
     Product,
@@ -202,7 +202,7 @@ class Combined(BothMatrices):
         call = evaluation.call(core)
 
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
-            run = Run.of(core.numel, size, range(core.blocks), sample=sample)
+            run = BlockRun.of(core.numel, size, range(core.blocks), sample=sample)
             ranges = run.ranges()
             parts = [np.concatenate([each[s:e] for s, e in ranges]) for each in operands]
             yield from call.map(function, [Vector(part) for part in parts], run)

@@ -17,7 +17,7 @@ from tiny_models import LLAMA, write_family
 import resumerge
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import Reporter
-from resumerge.kernels import Run
+from resumerge.kernels import BlockRun
 from resumerge.options import Options
 from resumerge.planning import Plan, estimate
 from resumerge.recipe import parse_recipe
@@ -101,7 +101,7 @@ def test_what_is_cheap_to_compute_is_not(family: Path) -> None:
 def test_it_is_computed_once(family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed, compute = 0, Merged._compute
 
-    def counting(merged: Merged, evaluation: Any, run: Run, out: Any) -> None:
+    def counting(merged: Merged, evaluation: Any, run: BlockRun, out: Any) -> None:
         nonlocal computed
         is_inner = all(isinstance(operand, Stored) for operand in merged.operands)
         computed += run.length if is_inner and merged.name in EMBEDDINGS else 0
