@@ -75,7 +75,7 @@ class ResumergeError(Exception):
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the command line prints of the error for programs."""
+        """Return the error as the command line prints it for programs."""
         return {"kind": "error", "exit_code": self.exit_code, "message": self.text}
 
     def __str__(self) -> str:

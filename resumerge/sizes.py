@@ -30,7 +30,7 @@ def show_seconds(seconds: float) -> str:
 
 
 def so_far(what: str, seconds: float) -> str:
-    """Return what is being done, and from one second on for how long: ``planning: 5 s so far``."""
+    """Return an activity, and from one second on its time so far: ``planning: 5 s so far``."""
     if seconds < 1:
         return what
     spent = f"{int(seconds)} s" if seconds < 60 else show_seconds(int(seconds))

@@ -26,7 +26,7 @@ class Origin:
 
 
 def origins(sources: Iterable[Source], outputs: Mapping[str, Tensor]) -> Iterator[Origin]:
-    """Yield what each tensor of the output is computed from.
+    """Yield the origins of each tensor of the output: the models' tensors that it is computed from.
 
     Args:
         sources: the sources, in the order of the numbers that leaves state.

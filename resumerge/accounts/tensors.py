@@ -55,7 +55,7 @@ class Accounts:
 def account(
     sources: Iterable[Source], outputs: Iterable[Tensor], left_out: Iterable[LeftOut]
 ) -> Accounts:
-    """Return what became of every tensor of the models.
+    """Return the use of every tensor of the models, or the reason why there is none.
 
     A model that stands alone and with an adapter is accounted once: it is used where either is.
 

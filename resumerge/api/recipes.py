@@ -97,7 +97,7 @@ def plan(
 @with_options("explain")
 @speaks_python
 def explain(config: Config, **options: Unpack[ExplainOptions]) -> DisplayedExplanation:
-    """Return what each parameter of a recipe comes to, layer by layer.
+    """Return the value of each parameter of a recipe, layer by layer.
 
     Only headers of the sources are read. Nothing is written.
 

@@ -115,7 +115,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def check(self, key: str, known: Listed) -> Begin | None:
-        """Return what begins a check of an object's content; None if the server says nothing."""
+        """Return the start of a check of an object's content; None if the server says nothing."""
 
     def api(self) -> Any:
         """Return the library's client. Each process has its own."""

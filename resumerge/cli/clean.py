@@ -94,7 +94,7 @@ def _described(run: OldRun) -> str:
 
 
 def _question(runs: Sequence[OldRun]) -> str:
-    """Return what the user is asked before they are removed."""
+    """Return the question that the user answers before they are removed."""
     unfinished = sum(run.unfinished_bytes for run in runs)
     more = f", and {show_size(unfinished)} of unfinished models" if unfinished else ""
     ledgers = show_size(sum(run.ledger_bytes for run in runs))

@@ -103,7 +103,7 @@ def _exit_code(words: list[str]) -> int:
 
 
 def _message(error: click.ClickException) -> str:
-    """Return what click says of a wrong command line; of a word of recipes, where to write it."""
+    """Return click's message for a wrong command line; for a word of recipes, where to write it."""
     if isinstance(error, click.NoSuchOption):
         from resumerge.cli.parsing.recipe_words import place_in_recipe
 

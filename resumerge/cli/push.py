@@ -76,7 +76,7 @@ def command(
 
 
 def _show(pushed: Pushed) -> str:
-    """Return what is there now, in a line."""
+    """Return a line that says which model is there now."""
     there = show_size(pushed.nbytes - pushed.sent)
     known = f" ({there} were already there)" if pushed.sent < pushed.nbytes else ""
     what = f"{counted(len(pushed.files), 'file')}, {show_size(pushed.nbytes)}{known}"

@@ -59,7 +59,7 @@ def adapter_config(
 
 
 def notes_on_configs(adapters: Sequence[AdapterChanges]) -> Iterator[str]:
-    """Yield what adapters say differently, and which of that the result says."""
+    """Yield a note on each setting in which adapters differ, with the value that the result has."""
     for key in (BASE_MODEL, "task_type"):
         stated = _stated(adapters, key)
         if len(stated) > 1:

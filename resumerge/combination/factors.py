@@ -89,7 +89,7 @@ class Combining:
         return combined, contradiction
 
     def factors(self, values: Values) -> list[float]:
-        """Return what a weighted sum multiplies each adapter's change by.
+        """Return the factor of each adapter's change in a weighted sum.
 
         The method is asked: of changes that are the rows of the identity, it makes these factors.
         """

@@ -91,7 +91,7 @@ def _has(unit: MatchedTensor, pair: Pair) -> bool:
 def _tensor(
     unit: MatchedTensor, pair: Pair, row: Mapping[str, Any], places: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what is known of one tensor of a pair, with its `sums`."""
+    """Return the entry of one tensor of a pair, with its `sums`."""
     first, second = pair
     sums = row["pairs"][f"{first}-{second}"]
     a, b = unit.tensors[first], unit.tensors[second]

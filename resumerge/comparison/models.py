@@ -98,7 +98,7 @@ class Models:
         ]
 
     def units(self) -> Iterator[MatchedTensor]:
-        """Yield what two models or more have in common, in the order of the first model."""
+        """Yield the tensors that two models or more have in common, in the first model's order."""
         for name, tensors in self.by_name.items():
             present = [tensor for tensor in tensors if tensor is not None]
             if len(present) < 2:

@@ -61,7 +61,7 @@ class PairTotals:
         return max(-1.0, min(1.0, product / math.sqrt(self.first * self.second)))
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the sums say, for the document."""
+        """Return the figures that follow from the sums, for the document."""
         return {
             "elements": self.elements,
             "differing": self.differing,

@@ -78,7 +78,7 @@ def _documents(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
-    """Return what the parameters of one document come to; the result has no name."""
+    """Return the values of the parameters of one document; the result has no name."""
     beneath = {
         id(unit.expression): stage.recipe.name
         for stage in whole.stages

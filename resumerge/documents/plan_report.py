@@ -127,7 +127,7 @@ def _described(
 
 
 def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
-    """Return what the plan and its estimate say on any machine."""
+    """Return the part of the report that is the same on any machine."""
     copied = [shard for shard in plan.shards if shard.copied is not None]
     return {
         "units": len(plan.units),
@@ -182,7 +182,7 @@ def _threads(
 def _space_problems(
     context: RunContext, plan: Plan, estimate: Estimate, target: Path, needed: int
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the disks, for a run that exists or an output that is not named."""
+    """Yield the problems with the disks, for a run that exists or an output that is not named."""
     options = context.options
     yield from check_disk(
         target, needed, then_delete=context.frees_shards, cluster=options.ray is not None
@@ -205,7 +205,7 @@ def _still_needed(
 
 
 def _mirror_problems(context: RunContext, out: OutputPath | None) -> list[Problem]:
-    """Return what is wrong with the mirror's address; one that cannot be used is then ignored."""
+    """Return the problems with the mirror's address; one that cannot be used is then ignored."""
     if context.options.mirror is None:
         return []
     try:
@@ -251,7 +251,7 @@ def _source(plan: Plan, estimate: Estimate, number: int) -> dict[str, Any]:
 
 
 def _stage(plan: Plan, model: Source) -> dict[str, Any]:
-    """Return what a stage, or a stage with an adapter, is made from; numbered after the sources."""
+    """Return the parts of a stage, or of one with an adapter; numbered after the sources."""
     made = next((s.recipe for s in plan.stages if s.recipe.name == model.ref.text), None)
     named = made.models if made is not None else model.ref.parts
     return {

@@ -204,7 +204,7 @@ def _rate(attempt: dict[str, Any]) -> float | None:
 
 
 def _mirror(ledger: Ledger, url: str | None, done: bool) -> dict[str, Any] | None:
-    """Return what the mirror holds; None for a run without a mirror."""
+    """Return the state and content of the mirror; None for a run without one."""
     if not url:
         return None
     mirrored = set(ledger.mirrored.checksums())

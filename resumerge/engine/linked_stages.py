@@ -17,7 +17,7 @@ from resumerge.planning.written.models import folder_of
 
 
 def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
-    """Yield what stands where the links are to be; nothing of it is ever replaced."""
+    """Yield the files that stand where the links are to be; none of them is ever replaced."""
     for link, stage in _links_of(folder, plan, out):
         if not _leads_to(link, stage) and (link.is_symlink() or link.exists()):
             yield Problem(

@@ -217,7 +217,7 @@ class _Planner:
         return tensor.dtype if BITS[tensor.dtype] >= BITS["BF16"] else "BF16"
 
     def made(self) -> MadeAdapter:
-        """Return what is made, besides its tensors."""
+        """Return the adapter that is made, without its tensors."""
         ranks = self._ranks
         base = self.models.sources[self.base]
         every = {module.name for module in self.choice.modules}

@@ -89,7 +89,7 @@ def measure(
     out: Vector,
     written: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return what became of the numbers of each block.
+    """Return the measurements of the numbers of each block.
 
     Args:
         reference: the operand that changes are counted from: x_0.

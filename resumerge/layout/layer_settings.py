@@ -87,7 +87,7 @@ def layer_entries(config: Config, path: Sequence[str], count: int) -> dict[str, 
 def move_settings(
     config: Config, keys: Sequence[str], count: int, origins: Sequence[SourceLayer]
 ) -> tuple[dict[tuple[str, ...], dict[str, Any]], list[Unstated]]:
-    """Return what config.json says of layers, for an output whose layers were chosen by slices.
+    """Return config.json's settings of layers, for an output whose layers were chosen by slices.
 
     Args:
         config: the reference model's config.json.

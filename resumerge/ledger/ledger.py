@@ -149,7 +149,7 @@ class Ledger:
         return self._db.read("sources", order_by="number")
 
     def accounts(self) -> list[Row]:
-        """Return what became of the tensors of each model; empty in ledgers that do not say it."""
+        """Return the uses of each model's tensors; empty in ledgers that do not have them."""
         return self._db.read("accounts", order_by="number")
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:

@@ -49,7 +49,7 @@ class _Callable(ModuleType):
     """This room, which users of Python call as well: ``resumerge.methods()`` lists the methods."""
 
     def __call__(self, name: str | None = None) -> dict[str, Any]:
-        """Return what `resumerge.api.methods` returns."""
+        """Return the methods with their parameters, as `resumerge.api.methods` does."""
         # By name: the room knows nothing of those above it.
         described: dict[str, Any] = import_module("resumerge.api").methods(name)
         return described

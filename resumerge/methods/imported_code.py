@@ -31,7 +31,7 @@ PROCESS = uuid4().hex[:8]
 
 
 def code_of_file(path: Path) -> str:
-    """Return what identifies a file of methods: its name and hash, and those of what it imports.
+    """Return the identity of a file of methods: name and hash, of it and of the files it imports.
 
     The modules are all that are neither installed, nor of Python, nor of this package, wherever
     they are; each with its name, so that folders may differ between machines.
@@ -46,14 +46,14 @@ def code_of_file(path: Path) -> str:
 
 
 def code_of_module(name: str) -> str:
-    """Return what identifies a module, as `code_of_file`; empty for an installed one."""
+    """Return the identity of a module, as `code_of_file`; empty for an installed one."""
     code = _Code()
     code.add_module(name)
     return code.described
 
 
 def unknown_code(origin: str) -> str:
-    """Return what of the code of a method cannot be known; empty if everything is known."""
+    """Return the parts of a method's code that cannot be known; empty if everything is known."""
     places = map(_marked, origin.split("; "))
     return "; ".join(place for place in places if place)
 
@@ -163,7 +163,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
 
 
 def _called(node: ast.Call) -> Iterator[tuple[str, int]]:
-    """Yield what a call imports, as `_imports` does."""
+    """Yield the modules that a call imports, as `_imports` does."""
     of_module = isinstance(node.func, ast.Attribute)
     name = getattr(node.func, "attr" if of_module else "id", "")
     wanted = node.args[0] if node.args else None

@@ -104,11 +104,11 @@ class Registry(Mapping[str, MergeMethod]):
             self._loaded.add(path)
 
     def identity(self, name: str) -> dict[str, Any]:
-        """Return what identifies a method in a run's fingerprint: what its result depends on."""
+        """Return a method's part of a run's fingerprint: all that its result depends on."""
         return {"name": name, "version": self[name].version, "origin": self._origins[name]}
 
     def notes_on(self, name: str) -> list[str]:
-        """Return what a person should know of a method before a run."""
+        """Return the notes on a method for the user, before a run."""
         unknown = unknown_code(self._origins.get(name, ""))
         if not unknown:
             return []
@@ -132,7 +132,7 @@ class Registry(Mapping[str, MergeMethod]):
 
 
 def _incomplete(method: MergeMethod) -> str | None:
-    """Return what is missing from a method's declaration, or cannot be used."""
+    """Return the faults of a method's declaration: parts that are missing, or cannot be used."""
     for attribute in ("name", "summary"):
         if not isinstance(getattr(method, attribute, None), str):
             return f"no {attribute}"

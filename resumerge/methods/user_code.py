@@ -40,7 +40,7 @@ def _remedy(error: BaseException) -> str:
 
 
 def raised(error: BaseException, file: str | None) -> str:
-    """Return what was raised, and where: ``ValueError: no (mine.py, line 12)``."""
+    """Return an exception with its place, in a line: ``ValueError: no (mine.py, line 12)``."""
     told = f"{type(error).__name__}: {error}".removesuffix(": ")
     has_line = isinstance(error, SyntaxError)
     return told if has_line else f"{told} ({line_of(error, file)})"

@@ -319,7 +319,7 @@ class Options:
         return cls(**others, ended=frozenset(ended))
 
     def kept(self, **planned: Any) -> dict[str, Any]:
-        """Return what a new run's ledger keeps of these options, as JSON.
+        """Return the options that a new run's ledger keeps, as JSON.
 
         Args:
             planned: values of the options that are `Kept.PLANNED`.
@@ -327,7 +327,7 @@ class Options:
         return planned | {option.name: value for option, value in self._values(*_INHERITED)}
 
     def kept_from_now(self, began: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a run's ledger keeps of its options after it is resumed with these.
+        """Return the options that a run's ledger keeps after it is resumed with these.
 
         Args:
             began: the options that it has kept until now.

@@ -128,7 +128,7 @@ def _link(source: Source) -> str:
 
 
 def _revision(source: Source, contents: Mapping[str, str]) -> str:
-    """Return what pins a model: a commit, a digest of ETags, or the checksum of what was read."""
+    """Return the pin of a model: a commit, a digest of ETags, or the checksum of what was read."""
     if source.kind == "bucket":
         return f"objects `{source.revision}` (xxh3-128 of names, ETags and sizes)"
     if source.revision:

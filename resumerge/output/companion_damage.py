@@ -24,7 +24,7 @@ _TEXT = (".txt", ".bpe", ".tiktoken", ".vocab", ".codes")
 
 
 def companion_damage(path: Path, name: str) -> str | None:
-    """Return what is wrong with a companion; None if nothing is.
+    """Return the damage of a companion; None if there is none.
 
     Args:
         path: the file.

@@ -58,7 +58,7 @@ class Provenance:
         return Versions({name: value for name, value in known if name != "resumerge"})
 
     def as_metadata(self) -> dict[str, Any]:
-        """Return what the card's metadata have under `KEY`."""
+        """Return the value of `KEY` in the card's metadata."""
         models = [{"model": model, **pin} for model, pin in self.models.items()]
         return {"versions": dict(self.versions), "options": dict(self.options), "models": models}
 

@@ -154,7 +154,7 @@ def rank_of_models(recipe: Recipe) -> Iterator[Problem]:
 def _problems(
     recipe: Recipe, sources: Mapping[ModelRef, Source], method: MergeMethod
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a recipe of adapters before these are looked into."""
+    """Yield the problems with a recipe of adapters that show before these are opened."""
     adapters = [ref for ref in recipe.merged_models if sources[ref].is_adapter]
     models = [ref for ref in recipe.merged_models if not sources[ref].is_adapter]
     if models:

@@ -148,7 +148,7 @@ class Expressions:
         params: Mapping[str, Value],
         base: ModelRef | None,
     ) -> Target:
-        """Return what a method makes of operands: a merge, or the tensor itself (`_is_copy`)."""
+        """Return a method's result for operands: a merge, or the tensor itself (`_is_copy`)."""
         first = operands[0].tensor
         inputs = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
         unaligned = inputs

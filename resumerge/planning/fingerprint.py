@@ -87,7 +87,7 @@ def fingerprint(parts: dict[str, Any]) -> str:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return what differs, a line each: ``recipe.slices[0].parameters.t: 0.5 -> 0.6``."""
+    """Return the differences, a line each: ``recipe.slices[0].parameters.t: 0.5 -> 0.6``."""
     lines: list[str] = []
     for key in sorted(before.keys() | after.keys()):
         lines += _changes(key, before.get(key), after.get(key))

@@ -17,7 +17,7 @@ KEPT_BYTES = 8 << 20
 
 
 def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
-    """Yield what each run of a unit's blocks reads, from the first one that is not committed on.
+    """Yield the reads of each run of a unit's blocks, from the first one that is not committed on.
 
     What is read once and held for many blocks is left out.
     """
@@ -28,7 +28,7 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
 
 
 def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
-    """Yield what each run of one pass over the blocks of a tensor reads."""
+    """Yield the reads of each run of one pass over the blocks of a tensor."""
     step = tensor.run_blocks(tensor.block_elements, RUN_BYTES)
     operands = (tensor.tensor,) if isinstance(tensor, Spilled) else tensor.operands
     for at in range(0, tensor.blocks, step):
@@ -43,7 +43,7 @@ def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Re
 
 
 def is_kept(unit: Unit) -> bool:
-    """Return whether what a unit reads stays in memory until it is computed: it is read once."""
+    """Return whether a unit's inputs, read once, stay in memory until it is computed."""
     nodes = list(unit.expression.nodes()) if unit.blocks == 1 else []
     several = any(isinstance(node, Merged) and node.needs_statistics for node in nodes)
     spilled = any(isinstance(node, Spilled) for node in nodes)
@@ -59,7 +59,7 @@ def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:
 
 
 def reads_once(nodes: Iterable[Tensor], steps: Iterable[Step]) -> Iterator[Read]:
-    """Yield what is read once and held for many blocks, and what steps read.
+    """Yield the reads of what is held for many blocks, and of steps.
 
     Args:
         nodes: the nodes of the expressions of a plan, each once.
@@ -72,7 +72,7 @@ def reads_once(nodes: Iterable[Tensor], steps: Iterable[Step]) -> Iterator[Read]
 
 
 def _passes_before_blocks(unit: Unit) -> Iterator[Iterator[list[Read]]]:
-    """Yield what scans read, and what is computed for scratch files."""
+    """Yield the reads of scans, and of what is computed for scratch files."""
     if unit.numel == 0:
         return
     for spilled in spilled_in(unit.expression):

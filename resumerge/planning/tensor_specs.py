@@ -146,7 +146,7 @@ def _outside(
 def _untied(
     models: ModelViews, module: Module, first: Slice, last: Slice, part: ModulePart
 ) -> Iterator[TensorSpec]:
-    """Yield what the reference ties to its embedding, if the output cannot tie it.
+    """Yield the tensors that the reference ties to its embedding, if the output cannot tie them.
 
     That is so if an input has a head of its own (as in mergekit 0.1.5, observed), or if the head
     comes from another slice than the embedding. The operand of a tied model is its embedding. All

@@ -128,14 +128,14 @@ class OutputScheme:
 
 
 def stem_of(name: str) -> str:
-    """Return what the names of a weight's parts begin with: ``a.q_proj.`` of a.q_proj.weight."""
+    """Return the beginning of the names of a weight's parts: ``a.q_proj.`` of a.q_proj.weight."""
     return name.removesuffix("weight") if name.endswith(".weight") else name
 
 
 def of_compressed_tensors(
     form: str, weights: Mapping[str, Any], activations: Mapping[str, Any] | None = None
 ) -> Config:
-    """Return what makes the quantization_config of compressed-tensors.
+    """Return a function that makes the quantization_config of compressed-tensors.
 
     Args:
         form: the name of the format, like ``pack-quantized``.

@@ -163,7 +163,7 @@ def as_floats(checkpoint: Checkpoint, zeros: Stored) -> Dequantised:
 
 
 def _scales(count: int, columns: int, block: tuple[int, int]) -> str:
-    """Return what the scales are of, in words."""
+    """Return the scales of a weight in words."""
     if count == 1:
         return "one scale"
     if block[1] < columns:

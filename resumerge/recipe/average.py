@@ -285,7 +285,7 @@ def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list
 
 
 def _matches(entry: str, at: tuple[str | int, ...]) -> list[str]:
-    """Return what a pattern matches, in natural order: folders, or else files; or the entry."""
+    """Return the matches of a pattern, in natural order: folders, or else files; or the entry."""
     if "://" in entry or not has_magic(entry) or Path(entry).exists():
         return [entry]
     matched = glob(os.path.expanduser(entry))  # noqa: PTH111, PTH207

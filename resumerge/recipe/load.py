@@ -267,7 +267,7 @@ def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
 
 
 def _valid_part(section: type[AnyFile], top: dict[Any, Any], errors: Findings) -> AnyFile | None:
-    """Return what is left of a recipe without invalid values, and without what is invalid then."""
+    """Return a recipe without its invalid values, and without what is invalid then."""
     rest = deepcopy(top)
     while sum(_delete(rest, error.at) for error in errors):
         errors = Findings()

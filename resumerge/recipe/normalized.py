@@ -18,7 +18,7 @@ from resumerge.recipe.types import (
 
 
 def normalized(recipe: Recipe) -> dict[str, Any]:
-    """Return what decides the result in a recipe, as JSON: no comments, order of keys, or notes."""
+    """Return the part of a recipe that decides the result, as JSON: no comments, order or notes."""
     if recipe.variants:  # in order, as units and shards are numbered
         variants = recipe.variants.items()
         return {"sweep": [{"name": name, **normalized(variant)} for name, variant in variants]}

@@ -289,7 +289,7 @@ def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Sourc
 
 
 def _in_header(contents: Contents, headers: Mapping[str, Header]) -> dict[str, Any]:
-    """Return what the header of an adapter without a config says in its place."""
+    """Return the settings in the header of an adapter that has no config."""
     said = [text for header in headers.values() if (text := header.metadata.get(IN_HEADER))]
     return {IN_HEADER: said[0]} if said and contents is ADAPTER else {}
 
@@ -347,7 +347,7 @@ def _named_weights(files: ModelFiles, contents: Contents) -> str:
 def _notes(
     files: ModelFiles, contents: Contents, chosen: str, weights: list[str], moved: list[str]
 ) -> tuple[str, ...]:
-    """Return what a person should know: weights beside those that are read, and odd shards."""
+    """Return notes for the user: on weights beside those that are read, and on odd shards."""
     there = frozenset(files.names)
     indexes = {name for name in contents.weights if is_index(name)}
     beside = {*weights_in(there, contents.prefix), *(indexes & there)} - {chosen, *weights}

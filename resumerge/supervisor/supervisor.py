@@ -221,7 +221,7 @@ class Supervisor:
         return Resumable.exit_code
 
     def _next(self, spec: WorkerSpec, death: WorkerExit, run: str | None, floor: int) -> WorkerSpec:
-        """Return what the next worker is started with: half of the budget after an OOM kill."""
+        """Return the spec of the next worker: with half of the budget after an OOM kill."""
         if death.cause != "oom" or death.budget is None:
             return WorkerSpec(run, spec.memory)
         return WorkerSpec(run, lowered_budget(death.budget, floor))

@@ -100,7 +100,7 @@ class Step(ABC):
         yield from ()
 
     def notes(self, result: np.ndarray) -> Iterator[str]:
-        """Yield what a person should know of the result."""
+        """Yield notes on the result for the user."""
         yield from ()
 
 

@@ -24,7 +24,7 @@ NOT_MEASURED: dict[str, Any] = {"numbers": None, "changes": [], "warnings": []}
 
 
 def describe_changes(changes: Sequence[UnitChanges], *, every: bool = False) -> dict[str, Any]:
-    """Return what happened to the numbers of all tensors together, and what should worry.
+    """Return the changes to the numbers of all tensors together, and the warnings about them.
 
     Args:
         changes: the measurements of all units.

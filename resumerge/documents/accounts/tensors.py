@@ -11,7 +11,7 @@ MOST_NAMES = 100
 
 
 def describe_accounts(rows: Iterable[Mapping[str, Any]], *, every: bool) -> dict[str, Any]:
-    """Return what became of the tensors of each model.
+    """Return the uses of each model's tensors.
 
     Args:
         rows: rows of the ledger's table ``accounts``, in order.
@@ -45,7 +45,7 @@ def _model(name: str, rows: list[Mapping[str, Any]], *, every: bool) -> dict[str
 
 
 def describe_outputs(units: Iterable[Mapping[str, Any]], models: list[str]) -> list[dict[str, Any]]:
-    """Return what each unit of a run is computed from, as its ledger says.
+    """Return the origins of each unit of a run, as its ledger says.
 
     A matrix of a packed tensor of experts has a name of its own, which its file does not have.
 

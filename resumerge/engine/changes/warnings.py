@@ -16,7 +16,7 @@ MOST_LOST = 0.5
 
 
 def warnings_of(changes: Sequence[UnitChanges]) -> list[str]:
-    """Return what should worry, a sentence or two each: the worst first."""
+    """Return warnings about the numbers, a sentence or two each: the worst first."""
     return [
         *_not_finite(changes),
         *_without_a_part(changes),

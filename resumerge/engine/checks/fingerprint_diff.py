@@ -23,7 +23,7 @@ _KINDS = {
 
 
 def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return what differs between the parts of two fingerprints.
+    """Return the differences between the parts of two fingerprints.
 
     Returns:
         the kinds of what differs (``recipe``, ``source``, ``option``, ``library``, ``program``),
@@ -51,7 +51,7 @@ def headline(kinds: Iterable[str]) -> str:
 
 
 def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:
-    """Return what the user should do.
+    """Return the remedy for differences of these kinds.
 
     Args:
         kinds: the kinds of what differs.

@@ -103,7 +103,7 @@ def _shared_bytes(context: RunContext, plan: Plan, out: OutputPath) -> int:
 
 
 def step_problems(steps: Iterable[Step], stop: StopRequest) -> Iterator[Problem]:
-    """Yield what keeps the steps of a plan from being done; the libraries they need are asked."""
+    """Yield the obstacles to the steps of a plan; the libraries that they need are asked."""
     for step in steps:
         with stop.between_imports():
             found = list(step.problems())

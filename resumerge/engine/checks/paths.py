@@ -58,7 +58,7 @@ def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem
 
 
 def _unfit(path: Path) -> str:
-    """Return what is wrong with a path; empty if nothing is."""
+    """Return the problem with a path; empty if there is none."""
     if "\0" in str(path):
         return "a null byte in its name"
     longest = max((len(os.fsencode(part)) for part in path.parts), default=0)

@@ -173,7 +173,7 @@ class Cluster:
         return list(done)
 
     def outcome(self, reference: Any) -> Outcome:
-        """Return what came back from a task that is over."""
+        """Return the result of a task that is over."""
         import ray
         from ray import exceptions
 

@@ -63,7 +63,7 @@ class HashConflict:
     second: str
 
     def message(self, shard: str, node: str) -> str:
-        """Return what happened, and what to do.
+        """Return a message: the outcome, and the remedy.
 
         Args:
             shard: the shard's name.

@@ -127,7 +127,7 @@ class Evaluator:
     def statistics(
         self, unit: Unit, run_pass: Pass = serial_pass, scratch: Scratch | None = None
     ) -> Statistics:
-        """Return what the unit's blocks need of whole tensors.
+        """Return the statistics of whole tensors that the unit's blocks need.
 
         Args:
             unit: the unit.

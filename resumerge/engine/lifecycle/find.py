@@ -79,7 +79,7 @@ Found = NewRun | ExistingRun | FinishedInMirror
 
 
 def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
-    """Return what ``resumerge run CONFIG OUT`` works on.
+    """Return the run that ``resumerge run CONFIG OUT`` begins, continues, or finds done.
 
     Raises:
         InputError: a path cannot be used, or the recipe is invalid.
@@ -112,7 +112,7 @@ def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
 
 
 def find_for_resume(context: RunContext, name: str | None) -> Found:
-    """Return what ``resumerge resume [RUN]`` works on.
+    """Return the run that ``resumerge resume [RUN]`` continues, or finds done.
 
     Args:
         context: the run's context.

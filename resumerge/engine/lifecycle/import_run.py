@@ -45,7 +45,7 @@ def find_in_mirror(
     recipe: Recipe | None = None,
     out: OutputPath | None = None,
 ) -> Path | Manifest | None:
-    """Return what a mirror holds; import a run that this machine does not have.
+    """Return the run of a mirror, imported if this machine does not have it.
 
     Args:
         context: the run's context.

@@ -54,7 +54,7 @@ def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
 
 
 def check_reachable(mirror: MirrorSession) -> list[Problem]:
-    """Return what is wrong with the place of a mirror; see `Store.check_address`."""
+    """Return the problems with the place of a mirror; see `Store.check_address`."""
     return mirror.store.check_address()
 
 

@@ -100,7 +100,7 @@ def open_sources(
 
 
 def _contents(recipe: Recipe, ref: ModelRef) -> Contents | None:
-    """Return what a reference names; None for a model of a merge, which may be an adapter."""
+    """Return the source that a reference names; None for a model of a merge, maybe an adapter."""
     if recipe.is_adapter(ref):
         return ADAPTER
     merges = (document for document in recipe.documents if document.has_method)
@@ -138,7 +138,7 @@ def _on_the_hub(ref: ModelRef) -> str | None:
 
 
 def _hint(recipe: Recipe, ref: ModelRef) -> str:
-    """Return what else the name of a remote model may mean, and where the recipe has it."""
+    """Return the other meaning that a remote model's name may have, and its place in the recipe."""
     document = next(d for d in recipe.documents if any(ref in (m, *m.parts[1:]) for m in d.models))
     path = next(document.path_of(m) for m in document.models if ref in (m, *m.parts[1:]))
     line = document.line(path)
@@ -148,7 +148,7 @@ def _hint(recipe: Recipe, ref: ModelRef) -> str:
 
 
 def _as_folder(ref: ModelRef) -> str:
-    """Return what to know if the name of a model on the Hub is meant to be a folder's."""
+    """Return a hint for the case that the name of a model on the Hub is meant to be a folder's."""
     path = Path(name := _on_the_hub(ref) or ref.name)
     try:
         beside = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())

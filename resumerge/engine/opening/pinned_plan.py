@@ -199,7 +199,7 @@ def _accounted(plan: Plan, *, strict: bool) -> Plan:
 
 
 def _unshared(options: Mapping[str, Any]) -> Unshared | None:
-    """Return what these options say of tensors that not all models have; None if nothing."""
+    """Return the choice of these options for tensors that not all models have; None if none."""
     asked = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
     return next(asked, None)
 
@@ -248,7 +248,7 @@ def pinned_path(source: Mapping[str, Any]) -> Path:
 
 
 def _notes_of_stages(plan: Plan) -> Iterator[str]:
-    """Yield what was found while the stages were planned, and not again in the last document.
+    """Yield the notes of the stages that the last document does not repeat.
 
     What the result of a stage lacks does not matter: the output is not made from its files.
     """

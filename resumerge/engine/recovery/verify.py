@@ -266,7 +266,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
 
 
 def _away(ledger: Ledger, out: Path) -> dict[str, str]:
-    """Return what is wrong with each shard that is in the mirror alone; empty if nothing is."""
+    """Return the damage of each shard that is in the mirror alone; empty if there is none."""
     run = ledger.run()
     noted = {n: s for n, s in ledger.mirrored.checksums().items() if not (out / n).exists()}
     if not noted:
@@ -286,7 +286,7 @@ def _differs(sha256: str | None) -> str:
 def compare_shard(
     out: Path, shard: dict[str, Any], rows: Sequence[dict[str, Any]]
 ) -> dict[int, str]:
-    """Return what is wrong with which unit of a shard in a folder, by the unit's number."""
+    """Return the damage of each damaged unit of a shard in a folder, by the unit's number."""
     opened = _open_shard(out / shard["name"])
     if opened is None:
         return {row["number"]: f"{shard['name']} is missing" for row in rows}

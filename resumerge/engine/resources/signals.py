@@ -117,7 +117,7 @@ class StopRequest:
 def _shown_unless_noted(
     show: Callable[[sys.UnraisableHookArgs], object],
 ) -> Callable[[sys.UnraisableHookArgs], object]:
-    """Return what shows an exception that the interpreter ignores, but for a request to stop."""
+    """Return a hook that shows exceptions that Python ignores, but for requests to stop."""
 
     def hook(ignored: sys.UnraisableHookArgs) -> None:
         if ignored.exc_type is not Interrupted:

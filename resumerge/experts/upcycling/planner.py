@@ -156,7 +156,7 @@ class _Planner:
             )
 
     def gates(self, tokenizers: Tokenizers) -> Gates:
-        """Return what computes the gates of each layer.
+        """Return the gates of each layer.
 
         Raises:
             InputError: the base's tokenizer cannot be used.

@@ -128,7 +128,7 @@ def _sample(vectors: Vectors, wanted: Iterable[int], key: Key, step: int) -> dic
 def _keys_in_brackets(
     vectors: Vectors, brackets: Mapping[VectorRank, Bracket], key: Key, run: BlockRun
 ) -> dict[VectorRank, tuple[int, bytes, bytes, list[int]]]:
-    """Return what `BracketKeys.add` takes, for each bracket.
+    """Return the argument of `BracketKeys.add`, for each bracket.
 
     Keys are counted, not collected one by one: differences of 16-bit numbers have few distinct
     values, and a bracket may contain a large share of the tensor.

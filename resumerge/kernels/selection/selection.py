@@ -49,7 +49,7 @@ class Selection:
         return mask
 
     def mask_or_threshold(self, values: Vector, run: BlockRun) -> Kept:
-        """Return what `add_task_vectors` takes: the threshold in place of a mask by magnitude."""
+        """Return the threshold that `add_task_vectors` takes in place of a mask by magnitude."""
         return (self.threshold, self._quota(run)) if self.equal else self.mask(values, run)
 
     def _quota(self, run: BlockRun) -> int:

@@ -58,7 +58,7 @@ def normalise(address: str) -> str:
 
 
 def expected_address() -> str:
-    """Return what an address can be, for messages."""
+    """Return the forms of an address, for messages."""
     return ", or ".join(kind.example for kind in STORES.values())
 
 

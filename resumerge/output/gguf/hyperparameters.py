@@ -164,7 +164,7 @@ class Hyperparameters:
         return {OF_LLAMA: tuple(divisors)}
 
     def notes(self) -> Iterator[str]:
-        """Yield what llama.cpp does not do as transformers does."""
+        """Yield the settings that llama.cpp does not follow as transformers does."""
         config, kind = self._config, str(self._config.get("model_type"))
         window = config.get("sliding_window")
         uses = config.get("use_sliding_window", kind in ("mistral", "mixtral", "phi3"))

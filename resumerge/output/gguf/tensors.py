@@ -205,7 +205,7 @@ class WrittenTensors:
         return asked
 
     def _made(self, name: str, module: str, tensor: Tensor, type: str) -> Tensor:
-        """Return what a part is computed from: in its type, with its rows in llama.cpp's order."""
+        """Return the expression of a part: in its type, with its rows in llama.cpp's order."""
         family, dtype = self._facts.family, type if type in PLAIN else "F32"
         added = family.added if module.endswith("norm") else 0.0
         tensor = _rounded(tensor, "F32" if added else dtype)

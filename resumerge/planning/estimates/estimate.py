@@ -74,7 +74,7 @@ class Estimate:
         return sum(nbytes for (number, _), nbytes in self.streamed.items() if number == source)
 
     def on_machine(self, threads: int, speed: Speed) -> Prediction:
-        """Return what the merge takes with so many threads at the speed of a machine."""
+        """Return the cost of the merge with so many threads at the speed of a machine."""
         return Prediction(self, self.memory.need(threads), *self.time.seconds(threads, speed))
 
 

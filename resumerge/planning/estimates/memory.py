@@ -144,7 +144,7 @@ class MemoryEstimate:
     steps: frozenset[Step]
 
     def need(self, threads: int) -> MemoryNeed:
-        """Return what the merge takes with so many threads."""
+        """Return the memory that the merge takes with so many threads."""
         return MemoryNeed(
             base=self.base,
             shared=self.vocabulary + self.reductions + self.across_blocks + self.buffers,

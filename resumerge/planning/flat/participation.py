@@ -67,7 +67,7 @@ def _advice(ref: ModelRef, tensors: Mapping[ModelRef, Collection[str]]) -> str:
 
 
 def prefix_between(shorter: Collection[str], longer: Collection[str]) -> str:
-    """Return what stands in a model before most names of another; empty if nothing does.
+    """Return the prefix that a model puts before most names of another; empty if there is none.
 
     Args:
         shorter: the names of the other model.

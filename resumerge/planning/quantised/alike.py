@@ -110,7 +110,7 @@ def quantised_alike(
 
 
 def unrounded(tensor: Tensor) -> Tensor:
-    """Return what the output has of a tensor before it is rounded to a dtype of the model."""
+    """Return the output's tensor before it is rounded to a dtype of the model."""
     return tensor if isinstance(tensor, Merged) else tensor.exact
 
 

@@ -179,7 +179,7 @@ def _notes(
     plain: Collection[str],
     unfit: Mapping[str, str],
 ) -> list[str]:
-    """Return what a person should know of the quantisation."""
+    """Return the notes on the quantisation for the user."""
     count = sum(bool(target.dtypes) for target in made)
     notes = [
         f"{counted(count, 'weight')} of linear layers are written as {output.kind} "

@@ -70,7 +70,7 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
 
 
 def _operands(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return what a tensor reads while blocks are computed: nothing if a step has read before."""
+    """Return the reads of a tensor while blocks are computed: none if a step has read before."""
     return () if isinstance(tensor, Computed) else tensor.children()
 
 

@@ -99,7 +99,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
 
 
 def settings_of(adapter: Source, where: str) -> LoraConfig:
-    """Return what an adapter's config says, whichever program wrote it, or none did.
+    """Return the settings of an adapter, whichever program wrote its config, or none did.
 
     Raises:
         InputError: not a LoRA adapter, a variant that is not supported, or no known config.

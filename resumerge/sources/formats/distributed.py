@@ -147,7 +147,7 @@ class Distributed(WeightFormat):
 
 
 def read_metadata(raw: bytes, where: str) -> Distributed:
-    """Return what the metadata of a folder says of the model in it.
+    """Return the model that the metadata of a folder describes.
 
     The model is the state dict below the keys of `WRAPPERS`, with or without ``app`` before them;
     where there is none, the tensors that lie at the top. Its tensors have the keys of this state

@@ -192,7 +192,7 @@ class Combined(BothMatrices):
     def _merged(
         self, evaluation: Evaluation, cores: Sequence[np.ndarray], number: int
     ) -> np.ndarray:
-        """Return what the method makes of cores: float32, in their shape."""
+        """Return the method's result for cores: float32, in their shape."""
         core, size = self.core, self.core.block_elements
         if self.experts > 1:  # the name is a part of the key of random masks
             core = replace(core, name=f"{core.name}[{number}]")

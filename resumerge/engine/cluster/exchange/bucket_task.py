@@ -35,7 +35,7 @@ JOIN_SECONDS = 60.0
 
 
 def opening(nonce: str) -> bytes:
-    """Return what the driver writes into a task's object."""
+    """Return the content of a task's object, as the driver writes it."""
     return _content(nonce, {})
 
 

@@ -131,7 +131,7 @@ class HiddenStates(Step):
         return (self.embedding, *(t for own in self.layers[:within] for t in own.values()))
 
     def reads(self) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield what is read: the rows of the prompts' tokens, and the layers' tensors.
+        """Yield the reads: of the rows of the prompts' tokens, and of the layers' tensors.
 
         The last layer's tensors are read for ``hidden_norm`` alone: other gates do not need its
         result.

@@ -77,7 +77,7 @@ class BucketStore(Store):
         return SETTLE_SECONDS if self.lease_obstacle() else 0.0
 
     def _probe(self) -> str:
-        """Return what is wrong with the server's conditional writes; empty if nothing is."""
+        """Return the fault of the server's conditional writes; empty if there is none."""
         name = f"{METADATA}/probe-{secrets.token_hex(4)}-0"
         try:
             self._client.put(name, b"first", absent=True)

@@ -45,7 +45,7 @@ class FlatNames:
         self._names = names
 
     def expected(self, module: str) -> str | None:
-        """Return what the model should have for a module; None if its name is none of kohya's."""
+        """Return, in words, the tensor that a module of kohya's has in the model; else None."""
         if _FLAT.fullmatch(module) is None:
             return None
         if not self._has_blocks:
