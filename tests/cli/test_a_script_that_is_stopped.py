@@ -55,6 +55,7 @@ def test_who_catches_it_has_the_code_of_the_command(
     assert not stopped.stderr
 
 
+@pytest.mark.cold_start
 @pytest.mark.parametrize("imported", ["click", "resumerge.engine.lifecycle.session"])
 def test_ctrl_c_while_the_command_is_imported_is_quiet(imported: str, place: Path) -> None:
     before = f"""

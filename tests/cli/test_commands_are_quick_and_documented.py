@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from commands import each_help, resumerge
 
+pytestmark = pytest.mark.cold_start
+
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
     *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),

@@ -16,6 +16,8 @@ import pytest
 from merging import shards_of
 from waiting import wait_until
 
+pytestmark = pytest.mark.cold_start
+
 HELD = """
 import os, time
 from resumerge.storage import Storage

@@ -26,6 +26,8 @@ from resumerge.planning import Plan, estimate
 from resumerge.planning.estimates.time import REFERENCE_COMPUTE
 from resumerge.recipe import parse_recipe
 
+pytestmark = pytest.mark.cold_start
+
 SPEED = Speed(read=1e9, write=1e9, compute=REFERENCE_COMPUTE)
 
 

@@ -20,6 +20,8 @@ from resumerge.host.platform import find_platform, in_notebook
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
 
+pytestmark = pytest.mark.cold_start
+
 KERNEL = {"TERM": "xterm-color", "CLICOLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
 
 

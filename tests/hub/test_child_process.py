@@ -6,8 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hub_models import single
 from loopback_hub import Hub
+
+pytestmark = pytest.mark.cold_start
 
 ROOT = Path(__file__).parents[2]
 MERGE = """

@@ -14,6 +14,8 @@ from ledger_rows import change, make, query
 
 from resumerge.ledger import Ledger
 
+pytestmark = pytest.mark.cold_start
+
 OPTIONAL = ("pandas", "numpy", "pysqlite3", "sqlite_dump")
 
 HIDDEN_HERE_ALONE = """

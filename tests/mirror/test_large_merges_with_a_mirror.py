@@ -25,6 +25,8 @@ from waiting import wait_until
 from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 
+pytestmark = pytest.mark.cold_start
+
 SHARD = "20MB"
 WATCHER = Path(__file__).with_name("watcher.py")
 SUPPORT = Path(mirror_audit.__file__).parent

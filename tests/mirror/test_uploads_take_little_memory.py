@@ -10,6 +10,8 @@ import pytest
 from loopback_hub import Hub
 from repo_of_the_hub import URL, shard
 
+pytestmark = pytest.mark.cold_start
+
 ROOT = Path(__file__).parents[2]
 MEMORY = f"""
 import resource, sys

@@ -22,6 +22,8 @@ from resumerge.options import Options
 from resumerge.planning import Plan, estimate
 from resumerge.recipe import parse_recipe
 
+pytestmark = pytest.mark.cold_start
+
 SLERP = "merge_method: slerp\nbase_model: base\nmodels: [{model: math}]\nparameters: {t: 0.5}\n"
 TIES = """
 merge_method: ties

@@ -12,6 +12,8 @@ from cgroups import MB, TestCgroup, memory_cgroup
 from supervised import Supervised
 from waiting import wait_until
 
+pytestmark = pytest.mark.cold_start
+
 PLENTY, LITTLE = 4000 * MB, 220 * MB
 """Of memory: with the little a merge can be planned, and no block of it computed."""
 

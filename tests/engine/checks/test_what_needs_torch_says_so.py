@@ -18,6 +18,8 @@ import resumerge
 from resumerge.errors import InputError
 from resumerge.methods.loading import methods_in_file
 
+pytestmark = pytest.mark.cold_start
+
 PAIR = "models: [{{model: {0}/base}}, {{model: {0}/math}}]\nbase_model: {0}/base\n"
 NEEDS: dict[str, str] = {
     "iso_c": "merge_method: iso_c\n" + PAIR,

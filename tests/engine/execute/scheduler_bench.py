@@ -11,7 +11,7 @@ import pytest
 from made_up_plans import LINEAR, plan, vectors
 
 from resumerge.engine.evaluation.scratch import Scratch
-from resumerge.engine.execute import scheduler as module
+from resumerge.engine.execute import scheduler, unit_feed
 from resumerge.engine.execute.scheduler import Scheduler
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
@@ -151,7 +151,8 @@ class Bench:
         self.computed: list[tuple[int, int, Any]] = []
         self.scheduler = Scheduler(execution, evaluator, queue, committer, cache)
         self.pool: Any = self.scheduler._pool
-        self.statistics_pool: Any = self.scheduler._statistics_pool
+        self.feed = self.scheduler._feed
+        self.statistics_pool: Any = self.feed._pool
 
     def _check(self) -> None:
         if self.stop.requested:
@@ -176,18 +177,18 @@ class Bench:
         self.told.append(("passed over", merged.name, indices))
 
     def _statistics(
-        self, unit: Unit, sweep: Any = None, scratch: Scratch | None = None
+        self, unit: Unit, run_pass: Any = None, scratch: Scratch | None = None
     ) -> list[Any] | str:
         assert scratch is self.scheduler._scratch
-        if sweep is None:
+        if run_pass is None:
             return f"serial {unit.name}"
-        self.told.append(("sweep over", unit.name))
+        self.told.append(("pass over", unit.name))
 
         def read(indices: range) -> list[Any]:
             self.mapped.update((unit.name, index) for index in indices)
             return [(index, self.samples) for index in indices]
 
-        return [*chain.from_iterable(sweep(unit.expression, read, self.samples))]
+        return [*chain.from_iterable(run_pass(unit.expression, read, self.samples))]
 
     def _submit(self, batch: Any) -> None:
         self.told.append(("submit",))
@@ -214,11 +215,12 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ThreadPoolExecutor", Pool)
+    for module in (scheduler, unit_feed):
+        monkeypatch.setattr(module, "ThreadPoolExecutor", Pool)
     monkeypatch.setattr(Pool, "order", [])
-    for place in ("resumerge.tensors.target.BLOCK", "resumerge.engine.execute.scheduler.BLOCK"):
+    for place in ("resumerge.tensors.target.BLOCK", "resumerge.engine.execute.limits.BLOCK"):
         monkeypatch.setattr(place, BLOCK)
-    monkeypatch.setattr(module, "RUN_BYTES", RUN_BLOCKS * SIZE)
+    monkeypatch.setattr("resumerge.engine.execute.limits.RUN_BYTES", RUN_BLOCKS * SIZE)
 
 
 def linear(*blocks: int) -> Plan:

@@ -17,7 +17,8 @@ from scheduler_bench import (
 
 from resumerge.engine.execute import scheduler as module
 from resumerge.engine.execute.committer import WrittenBlocks
-from resumerge.engine.execute.scheduler import BATCH_SECONDS, SAMPLE_RUNS
+from resumerge.engine.execute.passes import SAMPLE_RUNS
+from resumerge.engine.execute.scheduler import BATCH_SECONDS
 from resumerge.engine.shards.checksums import hash_block
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
@@ -216,16 +217,14 @@ def test_each_unit_has_its_own_statistics_and_a_small_one_makes_them_itself() ->
         2: [(k, False) for k in range(3)],
         3: {},
     }
-    assert bench.of("sweep over") == [("sweep over", "t0"), ("sweep over", "t2")], (
-        "none is made twice"
-    )
+    assert bench.of("pass over") == [("pass over", "t0"), ("pass over", "t2")], "none is made twice"
 
 
 def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() -> None:
     found = linear(40)
     bench = Bench(found, scanned=("t0",))
     bench.run()
-    scan = bench.told[bench.told.index(("sweep over", "t0")) : bench.told.index(("submit",))]
+    scan = bench.told[bench.told.index(("pass over", "t0")) : bench.told.index(("submit",))]
     passed = [index for kind, *more in scan if kind == "passed over" for index in more[1]]
     assert 0 < max(passed) < 40 and passed == [*range(len(passed))]
     assert len([kind for kind, *_ in scan if kind == "memory"]) == 40 / RUN_BLOCKS

@@ -11,15 +11,15 @@ import pytest
 from scheduler_bench import Bench, Pool, linear, without_threads
 from waiting import HANGS_SECONDS
 
-from resumerge.engine.execute import scheduler as module
-from resumerge.engine.execute.scheduler import UNITS_AHEAD
+from resumerge.engine.execute import unit_feed
+from resumerge.engine.execute.unit_feed import UNITS_AHEAD
 
 __all__ = ["without_threads"]
 
 NOTHING = {
     "begin": lambda unit, first: None,
     "end": lambda unit: None,
-    "sweep": lambda tensor, sample: nullcontext(),
+    "expect_pass": lambda tensor, sample: nullcontext(),
 }
 """What a read-ahead does that does nothing."""
 
@@ -30,7 +30,7 @@ def order(*units: int, more: int, **limits: Any) -> None:
     Pool.order.clear()
     bench = Bench(linear(*units), scanned=tuple(names))
     for name, value in limits.items():
-        setattr(bench.governor if name == "cache_is_scarce" else bench.scheduler, name, value)
+        setattr(bench.governor if name == "cache_is_scarce" else bench.feed, name, value)
     bench.run()
     begun = [("statistics", name) for name in names]
     expected = begun[: more + 1]
@@ -61,9 +61,9 @@ def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
             both.wait(0.2 if costly else HANGS_SECONDS)
             met.append(True)
 
-    bench.scheduler._evaluator.statistics = statistics  # type: ignore[assignment]
+    bench.feed._evaluator.statistics = statistics  # type: ignore[assignment]
     units = bench.scheduler._execution.plan.units
-    threads = [threading.Thread(target=bench.scheduler._scan, args=[unit]) for unit in units]
+    threads = [threading.Thread(target=bench.feed._scan, args=[unit]) for unit in units]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -73,6 +73,6 @@ def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
 
 def test_what_scans_hold_is_no_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a unit and the next one hold fits in any case; that of a third one may."""
-    monkeypatch.setattr(module, "reduction_bytes", lambda unit: unit.blocks)
+    monkeypatch.setattr(unit_feed, "reduction_bytes", lambda unit: unit.blocks)
     order(2, 3, 3, 2, more=1, _reductions_limit=7)
     order(2, 2, 3, 2, more=UNITS_AHEAD, _reductions_limit=7)

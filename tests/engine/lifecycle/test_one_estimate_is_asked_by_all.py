@@ -136,6 +136,6 @@ def test_the_governor_and_the_scheduler_have_their_limits_from_it(
     [watching], [scheduling] = governors, schedulers
     assert watching.need.traffic == TRAFFIC
     assert watching.need.shared >= REDUCTIONS
-    assert scheduling._reductions_limit == REDUCTIONS
-    assert scheduling._spills
+    assert scheduling._feed._reductions_limit == REDUCTIONS
+    assert scheduling._feed._spills
     assert scheduling._largest_block == 4321

@@ -15,7 +15,7 @@ from merging_in_cgroups import Merging
 from slow_average import RECIPE, VARIABLES
 from waiting import wait_until
 
-pytestmark = pytest.mark.usefixtures("real_cgroups")
+pytestmark = [pytest.mark.usefixtures("real_cgroups"), pytest.mark.cold_start]
 
 HOG = Path(__file__).with_name("hog.py")
 LIMIT = 700 * MB

@@ -11,7 +11,7 @@ from merging_in_cgroups import Merging
 
 from benchmarks.models import make_models
 
-pytestmark = pytest.mark.usefixtures("real_cgroups")
+pytestmark = [pytest.mark.usefixtures("real_cgroups"), pytest.mark.cold_start]
 
 TIES = """
 merge_method: ties

@@ -19,6 +19,8 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.storage import Storage
 
+pytestmark = pytest.mark.cold_start
+
 HOLDS = """
 import time
 from resumerge.engine.resources.temporary import TemporaryFolder

@@ -13,6 +13,8 @@ import pytest
 from resumerge.engine.resources.signals import StopRequest, is_repetition, stop_signals
 from resumerge.errors import Interrupted
 
+pytestmark = pytest.mark.cold_start
+
 EACH = pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 
 

@@ -38,6 +38,8 @@ from resumerge.errors import InputError, Resumable
 from resumerge.host.machine import hostname
 from resumerge.output_path import OutputPath
 
+pytestmark = pytest.mark.cold_start
+
 HOLDS = """
 import sys, time
 from pathlib import Path

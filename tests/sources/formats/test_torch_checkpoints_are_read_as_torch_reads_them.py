@@ -19,6 +19,8 @@ from resumerge.recipe import ModelRef
 from resumerge.sources import Source, open_source
 from resumerge.sources.reader import SourceReader
 
+pytestmark = pytest.mark.cold_start
+
 SHARED = torch.randn(6, 8)
 TENSORS: dict[str, Tensor] = {
     "bf16": torch.randn(37, 11).bfloat16(),

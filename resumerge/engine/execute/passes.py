@@ -1,0 +1,76 @@
+"""Passes over all blocks of a tensor, by the threads that compute blocks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from resumerge.engine.execute.execution import Execution
+from resumerge.engine.execute.limits import most_tasks, run_bytes
+from resumerge.engine.execute.page_cache import PageCache
+from resumerge.engine.execute.read_ahead import ReadAhead
+from resumerge.tensors import Merged, Spilled
+
+SAMPLE_RUNS = 2
+"""How many times the blocks of a computing task a sampling one takes: less is read of each."""
+
+
+class Passes:
+    """The passes that scans and scratch files need before the blocks of a unit.
+
+    Args:
+        execution: what the attempt's threads share.
+        pool: the threads that compute blocks.
+        page_cache: is told what a pass has gone over.
+        read_ahead: is told what a pass will read.
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        pool: ThreadPoolExecutor,
+        page_cache: PageCache,
+        read_ahead: ReadAhead,
+    ) -> None:
+        self._execution, self._pool = execution, pool
+        self._page_cache, self._read_ahead = page_cache, read_ahead
+
+    def run(
+        self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
+    ) -> Iterator[Any]:
+        """Yield the results of a pass by all threads, a few runs ahead of the consumer.
+
+        Raises:
+            PassStopped: a signal asks the process to stop.
+        """
+        with self._read_ahead.expect_pass(tensor, sample=sample):
+            yield from self._results(tensor, function, sample)
+
+    def _results(
+        self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
+    ) -> Iterator[Any]:
+        execution = self._execution
+        running: deque[tuple[range, Future[Any]]] = deque()
+        first = 0
+        while first < tensor.blocks:
+            execution.governor.wait_for_memory(execution.stop)
+            if execution.stop.requested:
+                raise PassStopped
+            count = tensor.run_blocks(tensor.block_elements, run_bytes(execution))
+            count *= SAMPLE_RUNS if sample else 1
+            indices = range(first, min(first + count, tensor.blocks))
+            running.append((indices, self._pool.submit(function, indices)))
+            first = indices.stop
+            if len(running) > most_tasks(execution):
+                done, result = running.popleft()
+                yield result.result()
+                self._page_cache.passed_over(tensor, done)
+            execution.reporter.heartbeat()
+        while running:
+            yield running.popleft()[1].result()
+
+
+class PassStopped(BaseException):
+    """A signal to end a pass early: the process was asked to stop. No method may catch it."""
