@@ -10,9 +10,10 @@ import ctypes
 import errno
 import fcntl
 import os
-import sys
 import tempfile
 from pathlib import Path
+
+from resumerge.host.system import LINUX, NOT_SUPPORTED, libc, offered, sync
 
 SCRATCH = ".resumerge-scratch-"
 """The beginning of a scratch file's short-lived name, where a file cannot begin without a name."""
@@ -22,9 +23,8 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
-_UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _FICLONE = 0x40049409  # linux/fs.h
-_NO_CLONE = {*_UNSUPPORTED, errno.EXDEV, errno.ENOTTY, errno.EPERM, errno.ETXTBSY, errno.EBADF}
+_NO_CLONE = {*NOT_SUPPORTED, errno.EXDEV, errno.ENOTTY, errno.EPERM, errno.ETXTBSY, errno.EBADF}
 
 
 class Storage:
@@ -88,7 +88,7 @@ class Storage:
         """Make an open file share the blocks of another one, until either is written.
 
         On filesystems that can (btrfs, XFS, ZFS, NFS 4.2…), that takes neither time nor space
-        (FICLONE, ioctl_ficlone(2)). Not durable yet.
+        (FICLONE, ioctl_ficlone(2)); elsewhere than on Linux it is not tried. Not durable yet.
 
         Args:
             source: the other file.
@@ -97,6 +97,8 @@ class Storage:
         Returns:
             whether the file is a clone now.
         """
+        if not LINUX:
+            return False
         with source.open("rb") as stream:
             try:
                 fcntl.ioctl(fd, _FICLONE, stream.fileno())
@@ -108,13 +110,13 @@ class Storage:
 
     def sync_data(self, fd: int) -> None:
         """Make the data written to an open file durable."""
-        os.fdatasync(fd)
+        sync(fd, data_only=True)
 
     def sync_file(self, path: Path) -> None:
         """Make a whole file durable, by its name."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            sync(fd)
         finally:
             os.close(fd)
 
@@ -123,7 +125,7 @@ class Storage:
         try:
             self.sync_file(path)
         except OSError as error:
-            if error.errno not in _UNSUPPORTED:
+            if error.errno not in NOT_SUPPORTED:
                 raise
 
     def rename(self, source: Path, target: Path) -> None:
@@ -169,7 +171,7 @@ class Storage:
 
 def is_in_memory(folder: Path) -> bool:
     """Return whether a folder is in memory (tmpfs); False where the system does not say."""
-    statfs = getattr(ctypes.CDLL(None), "statfs", None) if sys.platform == "linux" else None
+    statfs = libc("statfs") if LINUX else None
     found = (ctypes.c_long * 64)()  # its first field, a machine word, is the type
     if statfs is None or statfs(os.fsencode(folder), found) != 0:
         return False
@@ -182,9 +184,10 @@ def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
     A page shared with the bytes before the range is dropped too, one shared with the bytes after it
     is not: dropping a file range by range, in order, drops all of it.
     """
-    if hasattr(os, "posix_fadvise"):
+    advise = offered(os, "posix_fadvise")
+    if advise is not None:
         start = offset - offset % _PAGE
-        os.posix_fadvise(fd, start, offset + nbytes - start, os.POSIX_FADV_DONTNEED)
+        advise(fd, start, offset + nbytes - start, os.POSIX_FADV_DONTNEED)
 
 
 def _allocate(fd: int, nbytes: int) -> None:
@@ -192,12 +195,12 @@ def _allocate(fd: int, nbytes: int) -> None:
 
     `os.posix_fallocate` would write every block where the filesystem cannot.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if nbytes and hasattr(libc, "fallocate"):
-        libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-        while libc.fallocate(fd, 0, 0, nbytes) != 0:
+    fallocate = libc("fallocate")
+    if nbytes and fallocate is not None:
+        fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+        while fallocate(fd, 0, 0, nbytes) != 0:
             code = ctypes.get_errno()
-            if code in _UNSUPPORTED:
+            if code in NOT_SUPPORTED:
                 break
             if code != errno.EINTR:
                 raise OSError(code, os.strerror(code))

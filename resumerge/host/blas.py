@@ -6,9 +6,11 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
-_MAPS = Path("/proc/self/maps")
+from resumerge.host.system import kernel_file
+
 _NAMES = (
     "scipy_openblas_{}_num_threads64_",
     "openblas_{}_num_threads64_",
@@ -64,13 +66,22 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _loaded() -> list[ctypes.CDLL]:
-    """Return the OpenBLAS libraries that this process has loaded."""
+    """Return the OpenBLAS libraries that this process has loaded; without /proc, NumPy's own."""
     try:
-        lines = _MAPS.read_text().splitlines()
+        lines = kernel_file("/proc/self/maps").read_text().splitlines()
     except OSError:
-        return []
-    paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in lines if "openblas" in line)
-    return [ctypes.CDLL(path) for path in paths]
+        paths = [str(path) for path in _in_wheel()]
+    else:
+        paths = [line.split(maxsplit=5)[-1] for line in lines if "openblas" in line]
+    return [ctypes.CDLL(path) for path in dict.fromkeys(paths)]
+
+
+def _in_wheel() -> Iterator[Path]:
+    """Yield the OpenBLAS libraries in NumPy's wheel, which NumPy loads itself."""
+    numpy = find_spec("numpy")
+    for package in (numpy and numpy.submodule_search_locations) or ():
+        for folder in (Path(package, ".dylibs"), Path(f"{package}.libs")):
+            yield from folder.glob("*openblas*")
 
 
 def _has(library: ctypes.CDLL, name: str) -> bool:

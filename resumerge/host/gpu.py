@@ -6,6 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from resumerge.host.system import LINUX
+
 PATIENCE_SECONDS = 5.0
 """The seconds to wait for nvidia-smi, which needs half a second, and never ends if a driver hangs.
 """
@@ -30,7 +32,9 @@ def find_gpus(root: Path = Path("/"), command: str = "nvidia-smi") -> list[Gpu]:
         command: the program that is asked first.
     """
     asked = _ask(command)
-    return _of_driver(root) if asked is None else asked
+    if asked is not None:
+        return asked
+    return _of_driver(root) if LINUX else []
 
 
 def _ask(command: str) -> list[Gpu] | None:

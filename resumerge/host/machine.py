@@ -7,6 +7,8 @@ import platform
 import shutil
 from pathlib import Path
 
+from resumerge.host.system import kernel_file, offered
+
 
 def hostname() -> str:
     """Return the machine's name."""
@@ -16,17 +18,15 @@ def hostname() -> str:
 def boot_id() -> str:
     """Return an id that changes with every boot; empty where the system does not say."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return kernel_file("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
 
 
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
+    affinity = offered(os, "sched_getaffinity")
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def free_bytes(path: Path) -> int:

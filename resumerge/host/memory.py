@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from resumerge.host.system import LINUX, MACOS, kernel_file
 from resumerge.sizes import show_size
 
 MACHINE = "the machine"
@@ -110,7 +110,7 @@ class MemoryGauge:
     def __init__(self) -> None:
         self._groups = cgroups()
         own = [group.folder / "memory.pressure" for group in self._groups[:1]]
-        pressure = [*own, Path("/proc/pressure/memory")]
+        pressure = [*own, kernel_file("/proc/pressure/memory")]
         self._pressure = next((path for path in pressure if path.exists()), None)
         self._stalls = self._stalled_until_now()
 
@@ -155,24 +155,25 @@ def address_space_limit() -> int | None:
 def rss() -> int:
     """Return the bytes of RSS that this process has."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(kernel_file("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
-        if sys.platform == "linux":  # without /proc: the largest that it had
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        import psutil
-
-        return int(psutil.Process().memory_info().rss)
+        if LINUX:  # without /proc: the largest that it had
+            return _peak_by_getrusage()
+        return _rss_now(os.getpid())
 
 
 def peak_rss_of(pid: int | str) -> int:
-    """Return the largest RSS that a live process had, in bytes; 0 where the system does not say."""
+    """Return the largest RSS that a live process had, in bytes; 0 where the system does not say.
+
+    Elsewhere than on Linux it is what the process has now.
+    """
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in kernel_file(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
-    return 0
+    return 0 if LINUX else _rss_now(pid)
 
 
 def peak_rss() -> int:
@@ -181,14 +182,29 @@ def peak_rss() -> int:
     The source is VmHWM where there is one: `getrusage` would count what the parent had when it
     forked.
     """
-    return peak_rss_of("self") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return (LINUX and peak_rss_of("self")) or _peak_by_getrusage()
+
+
+def _rss_now(pid: int | str) -> int:
+    """Return the RSS of a process in bytes, by psutil; 0 where it is dead."""
+    import psutil
+
+    try:
+        return int(psutil.Process(int(pid)).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _peak_by_getrusage() -> int:
+    """Return the largest RSS of this process in bytes. getrusage(2) has KiB, but on macOS bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if MACOS else 1024)
 
 
 def cgroups(pid: int | str = "self") -> list[Cgroup]:
     """Return the memory cgroups of a process, from its own up to the topmost in sight."""
     try:
-        memberships = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        memberships = kernel_file(f"/proc/{pid}/cgroup").read_text().splitlines()
+        mounts = kernel_file("/proc/self/mountinfo").read_text().splitlines()
     except OSError:
         return []
     found: list[Cgroup] = []
@@ -219,7 +235,7 @@ def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path]
         root, place = left.split()[3:5]
         filesystem, _, options = right.split(" ", 2)
         if filesystem == kind and (not controller or controller in options.strip().split(",")):
-            return Path(root), Path(place)
+            return Path(root), kernel_file(place)
     return None
 
 
@@ -228,13 +244,13 @@ def _machine() -> tuple[int, int]:
 
     Linux says so itself: psutil, for the other systems, takes longer to import than a plan to make.
     """
-    found = _sizes(Path("/proc/meminfo"))
+    found = _sizes(kernel_file("/proc/meminfo"))
     if "MemAvailable" in found:
         return found["MemTotal"], min(found["MemAvailable"], found["MemTotal"])
-    folder = Path("/sys/devices/system/node")
+    folder = kernel_file("/sys/devices/system/node")
     if nodes := [_sizes(path) for path in folder.glob("node*/meminfo")]:  # without /proc
         return sum(node["MemTotal"] for node in nodes), sum(map(_droppable, nodes))
-    if sys.platform == "linux":  # without /sys, too: what is free, without the page cache
+    if LINUX:  # without /sys, too: what is free, without the page cache
         page = os.sysconf("SC_PAGE_SIZE")
         return os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
     import psutil

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resumerge.host.memory import cgroups
+from resumerge.host.system import kernel_file
 
 _COUNTED_IN = ("memory.oom_control", "memory.events")
 """The files of a cgroup with counts, of v1 (only in the killed process's own group) and v2."""
@@ -30,7 +31,7 @@ class OomKills:
     def look(self, pid: int | str) -> None:
         """Count from now on in the cgroups of a live process, which may have been moved."""
         files = [group.folder / name for group in cgroups(pid) for name in _COUNTED_IN]
-        for file in (*files, Path("/proc/vmstat")):
+        for file in (*files, kernel_file("/proc/vmstat")):
             if file not in self._before and (count := _kills(file)) is not None:
                 self._before[file] = count
 

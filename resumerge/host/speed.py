@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from resumerge.host.system import offered, sync
+
 READ_BYTES, WRITE_BYTES = 32 << 20, 16 << 20
 _ELEMENTS, _ROUNDS = 1 << 18, 10
 
@@ -82,16 +84,19 @@ def _write(folder: Path) -> float | None:
 
     Nobody sees the file, and it is gone when it is closed.
     """
+    nameless = offered(os, "O_TMPFILE")
+    if nameless is None:
+        return None
     try:
-        fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except (AttributeError, OSError):
+        fd = os.open(folder, nameless | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
         return None
     try:
         data = bytes(1 << 20)
         started = time.perf_counter()
         for _ in range(WRITE_BYTES // len(data)):
             os.write(fd, data)
-        os.fdatasync(fd)
+        sync(fd, data_only=True)
         return WRITE_BYTES / (time.perf_counter() - started)
     except OSError:
         return None

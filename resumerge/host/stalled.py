@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from resumerge.host.system import kernel_file
+
 _FILESYSTEMS = ("fuse", "nfs", "cifs")
 """The words in the name of a kernel function that waits for a filesystem, even in the state ``S``.
 """
@@ -42,7 +44,7 @@ class ThreadState:
 def blocked_thread(pid: int) -> ThreadState:
     """Return the state of the thread of a process that explains best why it makes no progress."""
     states = list(_STATES)
-    found = [_thread(task) for task in Path(f"/proc/{pid}/task").glob("*")]
+    found = [_thread(task) for task in kernel_file(f"/proc/{pid}/task").glob("*")]
     known = [thread for thread in found if thread.state in states]
     return min(known, key=lambda thread: states.index(thread.state), default=ThreadState())
 

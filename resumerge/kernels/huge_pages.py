@@ -6,6 +6,8 @@ import mmap
 
 import numpy as np
 
+from resumerge.host.system import offered
+
 HUGE_PAGE = 2 << 20
 """The bytes of a huge page of x86-64, and of aarch64 with pages of 4 KiB."""
 
@@ -22,13 +24,13 @@ def mapped(size: int, *, whole: bool = True) -> np.ndarray:
             a run takes thousands of small ones, more than the processor keeps the addresses of, and
             looking them up is up to a third of the time. Otherwise what is not used takes nothing.
     """
-    if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+    advice = offered(mmap, "MADV_HUGEPAGE" if whole else "MADV_NOHUGEPAGE")
+    if size < HUGE_PAGE or advice is None:
         return np.empty(size, np.uint8)
     try:
         mapping = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         space = np.frombuffer(mapping, np.uint8)
         start = -space.ctypes.data % HUGE_PAGE
-        advice = mmap.MADV_HUGEPAGE if whole else mmap.MADV_NOHUGEPAGE
         mapping.madvise(advice, start, size - size % HUGE_PAGE)
     except OSError:  # no such pages, or a limit of the address space, of which the allocator tells
         return np.empty(size, np.uint8)

@@ -67,6 +67,9 @@ class Connection:
                 return
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
+            # On macOS commits would stay in the disk's cache; elsewhere this has no effect.
+            self._db.execute("PRAGMA fullfsync=ON")
+            self._db.execute("PRAGMA checkpoint_fullfsync=ON")
         except BaseException:
             self._db.close()
             raise

@@ -9,7 +9,6 @@ content is compared on the way; a file gets its name in the cache only if it is 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 
@@ -18,6 +17,7 @@ from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.partial_file import PartialFile
+from resumerge.storage import Storage
 
 ATTEMPTS = 3
 """The number of downloads of a file whose content turns out to be wrong."""
@@ -72,7 +72,7 @@ def download_by_ranges(
                 progress=lambda: part.length,
             )
             if part.is_intact():
-                os.fdatasync(part.fd)
+                Storage().sync_data(part.fd)
                 file.put(file.partial, part.content)
                 metadata.store_validator(file.partial, None)
                 metadata.record_verdict(file.content or file.blob, file.etag, True)

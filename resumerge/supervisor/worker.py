@@ -8,7 +8,6 @@ signal exactly once.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from contextlib import suppress
 
 from resumerge.engine.resources.signals import stop_signals
 from resumerge.host.memory import peak_rss_of
+from resumerge.host.system import libc
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe, Listener
 
 _PR_SET_PDEATHSIG = 1
@@ -111,7 +111,7 @@ def _die_with(supervisor: int, lifeline: int) -> None:
     Where the kernel cannot (not Linux), a thread waits for the end of a pipe that only the
     supervisor could write to.
     """
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    prctl = libc("prctl")
     if prctl is not None and prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0:
         if os.getppid() != supervisor:  # it died before the call
             os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from waiting import wait_until
 
-from resumerge.host import processes, speed
+from resumerge.host import speed, system
 from resumerge.host.machine import existing_folder, free_bytes
 from resumerge.host.persistent_storage import find_persistent
 from resumerge.host.platform import goes_to
@@ -132,7 +132,7 @@ def test_a_process_is_known_by_its_birth_until_it_is_dead() -> None:
 def test_without_proc_it_is_only_known_whether_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "Path", lambda path: tmp_path / path[1:])
+    monkeypatch.setattr(system, "_KERNEL", tmp_path)
     assert birth(os.getpid()) == 0 and birth(1) == 0
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from resumerge.host import memory, oom, stalled
+from resumerge.host import memory, system
 from resumerge.host.memory import Cgroup, MemoryGauge, cgroups, peak_rss_of, rss
 from resumerge.host.oom import OomKills
 from resumerge.host.stalled import ThreadState, blocked_thread
+from resumerge.host.system import kernel_file
 
 GB = 10**9
 MEMINFO = "MemTotal:  8000 kB\nMemFree:  1 kB\nMemAvailable:  {} kB\nHugePages_Total: 0\n"
@@ -24,16 +25,11 @@ Kernel = Callable[..., None]
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """Has files below /proc and /sys say what a test writes, by their paths; None for no file."""
 
-    def below(path: object = ".") -> Path:
-        text = str(path)
-        return tmp_path / text[1:] if text.startswith(("/proc/", "/sys/")) else Path(text)
-
-    for module in (memory, oom, stalled):
-        monkeypatch.setattr(module, "Path", below)
+    monkeypatch.setattr(system, "_KERNEL", tmp_path)
 
     def says(files: dict[str, str | None]) -> None:
         for name, text in files.items():
-            path = below(name)
+            path = kernel_file(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             if text is None:
                 path.unlink()

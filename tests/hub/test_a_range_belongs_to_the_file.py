@@ -225,7 +225,7 @@ def test_it_is_on_disk_before_it_has_its_name(
         done.append(("named", complete.stat().st_size))
         real_put(file, complete, content)
 
-    monkeypatch.setattr(module.os, "fdatasync", sync)
+    monkeypatch.setattr(os, "fdatasync", sync)
     monkeypatch.setattr(HubFile, "put", put)
     fetch_again(source, metadata)
     assert done == [("synced", SIZE), ("named", SIZE)]

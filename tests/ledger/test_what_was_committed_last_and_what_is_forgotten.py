@@ -39,6 +39,8 @@ def test_a_commit_waits_for_the_disk(ledger: Ledger) -> None:
     """With a write-ahead log, a power cut takes the last transactions unless this is FULL."""
     assert ledger._db.rows("PRAGMA journal_mode") == [{"journal_mode": "wal"}]
     assert ledger._db.rows("PRAGMA synchronous") == [{"synchronous": 2}]
+    for name in ("fullfsync", "checkpoint_fullfsync"):  # what macOS's fsync(2) leaves undone
+        assert ledger._db.rows(f"PRAGMA {name}") == [{name: 1}]
 
 
 def test_the_last_two_batches(ledger: Ledger) -> None:

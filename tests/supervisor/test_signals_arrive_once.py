@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import posix_only
 import psutil
 import pytest
 from supervised import Supervised, is_alive, wait_until_dead
@@ -169,14 +170,15 @@ def test_a_supervisor_that_is_killed_takes_the_worker_along(
 def test_where_the_kernel_cannot_be_asked_a_pipe_tells_the_worker(
     merge: Supervised, reference: dict[str, bytes]
 ) -> None:
-    without = "from resumerge.supervisor import worker; worker._PR_SET_PDEATHSIG = -1\n"
-    program = f"{without}from resumerge.cli.main import main; main()"
-    command = [merge.command[0], "-c", program, *merge.command[3:]]
-    process = subprocess.Popen(command, text=True, **merge.options)
+    options = merge.options
+    options["env"] |= posix_only.environment(merge.folder)
+    command = [*posix_only.PROGRAM, *merge.command[3:]]
+    process = subprocess.Popen(command, text=True, **options)
     worker = merge.wait_until_committed(process)
     process.kill()
     process.communicate()
     wait_until_dead(worker)
+    assert posix_only.noted(merge.folder) == []
     merge.resume()
     assert merge.files() == reference
 

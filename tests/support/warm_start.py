@@ -41,7 +41,10 @@ WARM = (
 )
 """What a merge imports on its way, beside the commands."""
 
-READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_", "RESUMERGE_KERNELS")
+READ_AT_START = (
+    *("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_"),
+    *("RESUMERGE_KERNELS", "RESUMERGE_POSIX_ONLY"),
+)
 """How environment variables begin that are read when Python starts or a module is imported."""
 
 USUAL: dict[str, Any] = {

@@ -7,11 +7,11 @@ tensor of a block costs a page fault for every 4 KiB: a multiplication of one bl
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from resumerge.host.memory import address_space_limit
+from resumerge.host.system import libc
 from resumerge.tensors.buffers import REUSED
 
 LARGE = 128 << 10
@@ -22,9 +22,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 def give_back_freed_memory() -> None:
     """Return freed memory to the system."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)
+    trim = libc("malloc_trim")
+    if trim is not None:
+        trim(0)
 
 
 @contextmanager
@@ -33,10 +33,10 @@ def freed_memory_returned() -> Iterator[None]:
 
     If each thread keeps its own, memory grows with the threads.
     """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
-        libc.mallopt(_M_TRIM_THRESHOLD, LARGE)
+    mallopt = libc("mallopt")
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, LARGE)
+        mallopt(_M_TRIM_THRESHOLD, LARGE)
     try:
         yield
     finally:
@@ -45,9 +45,9 @@ def freed_memory_returned() -> Iterator[None]:
 
 def reuse_freed_memory() -> None:
     """Have glibc keep freed memory; without effect with another C library."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, REUSED)
-        libc.mallopt(_M_TRIM_THRESHOLD, REUSED)
+    mallopt = libc("mallopt")
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, REUSED)
+        mallopt(_M_TRIM_THRESHOLD, REUSED)
         if address_space_limit() is not None:  # glibc reserves 64 MiB of it for each thread
-            libc.mallopt(_M_ARENA_MAX, 1)
+            mallopt(_M_ARENA_MAX, 1)

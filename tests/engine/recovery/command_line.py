@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -41,12 +42,17 @@ def calm_merge(folder: Path, models: Path, recipe: str = RECIPE) -> Path:
     return folder
 
 
-def start(words: list[str], cwd: Path) -> subprocess.Popen[str]:
+def start(
+    words: list[str],
+    cwd: Path,
+    program: Sequence[str] = (str(BIN / "resumerge"),),
+    environment: Mapping[str, str] = {},
+) -> subprocess.Popen[str]:
     """`resumerge` with these arguments."""
     return subprocess.Popen(
-        [str(BIN / "resumerge"), *words],
+        [*program, *words],
         cwd=cwd,
-        env=ENV,
+        env={**ENV, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -9,7 +9,6 @@ import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import count, islice
-from types import SimpleNamespace
 
 import pytest
 
@@ -157,8 +156,7 @@ def test_freed_memory_is_kept_for_the_next_block_within_the_address_space(
 ) -> None:
     """An arena of each thread would take 64 MiB of it."""
     set_: dict[int, int] = {}
-    libc = SimpleNamespace(mallopt=set_.__setitem__)
-    monkeypatch.setattr(allocator, "ctypes", SimpleNamespace(CDLL=lambda name: libc))
+    monkeypatch.setattr(allocator, "libc", {"mallopt": set_.__setitem__}.get)
     monkeypatch.setattr(allocator, "address_space_limit", lambda: limit)
     allocator.reuse_freed_memory()
     trim, mmap, arenas = -1, -3, -8  # glibc's malloc.h
@@ -166,7 +164,6 @@ def test_freed_memory_is_kept_for_the_next_block_within_the_address_space(
 
 
 def test_another_c_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    libc = SimpleNamespace(CDLL=lambda name: SimpleNamespace())
-    monkeypatch.setattr(allocator, "ctypes", libc)
+    monkeypatch.setattr(allocator, "libc", {}.get)
     allocator.reuse_freed_memory()
     allocator.give_back_freed_memory()

@@ -1,0 +1,74 @@
+"""Promise: where a system has nothing beyond POSIX, a merge is killed and resumed as on Linux."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import posix_only
+import pytest
+from command_line import WORDS, calm_merge, committed, hashes, start
+from killing import kill_until_done
+from slow_average import RECIPE
+from waiting import wait_until
+
+KILLS, KILLS_OF_SOAK = 3, 20
+
+
+@pytest.fixture(scope="module")
+def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with the output of a merge that took all that Linux has."""
+    return calm_merge(tmp_path_factory.mktemp("merge"), large_llamas, RECIPE)
+
+
+@pytest.fixture
+def folder(calm: Path) -> Path:
+    for name in ("merged", "ledgers", "noted.txt", "memory.txt"):
+        path = calm / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    return calm
+
+
+def start_posix_only(words: list[str], cwd: Path, **environment: str) -> subprocess.Popen[str]:
+    return start(words, cwd, posix_only.PROGRAM, posix_only.environment(cwd) | environment)
+
+
+def test_killed_at_random_times(folder: Path, soak: bool) -> None:
+    expected = hashes(folder / "calm" / "merged")
+    kills = 0
+    for seed in itertools.count():
+        if kills >= (KILLS_OF_SOAK if soak else KILLS):
+            break
+        print(f"seed {seed}")
+        kills += kill_until_done(folder, expected, random.Random(seed), start_posix_only)
+        for name in ("merged", "ledgers"):
+            shutil.rmtree(folder / name)
+    assert posix_only.noted(folder) == []
+
+
+def test_what_does_not_ask_at_the_seam_is_noticed(folder: Path) -> None:
+    """Otherwise the other tests would say nothing."""
+    process = start_posix_only(WORDS, folder, RESUMERGE_POSIX_ONLY="0")
+    process.communicate()
+    noted = posix_only.noted(folder)
+    assert {"open /proc/meminfo", "open /proc/self/cgroup", "ctypes.dlsym prctl"} <= set(noted)
+
+
+def test_memory_that_others_take_is_noticed_by_psutil(folder: Path) -> None:
+    process = start_posix_only([*WORDS, "--memory-wait", "1"], folder)
+    out = folder / "merged"
+    wait_until(lambda: committed(folder / "ledgers") > 0, process)
+    (folder / "memory.txt").write_text("1000000")
+    _, stderr = process.communicate()
+    assert process.returncode == 75, stderr
+    assert "Waiting for memory: other processes took" in stderr
+    assert "Close other programs" in stderr
+    (folder / "memory.txt").unlink()
+    resumed = start_posix_only(["resume", "merged", "--state-dir", "ledgers"], folder)
+    _, stderr = resumed.communicate()
+    assert resumed.returncode == 0, stderr
+    assert hashes(out) == hashes(folder / "calm" / "merged")
+    assert posix_only.noted(folder) == []
