@@ -3,7 +3,7 @@
 The functions are the commands of the command line; `help(resumerge.run)` describes one.
 
     merge      run, resume, extract_expert, extract_lora, reproduce
-    before it  init, plan, explain, methods, compare, demo
+    before it  init, plan, explain, methods, compare, search, demo
     after it   status, verify, try_model, push, clean
     downloads  cache_check, cache_repair
 
@@ -37,6 +37,7 @@ __all__ = [
     "reproduce",
     "resume",
     "run",
+    "search",
     "status",
     "try_model",
     "verify",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         reproduce,
         resume,
         run,
+        search,
         status,
         try_model,
         verify,

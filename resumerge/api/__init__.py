@@ -17,6 +17,7 @@ from resumerge.api.merging import extract_expert, extract_lora, reproduce, resum
 from resumerge.api.models import cache_check, cache_repair, compare
 from resumerge.api.recipes import demo, explain, init, methods, plan
 from resumerge.api.runs import clean, push, status, try_model, verify
+from resumerge.api.searching import search
 
 __all__ = [
     "cache_check",
@@ -34,6 +35,7 @@ __all__ = [
     "reproduce",
     "resume",
     "run",
+    "search",
     "status",
     "try_model",
     "verify",

@@ -20,7 +20,7 @@ from resumerge.ui.terminal.terminal import err, print_text
 
 COMMANDS = (
     *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),
-    *("compare", "try", "push", "extract-expert", "extract-lora", "clean"),
+    *("search", "compare", "try", "push", "extract-expert", "extract-lora", "clean"),
     *("methods", "demo", "cache"),
 )
 """The commands in the order of the help; each is `command` in the module of its name."""

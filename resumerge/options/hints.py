@@ -98,3 +98,19 @@ class ExplainOptions(TypedDict, total=False):
     tensor_union: bool | None
     tensor_intersection: bool | None
     offline: bool
+
+
+class SearchOptions(TypedDict, total=False):
+    """Options that `resumerge.search` takes, beside those of the search."""
+
+    state_dir: StrPath | None
+    memory: int | str | None
+    threads: int | Literal["auto"] | None
+    device: str
+    seed: int | None
+    tensor_union: bool | None
+    tensor_intersection: bool | None
+    offline: bool
+    no_accounts: bool
+    memory_wait: float
+    stream: bool | None

@@ -43,6 +43,7 @@ _RECIPES = ("run", "plan")
 _PLANS = (*_RECIPES, "explain")
 _NEW = (*_RECIPES, "extract-expert")
 _MERGES = ("run", "resume", "plan")
+_SEARCH = "search"
 _MIRRORED = (*_MERGES, "extract-expert", "extract-lora")
 """The commands that may merge with a mirror or a cluster."""
 
@@ -74,22 +75,24 @@ class Options:
 
     state_dir: Path | None = declare(
         Folder("state folder"), "Folder for the ledgers.", *_MERGING, *_READERS,
-        default_text="./state, or RESUMERGE_STATE_DIR",
+        _SEARCH, default_text="./state, or RESUMERGE_STATE_DIR",
     )  # fmt: skip
     memory: int | None = declare(
         Size("2GB", "auto"), "Limit for the resident memory of the merge, like 2GB.", *_MERGING,
+        _SEARCH,
         default_text="auto: from the available memory", kept=Kept.INHERITED,
         group=MACHINE,
     )  # fmt: skip
     threads: int | None = declare(
         Count(), "Number of worker threads.", *_MERGING, "verify", "compare",
+        _SEARCH,
         default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
         group=MACHINE,
     )  # fmt: skip
     device: str = declare(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
         "Device for dense computation such as SVD: cpu, cuda, cuda:1 or auto.", *_MERGES,
-        "verify", "reproduce", default="cpu", kept=Kept.REPEATED,
+        "verify", "reproduce", _SEARCH, default="cpu", kept=Kept.REPEATED,
         group=MACHINE,
     )  # fmt: skip
     shard_size: int | None = declare(
@@ -98,18 +101,20 @@ class Options:
         kept=Kept.PLANNED, group=OUTPUT_GROUP,
     )  # fmt: skip
     seed: int | None = declare(
-        Number(), "Seed for randomized methods.", *_RECIPES, "extract-lora",
+        Number(), "Seed for randomized methods; of a search, also for what it tries.", *_RECIPES,
+        "extract-lora", _SEARCH,
         default_text=str(SEED), kept=Kept.PLANNED,
         group=OUTPUT_GROUP,
     )  # fmt: skip
     tensor_union: bool | None = declare(
         Flag(), "Keep tensors that only some of the models have, each merged from the models that "
-        "have it (checkpoints without config.json).", *_PLANS, kept=Kept.PLANNED, short="-u",
+        "have it (checkpoints without config.json).", *_PLANS, _SEARCH,
+        kept=Kept.PLANNED, short="-u",
         group=OUTPUT_GROUP,
     )  # fmt: skip
     tensor_intersection: bool | None = declare(
         Flag(), "Leave out tensors that not all of the models have (checkpoints without "
-        "config.json).", *_PLANS, kept=Kept.PLANNED, short="-i",
+        "config.json).", *_PLANS, _SEARCH, kept=Kept.PLANNED, short="-i",
         group=OUTPUT_GROUP,
     )  # fmt: skip
     keep: Sequence[str] | None = declare(
@@ -131,7 +136,8 @@ class Options:
     )  # fmt: skip
     offline: bool = declare(
         Flag(), "Do not use the network: every source must be local or cached.",
-        *_MERGING, "verify", "compare", "explain", "cache check", default=False, kept=Kept.REPEATED,
+        *_MERGING, "verify", "compare", "explain", "cache check", _SEARCH, default=False,
+        kept=Kept.REPEATED,
         group=SOURCES,
     )  # fmt: skip
     trust_sources: bool = declare(
@@ -149,7 +155,7 @@ class Options:
     )  # fmt: skip
     no_accounts: bool = declare(
         Flag(), "Do not measure what changes: how far each model differs from the base, and what "
-        "of a change survives rounding.", *_MERGING, default=False, kept=Kept.BEGUN_WITH,
+        "of a change survives rounding.", *_MERGING, _SEARCH, default=False, kept=Kept.BEGUN_WITH,
         group=PROOF,
     )  # fmt: skip
     no_recheck: bool = declare(
@@ -165,7 +171,7 @@ class Options:
         group=SAFETY,
     )
     memory_wait: float = declare(
-        Seconds(), "Seconds to wait for free memory before the run stops.", *_MERGING,
+        Seconds(), "Seconds to wait for free memory before the run stops.", *_MERGING, _SEARCH,
         default=MEMORY_WAIT, kept=Kept.REPEATED,
         group=MACHINE, of_process=True,
     )  # fmt: skip
@@ -177,7 +183,7 @@ class Options:
     stream: bool | None = declare(
         Flag(), "Read models on the Hub and in buckets by ranges as they are needed, and never "
         "store them. What a method reads several times is fetched several times.",
-        *_MERGING, kept=Kept.INHERITED,
+        *_MERGING, _SEARCH, kept=Kept.INHERITED,
         group=SOURCES,
     )  # fmt: skip
     mirror: str | None = declare(

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cold_start
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
     *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),
-    *("compare", "try", "push", "extract-expert", "extract-lora", "clean"),
+    *("search", "compare", "try", "push", "extract-expert", "extract-lora", "clean"),
     *("methods", "demo", "cache"),
 ]
 
@@ -139,6 +139,7 @@ def test_the_readme_speaks_of_the_command(command: str) -> None:
         ("verify", "--state-dir --json"),
         ("explain", "--state-dir --offline --html --json"),
         ("compare", "--state-dir --base --threads --offline --json"),
+        ("search", "--evaluate --trials --sampler --timeout --keep-best --seed --memory --json"),
         ("try", "--state-dir --text --tokens --json"),
         ("cache check", "--state-dir --offline --json"),
         ("cache repair", "--state-dir --json"),

@@ -23,6 +23,7 @@ from resumerge.options.hints import (
     ExtractOptions,
     ResumeOptions,
     RunOptions,
+    SearchOptions,
 )
 
 DUMMY_OPTION = """
@@ -106,6 +107,7 @@ def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
         ("extract-lora", ExtractLoraOptions),
         ("compare", CompareOptions),
         ("explain", ExplainOptions),
+        ("search", SearchOptions),
     ],
 )
 def test_type_checkers_see_what_is_declared(command: str, types: Any) -> None:

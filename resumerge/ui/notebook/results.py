@@ -23,6 +23,7 @@ from resumerge.ui.html.plan import fragment as plan_fragment
 from resumerge.ui.terminal.comparison import show_comparison
 from resumerge.ui.terminal.explanation import show_explanation
 from resumerge.ui.terminal.plan import show_plan
+from resumerge.ui.terminal.search import show_search
 from resumerge.ui.terminal.status import show_status
 from resumerge.ui.terminal.verification import show_verification
 
@@ -58,6 +59,13 @@ class DisplayedPlan(_InConsole, dict[str, Any]):
 
     def _repr_html_(self) -> str:
         return plan_fragment(self)
+
+
+class DisplayedSearch(_InConsole, dict[str, Any]):
+    """The document of ``search --json``."""
+
+    def __rich__(self) -> RenderableType:
+        return show_search(self)
 
 
 class DisplayedComparison(_InConsole, dict[str, Any]):

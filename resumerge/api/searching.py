@@ -1,0 +1,77 @@
+"""The function `search`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from resumerge.api.calls import speaks_python
+from resumerge.engine.reporter import Reporter
+from resumerge.local_path import OUTPUT, local_path
+from resumerge.optimisation.run import TRIALS_BY_DEFAULT, Search, search_models
+from resumerge.optimisation.study import MAXIMIZE, TPE
+from resumerge.options import Options
+from resumerge.options.hints import SearchOptions
+from resumerge.options.signature import with_options
+from resumerge.options.types import StrPath
+from resumerge.ui.notebook.in_process import keepalive_in_notebook
+from resumerge.ui.notebook.results import DisplayedSearch
+
+
+@with_options("search")
+@speaks_python
+def search(
+    space: StrPath,
+    out: StrPath,
+    evaluate: str,
+    *,
+    trials: int = TRIALS_BY_DEFAULT,
+    sampler: str = TPE,
+    metrics: Sequence[str] = (),
+    directions: Sequence[str] = (MAXIMIZE,),
+    timeout: float | None = None,
+    keep_best: int = 1,
+    progress: str = "auto",
+    **options: Unpack[SearchOptions],
+) -> DisplayedSearch:
+    """Search for the values of a recipe that an evaluation likes best, one model after the other.
+
+    A search that was stopped goes on where it was, if it is asked for again.
+
+    Args:
+        space: a YAML file: a recipe, some of whose values are ranges, like
+            ``{suggest: float, low: 0, high: 1}``.
+        out: the folder for the trials, the best recipe and the best model.
+        evaluate: the command that evaluates a model; ``{model}`` stands for its folder. It prints a
+            number, or a JSON object of numbers, as its last line.
+        OPTIONS
+        trials: the number of models to try, with those that were tried before.
+        sampler: how values are chosen: tpe, random, grid, cmaes or nsga2.
+        metrics: the numbers of the JSON object that are the objectives.
+        directions: maximize or minimize: one for all, or one for each objective.
+        timeout: seconds that an evaluation may take; None for no limit.
+        keep_best: the number of models that stay on the disk.
+        progress: as for `compare`.
+
+    Returns:
+        the document of ``search --json``, which notebooks and consoles display.
+
+    Raises:
+        InputError: the space, the command or an option is invalid; or no model could be evaluated.
+        Resumable: a model, the disk or the state folder cannot be used now.
+        Interrupted: a signal stopped it; the trials that are finished are kept.
+    """
+    asked = Search(
+        space=local_path(space, "space"),
+        out=local_path(out, OUTPUT),
+        evaluate=evaluate,
+        trials=trials,
+        sampler=sampler,
+        metrics=tuple(metrics),
+        directions=tuple(directions),
+        timeout=timeout,
+        keep_best=keep_best,
+    )
+    chosen = Options.read("search", options)
+    with keepalive_in_notebook("searching", progress):
+        return DisplayedSearch(search_models(asked, chosen, Reporter()))

@@ -1,0 +1,122 @@
+"""The models of a search: merged as runs of their own, deleted once they are not of the best."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from pathlib import Path
+
+from resumerge.backup_names import backup_name
+from resumerge.engine.lifecycle.abandon_output import abandon_output
+from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.recovery.open_ledger import open_ledger
+from resumerge.engine.reporter import Reporter, Result
+from resumerge.engine.resources.lock import output_lock, run_lock
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.ledger.run_store import RunStore
+from resumerge.options import Options
+from resumerge.output_path import OutputPath
+from resumerge.storage import Storage
+
+TRIALS = "trials"
+MODEL, RECIPE = "model", "recipe.yaml"
+BEST, BEST_RECIPE = "best", "best.yaml"
+
+
+class Models:
+    """The models below the output of a search.
+
+    Args:
+        out: the output's folder, absolute.
+        options: of the merges.
+        storage: the operations on files.
+        stop: whether a signal asks to stop.
+    """
+
+    def __init__(self, out: Path, options: Options, storage: Storage, stop: StopRequest) -> None:
+        self._out, self._options, self._storage, self._stop = out, options, storage, stop
+        self._runs = RunStore(options.state_dir)
+
+    def folder(self, number: int) -> Path:
+        """Return the folder of a trial."""
+        return self._out / TRIALS / f"{number:04}"
+
+    def model(self, number: int) -> Path:
+        """Return the folder of a trial's model."""
+        return self.folder(number) / MODEL
+
+    def recipe(self, number: int) -> Path:
+        """Return the file of a trial's recipe."""
+        return self.folder(number) / RECIPE
+
+    def merge(self, number: int, recipe: str, reporter: Reporter) -> Result:
+        """Merge the model of a trial, or go on with the merge that was interrupted.
+
+        Raises:
+            InputError, Resumable, Interrupted: as for `resumerge.run`.
+        """
+        self._write(self.recipe(number), recipe)
+        session = Session(self._options, reporter, self._storage, self._stop)
+        return session.run(self.recipe(number), self.model(number))
+
+    def is_there(self, number: int) -> bool:
+        """Return whether the model of a trial is kept."""
+        return self.model(number).is_dir() and bool(self._runs.of_output(self.model(number)))
+
+    def delete(self, number: int) -> None:
+        """Delete a model and its ledger; what the run did not write, or somebody edited, stays."""
+        model = self.model(number)
+        if not model.is_dir():
+            return
+        for folder in self._runs.of_output(model):
+            with run_lock(folder, folder.name), output_lock(OutputPath(model)):
+                ledger, _ = open_ledger(folder, self._storage)
+                with closing(ledger):
+                    abandon_output(ledger, folder, model, self._storage)
+        with suppress(OSError):  # something of the user's is there
+            model.rmdir()
+
+    def keep(self, numbers: list[int], tried: int) -> None:
+        """Delete every model but those of some trials.
+
+        Args:
+            numbers: the trials whose models stay.
+            tried: the number of trials; all of them are looked at.
+        """
+        for number in range(tried):
+            if number not in numbers:
+                self.delete(number)
+
+    def name_best(self, number: int, recipe: str, *, kept: bool) -> None:
+        """Write the best recipe to `BEST_RECIPE`, and make `BEST` a link to its model.
+
+        Args:
+            number: the best trial.
+            recipe: its recipe.
+            kept: whether its model is kept.
+        """
+        self._write_best(recipe)
+        link = self._out / BEST
+        target = self.model(number).relative_to(self._out)
+        is_ours = link.is_symlink() and link.readlink().parts[:1] == (TRIALS,)
+        if is_ours and (not kept or link.readlink() != target):
+            self._storage.remove(link)
+        if kept and not link.is_symlink():
+            with suppress(OSError):  # the user has that name, or there are no links here
+                self._storage.link(target, link)
+
+    def _write_best(self, recipe: str) -> None:
+        """Write the best recipe; one that somebody edited gets a backup name."""
+        path = self._out / BEST_RECIPE
+        if path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if text == recipe:
+                return
+            trials = (self._out / TRIALS).glob(f"*/{RECIPE}")
+            if all(text != each.read_text(encoding="utf-8", errors="replace") for each in trials):
+                name = backup_name(path.name, lambda name: (self._out / name).exists())
+                self._storage.rename(path, self._out / name)
+        self._write(path, recipe)
+
+    def _write(self, path: Path, text: str) -> None:
+        self._storage.make_folder(path.parent)
+        self._storage.write_file(path, text.encode())

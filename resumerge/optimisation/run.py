@@ -1,0 +1,375 @@
+"""A search from the command to its document: one trial after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resumerge.engine.lifecycle.session import Session
+from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
+from resumerge.engine.resources.lock import run_lock
+from resumerge.engine.resources.resource_errors import resumable_disk_errors
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import InputError, refuse
+from resumerge.ledger.run_store import RunStore
+from resumerge.optimisation.document import CHOOSING, ERROR, METRICS, SECONDS, document_of, row_of
+from resumerge.optimisation.evaluation import (
+    MODEL,
+    STDERR,
+    EvaluationFailed,
+    evaluate,
+    values_of,
+)
+from resumerge.optimisation.models import TRIALS, Models
+from resumerge.optimisation.space import Space, read_space
+from resumerge.optimisation.study import (
+    DIRECTIONS,
+    MAXIMIZE,
+    SAMPLERS,
+    STUDY_FILE,
+    TPE,
+    Settings,
+    Study,
+    check_sampler,
+    create_study,
+    has_begun_otherwise,
+    open_study,
+)
+from resumerge.options import Options
+from resumerge.options.options import SEED
+from resumerge.planning.estimates.estimate import Prediction
+from resumerge.planning.plan import Plan
+from resumerge.recipe import parse_recipe
+from resumerge.sources.remote.prefetch import DownloadProgress
+from resumerge.storage import Storage
+
+if TYPE_CHECKING:
+    import optuna
+
+FOLDER = "searches"
+"""The folder in the state folder with a folder for each search."""
+
+TRIALS_BY_DEFAULT = 40
+HOPELESS = 5
+"""So many failed trials from the first on end a search: the command is wrong, not the models."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What a search is asked for.
+
+    Args:
+        space: the file with the space.
+        out: the output's folder.
+        evaluate: the command that evaluates a model; it has `MODEL` in it.
+        trials: the number of trials, with those that were tried before.
+        sampler: one of `SAMPLERS`.
+        metrics: the names of the objectives, if the command prints several numbers.
+        directions: what is done with each: `MAXIMIZE` by default; one word may stand for all.
+        timeout: seconds that an evaluation may take; None for no limit.
+        keep_best: the number of models that stay.
+    """
+
+    space: Path
+    out: Path
+    evaluate: str
+    trials: int = TRIALS_BY_DEFAULT
+    sampler: str = TPE
+    metrics: tuple[str, ...] = ()
+    directions: tuple[str, ...] = (MAXIMIZE,)
+    timeout: float | None = None
+    keep_best: int = 1
+
+    def check(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            InputError: the first such thing.
+        """
+        if MODEL not in self.evaluate:
+            raise refuse(
+                "The command does not name the model that it evaluates",
+                expected=f"a command with the word {MODEL}",
+                found=self.evaluate,
+                fix=f"write {MODEL} where the command takes the model's folder",
+            )
+        for what, given, known in (
+            ("sampler", [self.sampler], SAMPLERS),
+            ("direction", self.directions, DIRECTIONS),
+        ):
+            for word in given:
+                if word not in known:
+                    one_of = ", ".join(known[:-1]) + f" or {known[-1]}"
+                    raise refuse(f"There is no {what} {word!r}", expected=one_of, found=word)
+        if len(set(self.metrics)) < len(self.metrics) or len(self.directions) not in (
+            1,
+            max(1, len(self.metrics)),
+        ):
+            raise refuse(
+                "Objectives and directions do not fit each other",
+                expected="different metrics, and one direction, or one for each metric",
+                found=f"metrics {', '.join(self.metrics) or '(none named)'}; directions "
+                + ", ".join(self.directions),
+                fix="write --metric and --direction in the same order, as often as there are "
+                "objectives",
+            )
+        for what, number, least in (("trials", self.trials, 1), ("keep-best", self.keep_best, 0)):
+            if number < least:
+                raise refuse(f"--{what} is too small", expected=f"{least} or more", found=number)
+        if self.timeout is not None and not self.timeout > 0:
+            raise refuse("--timeout is no time", expected="more than 0 s", found=self.timeout)
+
+    def settings(self, space: Space, seed: int) -> Settings:
+        """Return what decides what is suggested."""
+        count = max(1, len(self.metrics))
+        directions = self.directions if len(self.directions) == count else self.directions * count
+        return Settings(space.text, self.evaluate, self.sampler, seed, self.metrics, directions)
+
+
+def search_models(
+    search: Search,
+    options: Options,
+    reporter: Reporter,
+    told: Callable[[dict[str, Any]], None] = lambda row: None,
+    stop: StopRequest | None = None,
+    storage: Storage | None = None,
+) -> dict[str, Any]:
+    """Search, and return the document of ``search --json``.
+
+    A search that was stopped goes on if it is asked for again: the interrupted trial first. With
+    the same seed, what is suggested is the same as without the interruption.
+
+    Args:
+        search: what is asked for.
+        options: of the merges.
+        reporter: is told how the merges proceed.
+        told: is told the row of each trial that is finished, as the document has it.
+        stop: the request to stop that signals make.
+        storage: the operations on files.
+
+    Raises:
+        InputError: the space, the command or an option is invalid; or no model could be evaluated.
+        Interrupted: a signal asked to stop; the trials that are finished are kept.
+        Resumable: a model, the disk or the state folder cannot be used now.
+    """
+    search.check()
+    search = replace(search, out=Path(os.path.realpath(search.out)))
+    space = read_space(search.space)
+    settings = search.settings(space, SEED if options.seed is None else options.seed)
+    check_sampler(search.sampler, len(settings.directions), space)
+    storage, stop = storage or Storage(), stop or StopRequest()
+    folder = _folder(search.out, options)
+    with stop.listening(), resumable_disk_errors():
+        if not (folder / STUDY_FILE).is_file():
+            _check_new(search, space, options, stop)
+        storage.make_folder(folder)
+        models = Models(search.out, options, storage, stop)
+        with run_lock(folder, str(search.out)):
+            if has_begun_otherwise(folder, settings):
+                models.delete(0)
+                storage.remove(folder / STUDY_FILE)
+            with stop.deferred():
+                if not (folder / STUDY_FILE).is_file():
+                    create_study(folder, settings, storage)
+            with open_study(folder, settings, space) as study:
+                work = _Work(search, settings, space, study, models, reporter, told, stop)
+                work.do()
+                return document_of(search.out, settings, study, space, models)
+
+
+class _Work:
+    """The trials of one command."""
+
+    def __init__(
+        self,
+        search: Search,
+        settings: Settings,
+        space: Space,
+        study: Study,
+        models: Models,
+        reporter: Reporter,
+        told: Callable[[dict[str, Any]], None],
+        stop: StopRequest,
+    ) -> None:
+        self._search, self._settings, self._space = search, settings, space
+        self._study, self._models, self._told, self._stop = study, models, told, stop
+        self._reporter = _TrialReporter(reporter)
+
+    def do(self) -> None:
+        """Do trials until there are enough; then delete what is not kept."""
+        study, finished = self._study, 0
+        while len(study.complete) + len(study.failed) < self._search.trials:
+            if study.is_exhausted:
+                self._reporter.note("The grid is complete: every combination was tried")
+                break
+            self._trial()
+            self._tidy()
+            finished += 1
+            if not study.complete and finished >= HOPELESS:
+                raise self._hopeless()
+        self._tidy()
+
+    def _trial(self) -> None:
+        self._reporter.doing(CHOOSING)
+        with self._stop.deferred():
+            trial = self._study.ask()
+        self._stop.check()
+        number = trial.number
+        started = time.monotonic()
+        recipe = self._space.recipe(trial.params)
+        self._reporter.trial = number
+        self._models.merge(number, recipe, self._reporter)
+        merged = time.monotonic()
+        self._reporter.doing(f"trial {number}: evaluating")
+        values: list[float] | None = None
+        error = ""
+        try:
+            metrics = self._evaluate(trial)
+            values = values_of(metrics, self._metrics(metrics))
+        except EvaluationFailed as failed:
+            error = str(failed)
+        with self._stop.deferred():
+            seconds = {
+                "merge": round(merged - started, 3),
+                "evaluation": round(time.monotonic() - merged, 3),
+            }
+            trial.set_user_attr(SECONDS, seconds)
+            if error:
+                trial.set_user_attr(ERROR, error)
+            self._study.tell(trial, values)
+        frozen = self._study.trials[number]
+        self._told(row_of(frozen, self._settings, self._models, kept=False))
+        self._stop.check()
+
+    def _evaluate(self, trial: optuna.Trial) -> dict[str, float]:
+        models, number = self._models, trial.number
+
+        metrics = evaluate(
+            self._search.evaluate,
+            models.model(number),
+            models.folder(number),
+            self._search.timeout,
+            self._stop,
+            self._reporter.heartbeat,
+        )
+        with self._stop.deferred():
+            finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+            trial.set_user_attr(METRICS, finite)
+        return metrics
+
+    def _metrics(self, metrics: dict[str, float]) -> tuple[str, ...]:
+        """Return the names of the objectives.
+
+        Raises:
+            InputError: the command prints several numbers, and none is named.
+        """
+        if self._settings.metrics:
+            return self._settings.metrics
+        if len(metrics) == 1:
+            return tuple(metrics)
+        raise refuse(
+            "The command prints several metrics, and none is named as the objective",
+            expected="--metric NAME",
+            found=", ".join(metrics),
+            fix=f"type the command again with --metric {next(iter(metrics))}, or with another; "
+            "several make a search with several objectives",
+        )
+
+    def _tidy(self) -> None:
+        """Keep the best models, and name the best."""
+        ranked = self._study.ranked()
+        kept = [trial.number for trial in ranked[: self._search.keep_best]]
+        self._models.keep(kept, len(self._study.trials))
+        if ranked and len(self._settings.directions) == 1:
+            best = ranked[0]
+            recipe = self._space.recipe(best.params)
+            self._models.name_best(best.number, recipe, kept=best.number in kept)
+
+    def _hopeless(self) -> InputError:
+        failed = self._study.failed
+        last = failed[-1]
+        return refuse(
+            f"No model could be evaluated: all of the first {len(failed)} trials failed",
+            where=self._models.folder(last.number) / STDERR,
+            expected="a command that exits with 0, and prints a number or a JSON object last",
+            found=last.user_attrs.get(ERROR, ""),
+            fix="try the command on a model by hand; a search by another command needs another "
+            "output. The same command again does the next trials",
+        )
+
+
+class _TrialReporter(Reporter):
+    """Tells of the merges of trials what matters in a search: phases, progress, each note once."""
+
+    trial = 0
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._noted: set[str] = set()
+
+    def doing(self, what: str) -> None:
+        own = what.startswith("trial ") or what == CHOOSING
+        self._reporter.doing(what if own else f"trial {self.trial}: {what}")
+
+    def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
+        for text in (*plan.notes, *predicted.estimate.notes):
+            self.note(text)
+
+    def heartbeat(self) -> None:
+        self._reporter.heartbeat()
+
+    def reading(self, done: int, total: int) -> None:
+        self._reporter.reading(done, total)
+
+    def fetching(self, fetched: DownloadProgress) -> None:
+        self._reporter.fetching(fetched)
+
+    def progressed(self, progressed: ProgressUpdate) -> None:
+        self._reporter.progressed(progressed)
+
+    def waiting(self, text: str) -> None:
+        self._reporter.waiting(text)
+
+    def note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._reporter.note(text)
+
+    def done(self, result: Result) -> None:
+        for text in result.notes:
+            self.note(text)
+
+
+def _check_new(search: Search, space: Space, options: Options, stop: StopRequest) -> None:
+    """Refuse a new search that cannot begin; nothing is written.
+
+    Raises:
+        InputError: the models cannot be merged so, or the output has trials already.
+    """
+    trials = search.out / TRIALS
+    if trials.exists():
+        raise refuse(
+            "The output has trials already, and their study is not in this state folder",
+            where=str(trials),
+            expected=f"a new output, or {STUDY_FILE} in {_folder(search.out, options)}",
+            found=f"a folder {TRIALS}",
+            fix="name another output, or with --state-dir the state folder that the search began "
+            "with",
+        )
+    first = {name: suggestion.ends()[0] for name, suggestion in space.suggestions.items()}
+    try:
+        recipe = parse_recipe(space.recipe(first), space.file)
+        Session(options, Reporter(), stop=stop).plan(recipe)
+    except InputError as error:
+        raise InputError([space.placed(each) for each in error.problems]) from None
+
+
+def _folder(out: Path, options: Options) -> Path:
+    name = hashlib.sha256(os.fsencode(out)).hexdigest()[:16]
+    return RunStore(options.state_dir).folder / FOLDER / f"{out.name}-{name}"

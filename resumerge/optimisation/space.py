@@ -1,0 +1,215 @@
+"""The space of a search: a recipe some of whose values are ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from resumerge.errors import InputError, Problem
+from resumerge.foreign_files import UnfitFile, read_foreign
+from resumerge.optimisation.suggestions import SUGGEST, Suggestion, read_suggestion
+from resumerge.planning.check_recipe import check_recipe
+from resumerge.recipe import parse_recipe
+from resumerge.recipe.as_yaml import as_yaml
+from resumerge.recipe.average import AVERAGE
+from resumerge.recipe.invalid import InvalidValue, Location
+from resumerge.recipe.sweep import SWEEP
+from resumerge.recipe.yaml_lines import MAX_CHARS, Document, descend, load_yaml, nearest_line
+
+SEPARATOR = "---\n"
+
+Values = Mapping[str, Any]
+"""What is suggested for each parameter of a space, by its name."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place of the recipe, and the name of the parameter whose value stands there."""
+
+    document: int
+    at: Location
+    name: str
+
+
+@dataclass(frozen=True)
+class Space:
+    """A recipe some of whose values are ranges.
+
+    Args:
+        file: its name in messages.
+        documents: of the recipe.
+        suggestions: the ranges by the names of their parameters, in the order of the file.
+        places: where their values stand.
+    """
+
+    file: str
+    documents: tuple[Document, ...]
+    suggestions: Mapping[str, Suggestion]
+    places: tuple[Place, ...]
+
+    @property
+    def text(self) -> str:
+        """The space as YAML, without comments: two spaces with the same text are the same."""
+        return SEPARATOR.join(as_yaml(document.data) for document in self.documents)
+
+    def recipe(self, values: Values) -> str:
+        """Return the text of the recipe with a value in each place."""
+        filled = [deepcopy(document.data) for document in self.documents]
+        for place in self.places:
+            around: Any = filled[place.document]
+            for step in place.at[:-1]:
+                around = around[step]
+            around[place.at[-1]] = self.suggestions[place.name].value(values[place.name])
+        return SEPARATOR.join(map(as_yaml, filled))
+
+    def grid(self) -> list[dict[str, Any]]:
+        """Return every combination of suggestions, the last parameter varying fastest.
+
+        Raises:
+            InputError: a parameter may have more values than can be counted.
+        """
+        axes = {name: suggestion.grid() for name, suggestion in self.suggestions.items()}
+        problems = [
+            self._problem(
+                place,
+                f"A grid has no end: {place.name} may have any value between two",
+                "a step, whole numbers or choices",
+                "no step",
+                "Write 'step: 0.1' beside low and high, or take another sampler",
+            )
+            for place in self.places
+            if axes[place.name] is None
+        ]
+        if problems:
+            raise InputError(problems)
+        return [dict(zip(axes, values)) for values in product(*filter(None, axes.values()))]
+
+    def check(self) -> None:
+        """Check the recipes at the ends of each range, without opening models.
+
+        Raises:
+            InputError: with all problems of any of them, at their lines of the space.
+        """
+        first = {name: suggestion.ends()[0] for name, suggestion in self.suggestions.items()}
+        others = [
+            {**first, name: end}
+            for name, suggestion in self.suggestions.items()
+            for end in suggestion.ends()[1:]
+        ]
+        problems: list[Problem] = []
+        for values in (first, *others):
+            try:
+                found = check_recipe(parse_recipe(self.recipe(values), self.file))
+            except InputError as error:
+                found = error.problems
+            problems += [own for each in found if (own := self.placed(each)) not in problems]
+        if problems:
+            raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
+
+    def placed(self, problem: Problem) -> Problem:
+        """Return a problem of a recipe of the space, at the line of the space."""
+        line = None
+        if len(self.documents) == 1:
+            line = nearest_line(self.documents[0].lines, problem.path)
+        return replace(problem, where=self.file, line=line)
+
+    def _problem(self, place: Place, what: str, expected: str, found: str, fix: str) -> Problem:
+        path = descend("", place.at)
+        line = nearest_line(self.documents[place.document].lines, path)
+        return Problem(what, self.file, path, line, expected, found, fix)
+
+
+def read_space(path: Path) -> Space:
+    """Read a space, and check it as far as no model is needed.
+
+    Raises:
+        InputError: it cannot be read, is no recipe, or suggests nothing; all problems of ranges.
+    """
+    try:
+        text = read_foreign(path, 4 * MAX_CHARS).decode("utf-8-sig")
+    except (OSError, UnfitFile, UnicodeDecodeError) as error:
+        problem = Problem(
+            "The space of the search cannot be read",
+            str(path),
+            expected="a YAML file in UTF-8",
+            found=getattr(error, "strerror", None) or str(error),
+            fix="Check the path",
+        )
+        raise InputError([problem]) from None
+    return parse_space(text, str(path))
+
+
+def parse_space(text: str, file: str) -> Space:
+    """Read the text of a space: as `read_space`."""
+    documents = tuple(load_yaml(text, file))
+    problems = [problem for document in documents for problem in document.problems]
+    suggestions: dict[str, Suggestion] = {}
+    places: list[Place] = []
+    for number, document in enumerate(documents):
+        for key in (SWEEP, AVERAGE):
+            if key in document.data:
+                several = InvalidValue(
+                    f"A trial is one model, and '{key}:' makes several",
+                    expected="a recipe of one model",
+                    found=f"the key '{key}'",
+                    fix=f"Delete '{key}:', and suggest its values",
+                    at=(key,),
+                )
+                problems.append(_placed(several, document, file))
+        for at, written in ranges_in(document.data, ()):
+            try:
+                suggestion = read_suggestion(written, at)
+                prefix = f"documents[{number}]." if len(documents) > 1 else ""
+                name = suggestion.name or prefix + descend("", at)
+                if suggestions.setdefault(name, suggestion) != suggestion:
+                    raise _two_ranges(name, at)
+                places.append(Place(number, at, name))
+            except InvalidValue as error:
+                problems.append(_placed(error, document, file))
+    if not places and not problems:
+        nothing = InvalidValue(
+            "The recipe suggests nothing to search for",
+            expected="a value like {suggest: float, low: 0, high: 1}",
+            found="plain values only",
+            fix="Write such a range in place of a value: 'weight: {suggest: float, low: 0, "
+            "high: 1}'; or merge the recipe by `resumerge run`",
+        )
+        problems.append(_placed(nothing, documents[0], file))
+    if problems:
+        raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
+    space = Space(file, documents, suggestions, tuple(places))
+    space.check()
+    return space
+
+
+def ranges_in(value: Any, at: Location) -> Iterator[tuple[Location, Mapping[Any, Any]]]:
+    """Yield the mappings with the key ``suggest``, and their places, in the order of the file."""
+    if isinstance(value, dict):
+        if SUGGEST in value:
+            yield at, value
+            return
+        for key, inside in value.items():
+            yield from ranges_in(inside, (*at, key))
+    elif isinstance(value, list):
+        for index, inside in enumerate(value):
+            yield from ranges_in(inside, (*at, index))
+
+
+def _two_ranges(name: str, at: Location) -> InvalidValue:
+    return InvalidValue(
+        f"Two suggestions are called {name!r}, and their ranges differ",
+        expected="the same range in all places of one name, which share the value",
+        found="another range here",
+        fix="Give one of them another name, or write the same range",
+        at=at,
+    )
+
+
+def _placed(error: InvalidValue, document: Document, file: str) -> Problem:
+    path = descend("", error.at)
+    line = nearest_line(document.lines, path) or document.lines.get("")
+    return Problem(error.what, file, path, line, error.expected, error.found, error.fix)

@@ -1,0 +1,292 @@
+"""The study: what was suggested and measured, in Optuna's SQLite storage in the state folder.
+
+A sampler draws random numbers; one that lives as long as its process would suggest something else
+after an interruption. So each suggestion has a sampler of its own, seeded by the search's seed, the
+trial's number and the parameter's: what is suggested depends on the history alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resumerge.errors import refuse
+from resumerge.optimisation.space import Space
+from resumerge.optimisation.suggestions import CATEGORICAL
+from resumerge.storage import Storage
+
+if TYPE_CHECKING:
+    import optuna
+
+EXTRA = "pip install 'resumerge[search]'"
+
+TPE, RANDOM, GRID, CMAES, NSGA2 = "tpe", "random", "grid", "cmaes", "nsga2"
+SAMPLERS = (TPE, RANDOM, GRID, CMAES, NSGA2)
+MAXIMIZE, MINIMIZE = "maximize", "minimize"
+DIRECTIONS = (MAXIMIZE, MINIMIZE)
+
+STUDY_FILE = "study.db"
+_SETTINGS = "settings"
+_NAME = "search"
+
+POPULATION = 16
+"""Models of a generation of NSGA-II. Optuna's 50 would be more than most searches have trials."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides what is suggested: it stays the same as long as a search goes on.
+
+    Args:
+        space: the space's text.
+        evaluate: the command that evaluates a model.
+        sampler: one of `SAMPLERS`.
+        seed: of what the sampler draws, and of randomized methods.
+        metrics: the names of the objectives; empty for a command with one metric, whatever it is.
+        directions: `MAXIMIZE` or `MINIMIZE` for each objective.
+    """
+
+    space: str
+    evaluate: str
+    sampler: str
+    seed: int
+    metrics: tuple[str, ...]
+    directions: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the settings as the study keeps them."""
+        values = asdict(self)
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
+
+
+class Study:
+    """A study whose trials are asked for and told one after the other.
+
+    Args:
+        study: Optuna's.
+        settings: what it was begun with.
+        space: what it searches.
+    """
+
+    def __init__(self, study: optuna.Study, settings: Settings, space: Space) -> None:
+        self._study, self._settings, self._space = study, settings, space
+        self._distributions = {
+            name: suggestion.distribution() for name, suggestion in space.suggestions.items()
+        }
+        self._grid = space.grid() if settings.sampler == GRID else None
+
+    @property
+    def trials(self) -> list[optuna.trial.FrozenTrial]:
+        """All trials, by number."""
+        trials: list[optuna.trial.FrozenTrial] = self._study.get_trials(deepcopy=False)
+        return trials
+
+    @property
+    def complete(self) -> list[optuna.trial.FrozenTrial]:
+        """The trials with values."""
+        return [trial for trial in self.trials if trial.state.name == "COMPLETE"]
+
+    @property
+    def failed(self) -> list[optuna.trial.FrozenTrial]:
+        """The trials whose evaluation gave no values."""
+        return [trial for trial in self.trials if trial.state.name == "FAIL"]
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every point of a grid was tried."""
+        finished = len(self.complete) + len(self.failed)
+        return self._grid is not None and finished >= len(self._grid)
+
+    def ranked(self) -> list[optuna.trial.FrozenTrial]:
+        """Return the trials with values, the best first; of several objectives, the Pareto front.
+
+        The earlier of two equal ones comes first; a front is ordered by the first objective.
+        """
+        sign = -1 if self._settings.directions[0] == MAXIMIZE else 1
+        several = len(self._settings.directions) > 1
+        trials = self._study.best_trials if several and self.complete else self.complete
+        return sorted(trials, key=lambda trial: (sign * trial.values[0], trial.number))
+
+    def importances(self) -> dict[str, float]:
+        """Return the share of each parameter in the best results; empty where that is unknown.
+
+        Only of one objective, with ten trials or more (PED-ANOVA, arXiv 2304.10255).
+        """
+        if len(self._settings.directions) > 1 or len(self.complete) < 10:
+            return {}
+        import optuna
+
+        with _quiet(), suppress(ValueError, RuntimeError):
+            evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+            shares = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
+            return dict(shares)
+        return {}
+
+    def ask(self) -> optuna.Trial:
+        """Return the trial that was interrupted, or a new one, with a suggestion for each name."""
+        import optuna
+
+        pending = [trial for trial in self.trials if not trial.state.is_finished()]
+        number = pending[0].number if pending else len(self.trials)
+        with _quiet():
+            self._study.sampler = self._sampler(number, 0)
+            if pending and pending[0].state.name == "RUNNING":
+                trial = optuna.trial.Trial(self._study, pending[0]._trial_id)
+            else:
+                if self._grid is not None and not pending:
+                    self._study.enqueue_trial(self._grid[number])
+                trial = self._study.ask()
+            trial.relative_params  # noqa: B018  (sampled now, by the trial's own sampler)
+            for index, (name, distribution) in enumerate(self._distributions.items(), 1):
+                self._study.sampler = self._sampler(number, index)
+                trial._suggest(name, distribution)
+        return trial
+
+    def tell(self, trial: optuna.Trial, values: Sequence[float] | None) -> None:
+        """Record the values of a trial; None for one that failed."""
+        import optuna
+
+        self._study.sampler = self._sampler(trial.number, len(self._distributions) + 1)
+        with _quiet():
+            if values is None:
+                self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            else:
+                self._study.tell(trial, list(values))
+
+    def _sampler(self, number: int, index: int) -> optuna.samplers.BaseSampler:
+        """Return the sampler for one parameter of one trial; the 0th is for all together."""
+        from optuna import samplers
+
+        words = f"{self._settings.seed}/{number}/{index}".encode()
+        seed = int.from_bytes(hashlib.sha256(words).digest()[:4], "big")
+        kind = self._settings.sampler
+        if kind == TPE:
+            return samplers.TPESampler(seed=seed, constant_liar=False)
+        if kind == CMAES:
+            return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+        if kind == NSGA2:
+            return samplers.NSGAIISampler(seed=seed, population_size=POPULATION)
+        return samplers.RandomSampler(seed=seed)
+
+
+def check_sampler(sampler: str, objectives: int, space: Space) -> None:
+    """Refuse a sampler that cannot search a space, or is not installed.
+
+    Raises:
+        InputError: Optuna or the sampler's package is missing, or does not fit.
+    """
+    _import("optuna", "A search needs Optuna, which is not installed")
+    if sampler == GRID:
+        space.grid()
+    if sampler != CMAES:
+        return
+    _import("cmaes", "CMA-ES needs the package cmaes, which is not installed")
+    numbers = sum(s.kind != CATEGORICAL for s in space.suggestions.values())
+    if objectives > 1 or numbers < 2:
+        raise refuse(
+            "CMA-ES cannot search this",
+            where=space.file,
+            expected="one objective, and two numbers or more that are suggested",
+            found=f"{objectives} objectives" if objectives > 1 else f"{numbers} such numbers",
+            fix=f"take --sampler {NSGA2 if objectives > 1 else TPE}",
+        )
+
+
+@contextmanager
+def open_study(folder: Path, settings: Settings, space: Space) -> Iterator[Study]:
+    """Yield the study in a folder.
+
+    Raises:
+        InputError: it was begun with other settings.
+    """
+    with _connected(folder / STUDY_FILE) as study:
+        began = study.user_attrs[_SETTINGS]
+        _check_same(began, settings.as_json(), folder)
+        yield Study(study, settings, space)
+
+
+def create_study(folder: Path, settings: Settings, storage: Storage) -> None:
+    """Write an empty study to a folder. It appears complete, or not at all."""
+    import optuna
+
+    path = folder / STUDY_FILE
+    fresh = path.with_name(path.name + ".partial")
+    storage.remove(fresh)
+    with _connection(fresh) as connection, _quiet():
+        directions = list(settings.directions)
+        study = optuna.create_study(storage=connection, study_name=_NAME, directions=directions)
+        study.set_user_attr(_SETTINGS, settings.as_json())
+    storage.sync_file(fresh)
+    storage.rename(fresh, path)
+
+
+def has_begun_otherwise(folder: Path, settings: Settings) -> bool:
+    """Return whether the study in a folder has other settings, and no trial that has finished."""
+    if not (folder / STUDY_FILE).is_file():
+        return False
+    with _connected(folder / STUDY_FILE) as study:
+        finished = any(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
+        return not finished and study.user_attrs[_SETTINGS] != settings.as_json()
+
+
+def _check_same(began: Mapping[str, Any], given: Mapping[str, Any], folder: Path) -> None:
+    for key, value in given.items():
+        if began.get(key) != value:
+            expected, found = (
+                "the space that it began with" if key == "space" else json.dumps(began.get(key)),
+                "another space" if key == "space" else json.dumps(value),
+            )
+            raise refuse(
+                f"This search began with another {key.rstrip('s')}",
+                where=str(folder / STUDY_FILE),
+                expected=expected,
+                found=found,
+                fix="give what it began with to go on, or name another output for a new search",
+            )
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[optuna.Study]:
+    import optuna
+
+    with _connection(path) as connection, _quiet():
+        yield optuna.load_study(study_name=_NAME, storage=connection)
+
+
+@contextmanager
+def _connection(path: Path) -> Iterator[optuna.storages.RDBStorage]:
+    import optuna
+
+    with _quiet():
+        storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Optuna off the terminal, inside."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _import(module: str, what: str) -> None:
+    from importlib import import_module
+
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise refuse(what, found=str(error), fix=EXTRA) from None

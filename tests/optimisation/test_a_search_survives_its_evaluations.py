@@ -1,0 +1,173 @@
+"""Promise: an evaluation that crashes, hangs or gives no number is a failed trial, not more."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from searched import TWO_NUMBERS, evaluation, history, place_of, search
+
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import InputError, Interrupted
+from resumerge.optimisation.evaluation import (
+    EvaluationFailed,
+    evaluate,
+    read_metrics,
+    values_of,
+)
+
+CALM = "import sys\nnumber = int(sys.argv[1].split('/')[-2])\n"
+
+
+def test_a_crash_a_hang_and_a_nan(tmp_path: Path) -> None:
+    place = place_of(
+        tmp_path,
+        score=CALM + "import os, signal, subprocess, time\n"
+        "if number == 1: raise ValueError('no such data')\n"
+        "if number == 2: os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "if number == 3:\n"
+        "    child = subprocess.Popen(['sleep', '600'])\n"
+        "    open('child', 'w').write(str(child.pid))\n"
+        "    time.sleep(600)\n"
+        "if number == 4: print('nan'); sys.exit()\n"
+        "if number == 5: print('perplexity: 7'); sys.exit()\n"
+        "if number == 6: sys.exit()\n"
+        "if number == 7: print('{\"a\": Infinity}'); sys.exit()\n"
+        "print(number)\n",
+    )
+    found = search(place, trials=9, timeout=2.0)
+    states = [row["state"] for row in found["trials"]]
+    assert states == ["complete", *["failed"] * 7, "complete"]
+    errors = [row["error"] for row in found["trials"]]
+    assert errors[0] is None
+    assert errors[1] == "it exited with code 1: ValueError: no such data"
+    assert "signal 11" in errors[2] or "code 139" in errors[2]
+    assert errors[3] == "it took longer than 2 s, and was killed"
+    assert errors[4:8] == [
+        "value is nan",
+        "the last line on stdout is neither a number nor a JSON object: perplexity: 7",
+        "it printed nothing on stdout",
+        "a is inf",
+    ]
+    assert found["best"] == [8]
+    child = Path("/proc") / (place / "child").read_text()
+    assert not child.exists() or "Z" in (child / "stat").read_text().split()[2]
+    models = {p.parent.name for p in (place / "out" / "trials").glob("*/model")}
+    assert models == {"0008"}, "models of failed trials are deleted, too"
+
+
+def test_a_command_that_never_works_ends_the_search(tmp_path: Path) -> None:
+    place = place_of(tmp_path, score="raise SystemExit('wrong path')\n")
+    with pytest.raises(InputError, match="all of the first 5 trials failed") as refused:
+        search(place, trials=30)
+    assert "wrong path" in str(refused.value)
+    with pytest.raises(InputError, match="all of the first 10 trials failed"):
+        search(place, trials=30)
+
+
+def test_several_metrics_need_a_name_and_the_merged_model_is_not_lost(tmp_path: Path) -> None:
+    place = place_of(tmp_path, score=TWO_NUMBERS)
+    with pytest.raises(InputError, match="several metrics") as refused:
+        search(place)
+    [problem] = refused.value.problems
+    assert problem.found == "one, two" and "--metric one" in problem.fix
+    found = search(place, metrics=("two",), directions=("minimize",))
+    assert found["objectives"] == [{"metric": "two", "direction": "minimize"}]
+    values = [row["values"][0] for row in found["trials"]]
+    assert found["best"] == [values.index(min(values))]
+    assert [row["metrics"]["two"] for row in found["trials"]] == values
+    assert all("one" in row["metrics"] for row in found["trials"])
+
+
+def test_several_objectives_have_a_front(tmp_path: Path) -> None:
+    place = place_of(tmp_path, score=TWO_NUMBERS)
+    found = search(
+        place,
+        metrics=("one", "two"),
+        directions=("maximize", "minimize"),
+        sampler="nsga2",
+        trials=12,
+        keep_best=99,
+    )
+    points = {row["number"]: row["values"] for row in found["trials"]}
+    front = {
+        n
+        for n, (a, b) in points.items()
+        if not any((c >= a and d <= b and (c, d) != (a, b)) for c, d in points.values())
+    }
+    assert set(found["best"]) == front
+    assert found["best_recipe"] is None and found["importances"] == {}
+    kept = {row["number"] for row in found["trials"] if row["model"]}
+    assert kept == front
+    assert not (place / "out" / "best").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "metrics"),
+    [
+        ("0.5", {"value": 0.5}),
+        ("-3", {"value": -3.0}),
+        ("1e-3", {"value": 0.001}),
+        ('{"a": 1, "b": 0.5, "c": "x", "d": true, "e": {"f": 1}}', {"a": 1.0, "b": 0.5}),
+    ],
+)
+def test_the_numbers_of_a_line(line: str, metrics: dict[str, float]) -> None:
+    assert read_metrics(line) == metrics
+
+
+@pytest.mark.parametrize(
+    "line", ["", "x", "[1]", "{}", '{"a": "1"}', "true", "{'a': 1}", "[" * 9999]
+)
+def test_a_line_without_numbers(line: str) -> None:
+    with pytest.raises(EvaluationFailed):
+        read_metrics(line)
+
+
+def test_a_metric_that_is_not_there() -> None:
+    with pytest.raises(EvaluationFailed, match="no metric 'b', but a"):
+        values_of({"a": 1.0}, ("b",))
+    assert math.isnan(read_metrics("nan")["value"])
+
+
+def run(command: str, folder: Path, **given: Any) -> dict[str, float]:
+    given = {"seconds": None, "stop": StopRequest(), "heartbeat": lambda: None, **given}
+    return evaluate(command, folder, folder, **given)
+
+
+def test_a_folder_with_a_space_and_braces_of_the_shell(tmp_path: Path) -> None:
+    folder = tmp_path / "a 'model'"
+    folder.mkdir()
+    command = "cd {model} && echo 'x 5 y' | awk '{print $2}' && ls -d {model} >&2"
+    assert run(command, folder) == {"value": 5.0}
+    assert (folder / "evaluation.err").read_text() == f"{folder}\n"
+
+
+def test_much_that_is_printed_needs_no_memory_and_does_not_block(tmp_path: Path) -> None:
+    started = time.monotonic()
+    assert run("yes | head -c 20000000; echo; echo 3", tmp_path) == {"value": 3}
+    assert time.monotonic() - started < 60
+
+
+def test_a_request_to_stop_kills_the_command(tmp_path: Path) -> None:
+    stop, pid = StopRequest(), tmp_path / "pid"
+
+    def request() -> None:
+        if pid.exists() and pid.read_text().endswith("\n"):
+            stop.signum = signal.SIGTERM
+
+    with pytest.raises(Interrupted):
+        run("echo $$ > {model}/pid; exec sleep 600", tmp_path, stop=stop, heartbeat=request)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_a_history_is_that_of_its_values(tmp_path: Path) -> None:
+    """Failed trials are no part of what a sampler learns from, and keep their numbers."""
+    place = place_of(tmp_path, score=CALM + "print(number)\n")
+    found = search(place, trials=3, evaluate=evaluation("unused"))
+    assert [row[2] for row in history(found)] == [[0.0], [1.0], [2.0]]

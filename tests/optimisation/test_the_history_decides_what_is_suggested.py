@@ -1,0 +1,160 @@
+"""Promise: what is suggested depends on the seed and the history alone, not on the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from resumerge.errors import InputError
+from resumerge.optimisation.space import Space, parse_space
+from resumerge.optimisation.study import (
+    MAXIMIZE,
+    SAMPLERS,
+    Settings,
+    check_sampler,
+    create_study,
+    open_study,
+)
+from resumerge.storage import Storage
+
+SPACE = """\
+merge_method: linear
+models:
+  - {model: a, parameters: {weight: {suggest: float, low: 0, high: 1, step: 0.1}}}
+  - {model: b, parameters: {weight: {suggest: int, low: 1, high: 9}}}
+parameters: {normalize: {suggest: categorical, choices: [true, false]}}
+"""
+TRIALS = 22
+"""More than TPE draws freely (10), and than a generation of NSGA-II has (16)."""
+
+
+class Killed(Exception):
+    """Stands for a process that is gone."""
+
+
+def settings_of(space: Space, sampler: str, seed: int = 3) -> Settings:
+    several = sampler == "nsga2"
+    metrics = ("one", "two") if several else ()
+    return Settings(space.text, "cmd {model}", sampler, seed, metrics, (MAXIMIZE,) * (1 + several))
+
+
+def measured(parameters: dict[str, Any], several: bool) -> list[float] | None:
+    """The values of a made-up model; None for one that fails."""
+    first, second, normalize = parameters.values()
+    if second == 5:
+        return None
+    values = [-((first - 0.6) ** 2) - abs(second - 4) / 9 + normalize / 10, second - first]
+    return values[: 1 + several]
+
+
+def suggestions(
+    folder: Path, sampler: str, commands: int, seed: int = 3, kills: Any = None
+) -> list[dict[str, Any]]:
+    """What is suggested if so many commands do the trials, each with a connection of its own."""
+    space = parse_space(SPACE, "space.yaml")
+    settings = settings_of(space, sampler, seed)
+    folder.mkdir()
+    create_study(folder, settings, Storage())
+    for command in range(commands):
+        until = TRIALS * (command + 1) // commands
+        with open_study(folder, settings, space) as study:
+            while len(study.complete) + len(study.failed) < until:
+                if kills is not None:
+                    with pytest.raises(Killed), kills(len(study.complete) + len(study.failed)):
+                        study.ask()
+                        raise Killed
+                trial = study.ask()
+                study.tell(trial, measured(trial.params, sampler == "nsga2"))
+            found = [trial.params for trial in study.trials]
+    assert len(found) == TRIALS
+    return found
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_one_command_or_many(sampler: str, tmp_path: Path) -> None:
+    once = suggestions(tmp_path / "once", sampler, 1)
+    assert suggestions(tmp_path / "many", sampler, 5) == once
+    assert len({tuple(each.values()) for each in once}) > TRIALS // 3
+    other = suggestions(tmp_path / "other", sampler, 1, seed=4)
+    assert (other == once) == (sampler == "grid")
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_trial_that_was_interrupted_while_values_were_drawn(
+    sampler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, between and after the parameters of each trial, by turns."""
+    calm = suggestions(tmp_path / "calm", sampler, 1)
+    suggest = optuna.trial.Trial._suggest
+
+    def kills(number: int) -> Any:
+        left = [number % 4]
+
+        def killed(self: Any, name: str, distribution: Any) -> Any:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return suggest(self, name, distribution)
+
+        context = monkeypatch.context()
+        patched = context.__enter__()
+        patched.setattr(optuna.trial.Trial, "_suggest", killed)
+
+        class Undone:
+            def __enter__(self) -> None: ...
+
+            def __exit__(self, *error: object) -> None:
+                context.__exit__(None, None, None)
+
+        return Undone()
+
+    assert suggestions(tmp_path / "killed", sampler, 1, kills=kills) == calm
+
+
+def test_a_study_begins_complete_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = parse_space(SPACE, "space.yaml")
+    settings = settings_of(space, "tpe")
+    with monkeypatch.context() as patched:
+        patched.setattr(optuna.Study, "set_user_attr", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create_study(tmp_path, settings, Storage())
+    assert not (tmp_path / "study.db").exists()
+    create_study(tmp_path, settings, Storage())
+    with open_study(tmp_path, settings, space) as study:
+        assert study.trials == []
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    space = parse_space(SPACE, "space.yaml")
+    create_study(tmp_path, settings_of(space, "tpe"), Storage())
+    with (
+        pytest.raises(InputError, match="began with another seed") as refused,
+        open_study(tmp_path, settings_of(space, "tpe", 4), space),
+    ):
+        pass
+    [problem] = refused.value.problems
+    assert (problem.expected, problem.found) == ("3", "4")
+    other = parse_space(SPACE.replace("high: 9", "high: 8"), "space.yaml")
+    with (
+        pytest.raises(InputError, match="began with another space"),
+        open_study(tmp_path, settings_of(other, "tpe"), other),
+    ):
+        pass
+
+
+def test_a_grid_needs_steps_and_cma_es_numbers() -> None:
+    endless = parse_space(SPACE.replace(", step: 0.1", ""), "space.yaml")
+    with pytest.raises(InputError, match="A grid has no end") as refused:
+        check_sampler("grid", 1, endless)
+    assert refused.value.problems[0].line == 3
+    few = parse_space(SPACE.replace("{suggest: int, low: 1, high: 9}", "1"), "space.yaml")
+    with pytest.raises(InputError, match="CMA-ES cannot search this") as refused:
+        check_sampler("cmaes", 1, few)
+    assert "--sampler tpe" in refused.value.problems[0].fix
+    with pytest.raises(InputError, match="2 objectives"):
+        check_sampler("cmaes", 2, parse_space(SPACE, "space.yaml"))
