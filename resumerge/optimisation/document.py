@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resumerge.optimisation.models import BEST_RECIPE, Models
+from resumerge.optimisation.models import BEST_RECIPE, TrialModels
 from resumerge.optimisation.space import Space
 from resumerge.optimisation.study import Settings, Study
 
@@ -20,7 +20,7 @@ _STATES = {"COMPLETE": "complete", "FAIL": "failed"}
 
 
 def document_of(
-    out: Path, settings: Settings, study: Study, space: Space, models: Models
+    out: Path, settings: Settings, study: Study, space: Space, models: TrialModels
 ) -> dict[str, Any]:
     """Return the document of a search.
 
@@ -57,7 +57,7 @@ def objectives(settings: Settings, rows: list[dict[str, Any]]) -> list[dict[str,
 
 
 def row_of(
-    trial: optuna.trial.FrozenTrial, settings: Settings, models: Models, *, kept: bool
+    trial: optuna.trial.FrozenTrial, settings: Settings, models: TrialModels, *, kept: bool
 ) -> dict[str, Any]:
     """Return one trial of the document.
 

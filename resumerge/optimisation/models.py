@@ -22,7 +22,7 @@ MODEL, RECIPE = "model", "recipe.yaml"
 BEST, BEST_RECIPE = "best", "best.yaml"
 
 
-class Models:
+class TrialModels:
     """The models below the output of a search.
 
     Args:

@@ -26,7 +26,7 @@ from resumerge.optimisation.evaluation import (
     evaluate,
     values_of,
 )
-from resumerge.optimisation.models import TRIALS, Models
+from resumerge.optimisation.models import TRIALS, TrialModels
 from resumerge.optimisation.space import Space, read_space
 from resumerge.optimisation.study import (
     DIRECTIONS,
@@ -169,7 +169,7 @@ def search_models(
         if not (folder / STUDY_FILE).is_file():
             _check_new(search, space, options, stop)
         storage.make_folder(folder)
-        models = Models(search.out, options, storage, stop)
+        models = TrialModels(search.out, options, storage, stop)
         with run_lock(folder, str(search.out)):
             if has_begun_otherwise(folder, settings):
                 models.delete(0)
@@ -192,7 +192,7 @@ class _Work:
         settings: Settings,
         space: Space,
         study: Study,
-        models: Models,
+        models: TrialModels,
         reporter: Reporter,
         told: Callable[[dict[str, Any]], None],
         stop: StopRequest,

@@ -27,7 +27,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class RangePlace:
     """A place of the recipe, and the name of the parameter whose value stands there."""
 
     document: int
@@ -49,7 +49,7 @@ class Space:
     file: str
     documents: tuple[Document, ...]
     suggestions: Mapping[str, Suggestion]
-    places: tuple[Place, ...]
+    places: tuple[RangePlace, ...]
 
     @property
     def text(self) -> str:
@@ -117,7 +117,9 @@ class Space:
             line = nearest_line(self.documents[0].lines, problem.path)
         return replace(problem, where=self.file, line=line)
 
-    def _problem(self, place: Place, what: str, expected: str, found: str, fix: str) -> Problem:
+    def _problem(
+        self, place: RangePlace, what: str, expected: str, found: str, fix: str
+    ) -> Problem:
         path = descend("", place.at)
         line = nearest_line(self.documents[place.document].lines, path)
         return Problem(what, self.file, path, line, expected, found, fix)
@@ -148,7 +150,7 @@ def parse_space(text: str, file: str) -> Space:
     documents = tuple(load_yaml(text, file))
     problems = [problem for document in documents for problem in document.problems]
     suggestions: dict[str, Suggestion] = {}
-    places: list[Place] = []
+    places: list[RangePlace] = []
     for number, document in enumerate(documents):
         for key in (SWEEP, AVERAGE):
             if key in document.data:
@@ -167,7 +169,7 @@ def parse_space(text: str, file: str) -> Space:
                 name = suggestion.name or prefix + descend("", at)
                 if suggestions.setdefault(name, suggestion) != suggestion:
                     raise _two_ranges(name, at)
-                places.append(Place(number, at, name))
+                places.append(RangePlace(number, at, name))
             except InvalidValue as error:
                 problems.append(_placed(error, document, file))
     if not places and not problems:

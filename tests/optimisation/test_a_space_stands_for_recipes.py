@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.errors import InputError, Problem
-from resumerge.optimisation.space import Place, Space, parse_space, ranges_in
+from resumerge.optimisation.space import RangePlace, Space, parse_space, ranges_in
 from resumerge.optimisation.suggestions import read_suggestion
 from resumerge.recipe.yaml_lines import Document
 
@@ -86,7 +86,7 @@ def test_each_range_is_replaced_and_nothing_else(tree: dict[str, Any], data: Any
 
     found = dict(ranges_in(tree, ()))
     suggestions = {str(at): read_suggestion(each, at) for at, each in found.items()}
-    places = tuple(Place(0, at, str(at)) for at in found)
+    places = tuple(RangePlace(0, at, str(at)) for at in found)
     space = Space("space.yaml", (Document(tree, {}, ()),), suggestions, places)
     values: dict[str, Any] = {}
     for name, suggestion in suggestions.items():
