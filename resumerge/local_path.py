@@ -53,6 +53,28 @@ def local_path(path: object, what: str) -> Path:
     return expand(path)
 
 
+def is_within(path: Path, folder: Path) -> bool:
+    """Return whether a path, which need not exist, is a folder or lies inside it.
+
+    Folders are compared as the system does, not by their names: a disk may ignore their case
+    (macOS), and a folder may be mounted at two places.
+    """
+    inner, outer = path.absolute().resolve(), folder.absolute().resolve()
+    if inner.is_relative_to(outer):
+        return True
+    try:
+        found = outer.stat()
+    except OSError:
+        return False
+    return any(_is(parent, found) for parent in (inner, *inner.parents))
+
+
+def _is(path: Path, found: os.stat_result) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(path.stat(), found)
+    return False
+
+
 def address_in(value: object) -> str | None:
     """Return the address that a value is meant as, even if a `Path` dropped a slash; or None."""
     url = _URL.fullmatch(str(value)) if is_path(value) else None

@@ -15,12 +15,24 @@ import pytest
 @contextmanager
 def mounted(folder: Path, nbytes: int) -> Iterator[Path]:
     """A filesystem of that size in a folder; skips the test where nothing may be mounted."""
-    words = ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs", str(folder)]
-    done = subprocess.run(words, capture_output=True)
+    with _mounted(folder, ["-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs"]):
+        yield folder
+
+
+@contextmanager
+def also_at(folder: Path, place: Path) -> Iterator[Path]:
+    """A folder that is mounted at another place, too; skips the test where that cannot be done."""
+    with _mounted(place, ["--bind", str(folder)]):
+        yield place
+
+
+@contextmanager
+def _mounted(folder: Path, what: list[str]) -> Iterator[None]:
+    done = subprocess.run(["mount", *what, str(folder)], capture_output=True)
     if done.returncode:
         pytest.skip(f"a filesystem cannot be mounted here: {done.stderr.decode().strip()}")
     try:
-        yield folder
+        yield
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

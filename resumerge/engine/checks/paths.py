@@ -10,7 +10,7 @@ from pathlib import Path
 from resumerge.engine.shards.shard_files import PARTIAL
 from resumerge.errors import Problem
 from resumerge.ledger.file_names import is_output_name
-from resumerge.local_path import OUTPUT
+from resumerge.local_path import OUTPUT, is_within
 from resumerge.output_path import SUFFIX, OutputPath
 from resumerge.planning import Plan
 from resumerge.sources.formats.registry import is_readable
@@ -211,7 +211,7 @@ def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> lis
             fix="name a folder outside of the model's folder",
         )
         for folder in sources
-        if folder.resolve() in (out.resolve(), *out.resolve().parents)
+        if is_within(out, folder)
     ]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from resumerge.engine.mirror_session.session import MirrorSession
 from resumerge.errors import InputError, Problem, refuse
+from resumerge.local_path import is_within
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, MirrorState
 from resumerge.mirror.stores.base import Store
 from resumerge.mirror.stores.registry import expected_address
@@ -23,7 +24,7 @@ def check_state_apart(state: Path, store: Store) -> None:
         InputError: the state folder lies in the mirror.
     """
     folder = store.local_folder
-    if folder is not None and state.absolute().resolve().is_relative_to(folder.resolve()):
+    if folder is not None and is_within(state, folder):
         raise refuse(
             "The state folder is inside the mirror",
             where=store.url,
@@ -63,8 +64,7 @@ def check_apart(out: OutputPath, mirror: MirrorSession) -> list[Problem]:
     folder = mirror.store.local_folder
     if folder is None:
         return []
-    out_path, mirror_path = out.path.resolve(), folder.resolve()
-    if not out_path.is_relative_to(mirror_path) and not mirror_path.is_relative_to(out_path):
+    if not is_within(out.path, folder) and not is_within(folder, out.path):
         return []
     return [
         Problem(

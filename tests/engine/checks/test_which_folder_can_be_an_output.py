@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from made_up_plans import llama, plan
+from small_disks import also_at
 
 from resumerge.engine.checks import disk
 from resumerge.engine.checks.disk import check_downloads
@@ -22,6 +23,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger.run_store import RunStore
+from resumerge.local_path import is_within
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
 from resumerge.planning import estimate
@@ -173,3 +175,17 @@ def test_downloads_and_an_output_on_another_disk_need_their_own_space(
         == []
     )
     assert check_downloads(made, estimate(made), tmp_path / "out", 300, offline=False, evict=False)
+
+
+def test_a_folder_is_known_by_whatever_name(tmp_path: Path) -> None:
+    """A mount plays a disk that ignores the case of names: both lead there, and no link does."""
+    model, same = tmp_path / "model", tmp_path / "MODEL"
+    (model / "below").mkdir(parents=True)
+    same.mkdir()
+    with also_at(model, same):
+        for out in (same, same / "out", same / "below", same / "below/out/model.gguf"):
+            assert len(check_outside(out, [model])) == 1, out
+        for out in (tmp_path / "out", tmp_path / "MODELS/out", tmp_path):
+            assert check_outside(out, [model]) == []
+        assert is_within(same, model) and not is_within(same, model / "below")
+    assert check_outside(same / "out", [model]) == []
