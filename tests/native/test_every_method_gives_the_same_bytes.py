@@ -83,7 +83,7 @@ def test_the_same_bytes(
     method, params = RECIPES[name]
 
     def merged(blocks: int) -> dict[str, bytes]:
-        monkeypatch.setattr("resumerge.engine.execute.scheduler.RUN_BYTES", blocks * 4 * BLOCK)
+        monkeypatch.setattr("resumerge.engine.execute.limits.RUN_BYTES", blocks * 4 * BLOCK)
         return shards_of(merge(models, text, tmp_path / "out", restart=True))
 
     for with_base in bases(method):
