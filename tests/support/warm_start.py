@@ -42,7 +42,7 @@ WARM = (
 """What a merge imports on its way, beside the commands."""
 
 READ_AT_START = (
-    *("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_"),
+    *("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_", "TERM", "NO_COLOR", "FORCE_COLOR"),
     *("RESUMERGE_KERNELS", "RESUMERGE_POSIX_ONLY"),
 )
 """How environment variables begin that are read when Python starts or a module is imported."""
@@ -125,12 +125,19 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         names = START._execute_child.__code__.co_varnames[2:]  # type: ignore[attr-defined]
         given = dict(zip(names, rest))
         environment = dict(os.environ if given["env"] is None else given["env"])
-        if self.is_cold or not self._is_usual or not self._fork_server().can_fork(environment):
+        pipes = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        files = [number if pipe == -1 else pipe for number, pipe in enumerate(pipes)]
+        is_shown = any(map(os.isatty, files))  # consoles look at theirs when they are imported
+        if (
+            self.is_cold
+            or is_shown
+            or not self._is_usual
+            or not self._fork_server().can_fork(environment)
+        ):
             super()._execute_child(args, *rest)  # type: ignore[misc]
             return
-        pipes = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         self.pid, self._ended = self._fork_server().fork(
-            [number if pipe == -1 else pipe for number, pipe in enumerate(pipes)],
+            files,
             words=[os.fspath(word) for word in args[1:]],
             cwd=os.fspath(Path.cwd() if given["cwd"] is None else given["cwd"]),
             environment=environment,
