@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resumerge.errors import refuse
+from resumerge.errors import Reason, Resumable, refuse
 from resumerge.optimisation.space import Space
 from resumerge.optimisation.suggestions import CATEGORICAL
 from resumerge.storage import Storage
@@ -262,14 +262,24 @@ def _connected(path: Path) -> Iterator[optuna.Study]:
 @contextmanager
 def _connection(path: Path) -> Iterator[optuna.storages.RDBStorage]:
     import optuna
+    from sqlalchemy.exc import SQLAlchemyError
 
-    with _quiet():
-        storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
     try:
-        yield storage
-    finally:
-        storage.remove_session()
-        storage.engine.dispose()
+        with _quiet():
+            storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+        try:
+            yield storage
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
+    except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        raise Resumable(
+            Reason.IO,
+            f"The study of the search, {path}, cannot be read or written: "
+            f"{str(error.__cause__ or error).splitlines()[0]}. Is its disk full? If the file is "
+            "damaged, begin another search with another output: recipes and models of the trials "
+            "are still there.",
+        ) from error
 
 
 @contextmanager

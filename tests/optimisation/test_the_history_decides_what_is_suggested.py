@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Resumable
 from resumerge.optimisation.space import Space, parse_space
 from resumerge.optimisation.study import (
     MAXIMIZE,
@@ -127,6 +127,17 @@ def test_a_study_begins_complete_or_not_at_all(
     create_study(tmp_path, settings, Storage())
     with open_study(tmp_path, settings, space) as study:
         assert study.trials == []
+
+
+def test_a_damaged_study_is_told(tmp_path: Path) -> None:
+    space = parse_space(SPACE, "space.yaml")
+    (tmp_path / "study.db").write_bytes(b"no database at all" * 100)
+    with (
+        pytest.raises(Resumable, match="cannot be read or written") as stopped,
+        open_study(tmp_path, settings_of(space, "tpe"), space),
+    ):
+        pass
+    assert "not a database" in stopped.value.message
 
 
 def test_other_settings_are_refused(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_the_best_recipe_makes_the_best_model(place: Path) -> None:
     assert same == (out / "best" / "model.safetensors").read_bytes()
     runs = resumerge.status(state_dir=place / "state")["runs"]
     assert {run["state"] for run in runs} == {"done"} and len(runs) == 2, "ledgers of kept models"
-    assert resumerge.verify(out / "best", state_dir=place / "state").is_intact
+    assert resumerge.verify(out / "best", state_dir=place / "state").damaged == {}
 
 
 def test_what_the_user_put_there_stays(place: Path) -> None:
