@@ -68,7 +68,10 @@ def test_memory_is_what_psutil_says(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("posix_only")
 def test_rss_of_this_process_and_of_others() -> None:
     assert rss() == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    program = "print('ready', flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    child = subprocess.Popen([sys.executable, "-c", program], **pipes)
+    child.stdout.readline()  # a process that is being started has hardly any memory
     assert peak_rss_of(child.pid) > MB
     child.communicate(b"\n")
     assert peak_rss_of(child.pid) == 0, "it is dead"
