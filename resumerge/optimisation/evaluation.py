@@ -8,10 +8,10 @@ import os
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.host.processes import birth
@@ -94,7 +94,7 @@ def _kill_left_over(path: Path) -> None:
     if born and birth(pid) == born:
         _kill(pid)
         while birth(pid) == born:
-            time.sleep(_POLL_SECONDS)
+            sleep(_POLL_SECONDS)
 
 
 def read_metrics(line: str) -> dict[str, float]:
@@ -147,13 +147,13 @@ def _wait(
     heartbeat: Callable[[], None],
 ) -> int | None:
     """Return the exit code; None if the time is over before."""
-    end = math.inf if seconds is None else time.monotonic() + seconds
+    end = math.inf if seconds is None else monotonic() + seconds
     while True:
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(max(0.0, min(_POLL_SECONDS, end - time.monotonic())))
+            return process.wait(max(0.0, min(_POLL_SECONDS, end - monotonic())))
         stop.check()
         heartbeat()
-        if time.monotonic() >= end:
+        if monotonic() >= end:
             return None
 
 

@@ -6,14 +6,17 @@ import math
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from searched import TWO_NUMBERS, evaluation, history, place_of, search
+from waiting import wait_until
 
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Interrupted
+from resumerge.host.processes import birth
 from resumerge.optimisation.evaluation import (
     EvaluationFailed,
     evaluate,
@@ -21,10 +24,27 @@ from resumerge.optimisation.evaluation import (
     values_of,
 )
 
+LIMIT = 10_000.0
+"""Seconds, which no evaluation takes on any machine."""
+
 CALM = "import sys\nnumber = int(sys.argv[1].split('/')[-2])\n"
 
 
-def test_a_crash_a_hang_and_a_nan(tmp_path: Path) -> None:
+@pytest.fixture
+def wait_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Make all further time limits end when a file has a whole line, however quick it comes."""
+
+    def wait_for(path: Path) -> None:
+        def passed() -> float:
+            is_there = path.exists() and path.read_text().endswith("\n")
+            return time.monotonic() + (LIMIT if is_there else 0.0)
+
+        monkeypatch.setattr("resumerge.optimisation.evaluation.monotonic", passed)
+
+    return wait_for
+
+
+def test_a_crash_a_hang_and_a_nan(tmp_path: Path, wait_for: Callable[[Path], None]) -> None:
     place = place_of(
         tmp_path,
         score=CALM + "import os, signal, subprocess, time\n"
@@ -32,7 +52,7 @@ def test_a_crash_a_hang_and_a_nan(tmp_path: Path) -> None:
         "if number == 2: os.kill(os.getpid(), signal.SIGSEGV)\n"
         "if number == 3:\n"
         "    child = subprocess.Popen(['sleep', '600'])\n"
-        "    open('child', 'w').write(str(child.pid))\n"
+        "    open('child', 'w').write(f'{child.pid}\\n')\n"
         "    time.sleep(600)\n"
         "if number == 4: print('nan'); sys.exit()\n"
         "if number == 5: print('perplexity: 7'); sys.exit()\n"
@@ -40,14 +60,15 @@ def test_a_crash_a_hang_and_a_nan(tmp_path: Path) -> None:
         "if number == 7: print('{\"a\": Infinity}'); sys.exit()\n"
         "print(number)\n",
     )
-    found = search(place, trials=9, timeout=2.0)
+    wait_for(place / "child")
+    found = search(place, trials=9, timeout=LIMIT)
     states = [row["state"] for row in found["trials"]]
     assert states == ["complete", *["failed"] * 7, "complete"]
     errors = [row["error"] for row in found["trials"]]
     assert errors[0] is None
     assert errors[1] == "it exited with code 1: ValueError: no such data"
     assert "signal 11" in errors[2] or "code 139" in errors[2]
-    assert errors[3] == "it took longer than 2 s, and was killed"
+    assert errors[3] == "it took longer than 10000 s, and was killed"
     assert errors[4:8] == [
         "value is nan",
         "the last line on stdout is neither a number nor a JSON object: perplexity: 7",
@@ -55,8 +76,8 @@ def test_a_crash_a_hang_and_a_nan(tmp_path: Path) -> None:
         "a is inf",
     ]
     assert found["best"] == [8]
-    child = Path("/proc") / (place / "child").read_text()
-    assert not child.exists() or "Z" in (child / "stat").read_text().split()[2]
+    child = int((place / "child").read_text())
+    wait_until(lambda: birth(child) is None)
     models = {p.parent.name for p in (place / "out" / "trials").glob("*/model")}
     assert models == {"0008"}, "models of failed trials are deleted, too"
 
@@ -148,9 +169,7 @@ def test_a_folder_with_a_space_and_braces_of_the_shell(tmp_path: Path) -> None:
 
 
 def test_much_that_is_printed_needs_no_memory_and_does_not_block(tmp_path: Path) -> None:
-    started = time.monotonic()
     assert run("yes | head -c 20000000; echo; echo 3", tmp_path) == {"value": 3}
-    assert time.monotonic() - started < 60
 
 
 def test_a_request_to_stop_kills_the_command(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from waiting import HANGS_SECONDS
+
 PROCESSES = 4
 
 
@@ -19,7 +21,7 @@ def write_distributed(folder: Path) -> None:
     """Write the checkpoints of four processes into a folder."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, str(folder)]
-    subprocess.run(command, check=True, env=environment, timeout=240)
+    subprocess.run(command, check=True, env=environment, timeout=HANGS_SECONDS)
 
 
 def save_alone(state: dict[str, Any], folder: Path) -> Path:
