@@ -170,6 +170,7 @@ def test_starting_over_is_not_done_twice(merge: Supervised, reference: dict[str,
     assert list(merge.state.glob("merged-*")) == runs
 
 
+@pytest.mark.cold_start
 def test_the_supervisor_is_small(merge: Supervised) -> None:
     """Its worker has torch, which the method imports."""
     merge.environment.update(slow_average.VARIABLES)

@@ -234,11 +234,11 @@ def test_a_shard_that_arrives_during_a_listing_is_not_missing(run: InBucket, lea
         return found
 
     run.store.list = list_meanwhile  # type: ignore[method-assign]
-    _, some_are_missing = replicator._writer.listing()
+    _, some_are_missing = replicator._writer.list_and_forget_missing()
     assert not some_are_missing and ledger.mirrored.files().keys() == {first, second}
     run.store.list = list_before  # type: ignore[method-assign]
     run.store.put({}, [first])
-    _, some_are_missing = replicator._writer.listing()
+    _, some_are_missing = replicator._writer.list_and_forget_missing()
     assert some_are_missing and ledger.mirrored.files().keys() == {second}
 
 
