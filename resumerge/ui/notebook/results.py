@@ -151,6 +151,12 @@ class DisplayedVerification(_InConsole, Verification):
         if self.mirror is not None and self.remake:
             effect = "On a machine that has no ledger of the run, this computes everything again:"
             call = f"resumerge.run(RECIPE, OUT, mirror={self.mirror!r}, restart=True)"
+        elif self.linked:
+            effect = (
+                "A file of a model is damaged, of which the output has another name (link=True): "
+                f"{', '.join(self.linked)}. Restore it; this looks again then:"
+            )
+            call = f"resumerge.verify({self.run!r})"
         elif self.mirror is not None and not self.marked:
             call = f"resumerge.resume({self.mirror!r})"
         return {"effect": effect, "call": call}

@@ -113,6 +113,11 @@ def _recorded(run: str, options: Options, column: str) -> Any:
     return read_run(RunStore(options.state_dir).folder / run / LEDGER_FILE, column)
 
 
+def verify_command(run: str, state_dir: Path | None) -> str:
+    """Return ``resumerge verify RUN``, for any working folder."""
+    return shell_line(["resumerge", "verify", run, *_in_state(state_dir)])
+
+
 def mirror_command(url: str) -> str:
     """Return ``resumerge resume DEST``, for any machine."""
     return shell_line(["resumerge", "resume", url])
