@@ -1,7 +1,7 @@
 """Models in the shape of DeepSeek-V3 (671 B, float8 in blocks of 128 x 128), as sparse files.
 
-``python -m benchmarks.giant FOLDER`` writes config.json, the index and 163 files whose headers are
-those of a real model: 91,991 tensors, 689 GB that take a few megabytes of the disk, since all
+``python -m benchmarks.giant FOLDER`` writes config.json, the index and 163 files with headers like
+those of the real model: 91,991 tensors, 689 GB that take a few megabytes of the disk, since all
 numbers are zero. ``--layers 4 --experts 16 --filled SEED`` makes a smaller one with random numbers,
 each matrix as wide as in the large one. Source of the shapes: config.json and inference/model.py of
 https://huggingface.co/deepseek-ai/DeepSeek-V3.
