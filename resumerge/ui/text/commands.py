@@ -136,6 +136,11 @@ def command_of(run: Mapping[str, Any]) -> str:
     return resume_command(run["id"], Path(run["ledger"]).parents[1])
 
 
+def resume_search_command(search: Mapping[str, Any]) -> str:
+    """Return the command that resumes a search, given as in ``resumerge status --json``."""
+    return resume_command(search["output"], Path(search["study"]).parents[2])
+
+
 def repair_command(target: str, state_dir: Path | None) -> str:
     """Return ``resumerge cache repair TARGET``, with the state folder that records the damage."""
     return shell_line(["resumerge", "cache", "repair", target, *_in_state(state_dir)])
