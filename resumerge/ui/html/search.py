@@ -28,7 +28,7 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Point:
+class TrialPoint:
     """A trial in a drawing: its place, and its tooltip."""
 
     x: float
@@ -49,7 +49,7 @@ class Drawing:
 
     title: str
     note: str
-    points: Sequence[Point]
+    points: Sequence[TrialPoint]
     line: str
     below: tuple[str, str]
     beside: tuple[str, str]
@@ -146,9 +146,9 @@ def _front(document: Document, rows: Sequence[Document]) -> Drawing:
 
 def _points(
     document: Document, rows: Sequence[Document], xs: Sequence[float], ys: Sequence[float]
-) -> list[Point]:
+) -> list[TrialPoint]:
     return [
-        Point(
+        TrialPoint(
             x,
             SIZE - y,
             f"trial {row['number']}: {', '.join(map(show_number, row['values']))}",
