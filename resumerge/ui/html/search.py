@@ -5,7 +5,7 @@ Its pictures are drawn here: points and a line are 60 lines, and need no library
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -116,6 +116,7 @@ def drawings(document: Document) -> list[Drawing]:
 def _history(document: Document, rows: Sequence[Document], index: int) -> Drawing:
     objective = document["objectives"][index]
     numbers, values = [row["number"] for row in rows], [row["values"][index] for row in rows]
+    better: Callable[[float, float], float]
     better = max if objective["direction"] == "maximize" else min
     xs, ys = _scaled(numbers), _scaled(values)
     tops = _scaled(values, [*accumulate(values, better)])
