@@ -64,7 +64,10 @@ class Settings:
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Settings:
         """Return the settings that a study keeps."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()})
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()
+        }
+        return cls(**values)
 
 
 class Study:
