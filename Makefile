@@ -139,7 +139,7 @@ docs: $(VENV)/.ready-docs
 without-torch: | $(BIN)/python
 	$(BIN)/python release/without_torch.py
 
-# The repository's address, from pyproject.toml.
+# The repository's address, from pyproject.toml, in both notebooks.
 notebook: | $(BIN)/python
 	$(BIN)/python colab/repository.py
 

@@ -1,12 +1,13 @@
-"""Writes the repository's address from pyproject.toml into the notebook: `make notebook`."""
+"""Writes the repository's address from pyproject.toml into the notebooks: `make notebook`."""
 
 import json
 import re
 import tomllib
 from pathlib import Path
 
-NOTEBOOK = Path(__file__).with_name("resumerge.ipynb")
-PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = ROOT / "colab" / "resumerge.ipynb", ROOT / "doors" / "kaggle.ipynb"
+PROJECT = ROOT / "pyproject.toml"
 
 
 def with_address(notebook: str, project: str) -> str:
@@ -17,4 +18,5 @@ def with_address(notebook: str, project: str) -> str:
 
 
 if __name__ == "__main__":
-    NOTEBOOK.write_text(with_address(NOTEBOOK.read_text(), PROJECT.read_text()))
+    for path in NOTEBOOKS:
+        path.write_text(with_address(path.read_text(), PROJECT.read_text()))

@@ -105,7 +105,7 @@ def new_recipes() -> Iterator[Message]:
 
 def notebooks() -> Iterator[Message]:
     """The cells of the notebooks: their text, and their code for its comments."""
-    for path in sorted(ROOT.glob("colab/*.ipynb")):
+    for path in sorted([*ROOT.glob("colab/*.ipynb"), *ROOT.glob("doors/*.ipynb")]):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         for number, cell in enumerate(cells, 1):
             yield f"{path.relative_to(ROOT)} cell {number}", "".join(cell["source"])

@@ -10,6 +10,8 @@ import ctypes
 import errno
 import fcntl
 import os
+import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -25,6 +27,7 @@ _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _FICLONE = 0x40049409  # linux/fs.h
 _NO_CLONE = {*NOT_SUPPORTED, errno.EXDEV, errno.ENOTTY, errno.EPERM, errno.ETXTBSY, errno.EBADF}
+_NO_LINK = {*NOT_SUPPORTED, errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK}
 
 
 class Storage:
@@ -34,7 +37,8 @@ class Storage:
         """Create a file of its full size that begins with `head`; durable afterwards.
 
         Args:
-            path: the file; one that exists is overwritten.
+            path: the file; one that exists is overwritten. One that has other names, too, stays as
+                it is under these.
             nbytes: the size of the file in bytes.
             head: the first bytes.
             sparse: whether its space is allocated as it is written, not now.
@@ -42,6 +46,8 @@ class Storage:
         Raises:
             OSError: ENOSPC if the filesystem knows already that the space is missing.
         """
+        if has_other_names(path):
+            self.remove(path)
         fd = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
         )
@@ -56,8 +62,12 @@ class Storage:
         self.sync_folder(path.parent)
 
     def open(self, path: Path) -> int:
-        """Return a descriptor to read and write a file that exists."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        """Return a descriptor to read and write a file that exists.
+
+        A file with several names can only be read by it: it is also somebody else's.
+        """
+        how = os.O_RDONLY if has_other_names(path) else os.O_RDWR
+        return os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def begin(self, path: Path, *, exclusive: bool = False) -> int:
         """Return a descriptor of a new, empty file; nothing is durable yet.
@@ -107,6 +117,38 @@ class Storage:
                     return False
                 raise
         return True
+
+    def hard_link(self, source: Path, path: Path) -> bool:
+        """Make `path` a name of the file of another path; durable afterwards.
+
+        Args:
+            source: the other path; what a symbolic link leads to is meant, and not the link.
+            path: the new name. A file that has it loses it.
+
+        Returns:
+            whether it is one now: both may be on different disks, the filesystem may have no hard
+            links, and the system may not let us link to files of others. `path` is free then.
+        """
+        self.remove(path)
+        try:
+            os.link(source.resolve(), path)
+        except OSError as error:
+            if error.errno in _NO_LINK:
+                return False
+            raise
+        self.sync_folder(path.parent)
+        return True
+
+    def part(self, path: Path, fresh: Path) -> None:
+        """Give a name of a file that has others a copy of its own; durable afterwards.
+
+        Args:
+            path: the name.
+            fresh: the name of the copy until it is complete.
+        """
+        shutil.copyfile(path, fresh)
+        self.sync_file(fresh)
+        self.rename(fresh, path)
 
     def sync_data(self, fd: int) -> None:
         """Make the data written to an open file durable."""
@@ -167,6 +209,15 @@ class Storage:
     def remove(self, path: Path) -> None:
         """Remove a file if it exists."""
         path.unlink(missing_ok=True)
+
+
+def has_other_names(path: Path) -> bool:
+    """Return whether a path leads to a file that has other names as well (hard links)."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
 
 def is_in_memory(folder: Path) -> bool:

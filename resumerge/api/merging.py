@@ -11,7 +11,10 @@ from resumerge.engine.lifecycle.bucket_output import read_output, working_folder
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.reproduction.comparison import Reproduction
+from resumerge.errors import refuse
+from resumerge.ledger.run_store import RunStore
 from resumerge.local_path import OUTPUT, local_path
+from resumerge.optimisation.state import find_search
 from resumerge.options import Options
 from resumerge.options.hints import (
     ExtractLoraOptions,
@@ -90,6 +93,12 @@ def resume(
         InputError, Resumable, Interrupted: as for `run`.
     """
     chosen, name = Options.read("resume", options), address_of(run)
+    if (search := find_search(RunStore(chosen.state_dir), name)) is not None:
+        raise refuse(
+            "This is a search, which has a document and no result",
+            where=str(search),
+            fix="call resumerge.search again, with what it began with: it goes on where it was",
+        )
     return merge_in_process(chosen, lambda session: session.resume(name), reporter, progress)
 
 

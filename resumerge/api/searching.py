@@ -9,7 +9,8 @@ from resumerge.api.calls import speaks_python
 from resumerge.engine.reporter import Reporter
 from resumerge.local_path import OUTPUT, local_path
 from resumerge.optimisation.run import TRIALS_BY_DEFAULT, Search, search_models
-from resumerge.optimisation.study import MAXIMIZE, TPE
+from resumerge.optimisation.state import MAXIMIZE
+from resumerge.optimisation.study import TPE
 from resumerge.options import Options
 from resumerge.options.hints import SearchOptions
 from resumerge.options.signature import with_options

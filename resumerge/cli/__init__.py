@@ -5,5 +5,5 @@ name, a click command made of the decorators in `parsing.arguments`. A command p
 function of the engine, and prints with `ui`; it computes nothing. Nothing imports this package but
 `__main__`.
 
-To add a command, write its module and add its name to `main.COMMANDS`.
+To add a command, write its module and add it to `main.COMMANDS`.
 """

@@ -18,12 +18,33 @@ from resumerge.ui.terminal.prose import say
 from resumerge.ui.terminal.streams import lossy, occupy_closed_streams
 from resumerge.ui.terminal.terminal import err, print_text
 
-COMMANDS = (
-    *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),
-    *("search", "compare", "try", "push", "extract-expert", "extract-lora", "clean"),
-    *("methods", "demo", "cache"),
-)
-"""The commands in the order of the help; each is `command` in the module of its name."""
+COMMANDS = {
+    "init": "Write a recipe with comments, from three questions or from options.",
+    "plan": "Check a merge and estimate its cost.",
+    "explain": "Show what each parameter of a recipe comes to, layer by layer.",
+    "run": "Merge, or continue the unfinished run in OUT.",
+    "resume": "Continue an interrupted run.",
+    "status": "Show progress, attempts, memory and events of one run, or of all.",
+    "verify": "Check an output, finished or not, against its checksums.",
+    "reproduce": "Make a model again from its card, with its models as they were, and compare the "
+    "two.",
+    "search": "Search for the values of a recipe that an evaluation likes best.",
+    "compare": "Compare models: configs, tokenizers, and every tensor, read by ranges.",
+    "try": "Load a finished model on the CPU, and have it continue a prompt.",
+    "push": "Upload a finished model to the Hub.",
+    "extract-expert": "Make a dense model from one expert of a mixture, or continue the unfinished "
+    "run in OUT.",
+    "extract-lora": "Make a LoRA adapter of how a model differs from its base, or continue the run "
+    "in OUT.",
+    "clean": "Remove the ledgers of old runs and the files of unfinished ones.",
+    "methods": "List the merge methods, their parameters and defaults.",
+    "demo": "Show a merge that is killed and resumed.",
+    "cache": "Check and repair cached sources.",
+}
+"""What each command does, in the order of the help; each is `command` in the module of its name.
+
+The first sentences of their own helps, so that the list imports none of them.
+"""
 
 INTERRUPTED = 130
 
@@ -38,7 +59,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, wanted: bo
     "resumerge",
     cls=LazyGroup,
     package="resumerge.cli",
-    names=COMMANDS,
+    summaries=COMMANDS,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

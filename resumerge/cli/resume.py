@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from resumerge.cli.merging.merge_command import merge
@@ -13,7 +15,9 @@ from resumerge.cli.parsing.arguments import (
     run_argument,
 )
 from resumerge.cli.parsing.command import Command
-from resumerge.options import Options
+from resumerge.ledger.run_store import RunStore
+from resumerge.optimisation.state import describe_search, find_search
+from resumerge.options import Options, declared
 from resumerge.ui.progress.styles import Style
 
 
@@ -21,7 +25,7 @@ from resumerge.ui.progress.styles import Style
     "resume",
     cls=Command,
     exit_codes=True,
-    examples=("resumerge resume", "resumerge resume hf://org/merged"),
+    examples=("resumerge resume", "resumerge resume hf://org/merged", "resumerge resume found"),
 )
 @run_argument("the newest run")
 @options_of("resume")
@@ -36,7 +40,12 @@ def command(
     progress: Style,
     as_json: bool,
 ) -> None:
-    """Continue an interrupted run. It may be on this machine or in a mirror."""
+    """Continue an interrupted run, or a search. A run may be on this machine or in a mirror."""
+    if (search := find_search(RunStore(options.state_dir), run)) is not None:
+        if detach or progress not in (Style.AUTO, Style.JSON):
+            raise click.BadParameter("a search is resumed without --detach and --progress")
+        _resume_search(search, options, as_json=as_json)
+        return
     merge(
         options,
         lambda session: session.resume(run),
@@ -45,3 +54,17 @@ def command(
         in_background=detach,
         stall_seconds=None if no_supervise else options.stall_timeout,
     )
+
+
+def _resume_search(folder: Path, options: Options, *, as_json: bool) -> None:
+    """Repeat the command of a search; options that are given now come after it, and hold."""
+    from resumerge.cli import search
+
+    given = [
+        word
+        for option in declared("resume")
+        if option.name != "state_dir" and (value := getattr(options, option.name)) != option.default
+        for word in option.words(value)
+    ]
+    _, *words = describe_search(folder)["command"]
+    search.command.main([*words, *given, *["--json"] * as_json], standalone_mode=False)

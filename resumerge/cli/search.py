@@ -120,7 +120,7 @@ def command(
 
     A search that was stopped goes on where it was, if it is asked for again.
     """
-    from resumerge.optimisation import Search, search_models
+    from resumerge.optimisation.run import Search, search_models
 
     search = Search(space=space, out=folder, evaluate=evaluate, **chosen)
     reporter = reporter_of(Style.AUTO, err, PrintClock())

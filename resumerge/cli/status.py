@@ -18,12 +18,13 @@ from resumerge.cli.parsing.arguments import (
 from resumerge.cli.parsing.command import Command
 from resumerge.documents.status import status_json
 from resumerge.ledger.run_store import RunStore
+from resumerge.optimisation.state import find_search
 from resumerge.options import Options
 from resumerge.ui.terminal.terminal import out, print_document, print_text
 
 
 @click.command("status", cls=Command)
-@run_argument("all runs; with --html the newest run")
+@run_argument("all runs and searches; with --html the newest run")
 @options_of("status")
 @click.option("--watch", is_flag=True, help="Refresh until the run ends.")
 @click.option(
@@ -42,7 +43,7 @@ def command(
     tensors: bool,
     as_json: bool,
 ) -> None:
-    """Show progress, attempts, memory and events of one run, or of all."""
+    """Show progress, attempts, memory and events of one run, the trials of a search, or all."""
     check_tensors(tensors, as_json and not watch)
     runs = RunStore(options.state_dir)
     if html is not None:
@@ -50,14 +51,16 @@ def command(
             raise click.BadParameter("--html cannot be combined with --watch or --json")
         _write_page(runs, run, html)
     elif watch:
+        if run is not None and find_search(runs, run):
+            raise click.BadParameter("--watch follows a run; a search tells of each of its trials")
         _watch(runs, run, as_json)
     elif as_json:
         print_document(status_json(runs, run, every_tensor=tensors))
     else:
         from resumerge.ui.terminal.status import show_status
 
-        found = status_json(runs, run)["runs"]
-        if found:
+        found = status_json(runs, run)
+        if found["runs"] or found["searches"]:
             out.print(show_status(found), crop=False)  # a command to copy stays on one line
         else:
             print_text(f"No runs in {runs.folder}")
@@ -65,8 +68,14 @@ def command(
 
 def _write_page(runs: RunStore, run: str | None, html: Path) -> None:
     from resumerge.mirror.stores.registry import is_mirror_url
-    from resumerge.ui.html.page_file import write_report
+    from resumerge.ui.html.page_file import write_page, write_report
+    from resumerge.ui.html.search import search_page
 
+    if run is not None and find_search(runs, run):
+        [search] = status_json(runs, run)["searches"]
+        write_page(lambda: search_page(search), html)
+        print_text(str(html.absolute()))
+        return
     named = run if run is not None and is_mirror_url(run) else runs.find(run).name
     [found] = status_json(runs, named)["runs"]
     write_report(found, html)

@@ -22,7 +22,6 @@ from resumerge.engine.opening.plan_rows import account_rows
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.device import device_for
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Problem, Resumable
 from resumerge.host.host import describe_host
 from resumerge.host.machine import existing_folder, free_bytes
@@ -112,6 +111,7 @@ def _described(
     predicted = estimate.on_machine(threads, speed)
     return {
         **_contents(plan, estimate),
+        "linked": _linked(context, plan, out),
         "memory": {"predicted_peak_rss": predicted.need.peak_rss, "budget": budget},
         "disk": {
             "needed": disk_needed(plan, estimate, _folder(out), needed, evict=bool(options.evict)),
@@ -124,6 +124,13 @@ def _described(
         "problems": [asdict(problem) for problem in (*problems, *unfit)],
         "speed": {"read_bytes_per_s": speed.read, "write_bytes_per_s": speed.write},
     }
+
+
+def _linked(context: RunContext, plan: Plan, out: OutputPath | None) -> dict[str, int]:
+    """Return what of the output takes no space, as it will be hard links to files of a model."""
+    files = context.shard_files(plan, _folder(out))
+    linked = [shard.nbytes for shard in plan.shards if files.will_link(shard)]
+    return {"shards": len(linked), "bytes": sum(linked)}
 
 
 def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
@@ -199,7 +206,7 @@ def _still_needed(
     """Return the bytes to be free for the output: fewer where its shards are there in part."""
     if out is None or context.frees_shards:
         return estimate.disk
-    files = ShardFiles(plan, out.folder, context.storage)
+    files = context.shard_files(plan, out.folder)
     there = sum(shard.nbytes - files.unallocated(shard) for shard in plan.shards)
     return max(0, estimate.disk - there)
 
@@ -269,6 +276,7 @@ def _nothing(budget: int, out: OutputPath | None, problems: Sequence[Problem]) -
         "output_bytes": 0,
         "shards": 0,
         "copied": {"shards": 0, "bytes": 0},
+        "linked": {"shards": 0, "bytes": 0},
         "read_bytes": 0,
         "outputs": [],
         "memory": {"predicted_peak_rss": 0, "budget": budget},

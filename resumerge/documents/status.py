@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from resumerge.documents.run import describe, describe_attempts, describe_run, empty_run
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
+from resumerge.optimisation.state import describe_search, find_search, searches
 from resumerge.output_path import is_weights
 
 if TYPE_CHECKING:
@@ -28,28 +29,38 @@ CLOCK_ERROR_TO_TELL = 600.0
 def status_json(
     store: RunStore, wanted: str | None, *, every_tensor: bool = False
 ) -> dict[str, Any]:
-    """Return the runs of a state folder, newest first, or the one run that is named.
+    """Return the runs and searches of a state folder, newest first, or the one that is named.
+
+    All trials are in the document of a search that is named.
 
     Args:
         store: the folder of all runs.
-        wanted: a run's id, output or mirror; None for all runs.
+        wanted: the id or output of a run or a search, or a mirror; None for all of them.
         every_tensor: whether the accounts list every tensor.
 
     Raises:
-        InputError: there is no such run.
-        Resumable: `wanted` is a mirror that cannot be read now.
+        InputError: there is no such run or search; or Optuna, which a search needs, is missing.
+        Resumable: `wanted` is a mirror or a study that cannot be read now.
     """
     described = partial(describe_run, every_tensor=every_tensor)
     if wanted is None:
-        return {"runs": [described(folder) for folder in reversed(store.runs())]}
+        return {
+            "runs": [described(folder) for folder in reversed(store.runs())],
+            "searches": [describe_search(folder) for folder in reversed(searches(store))],
+        }
+    if (search := find_search(store, wanted)) is not None:
+        from resumerge.optimisation.document import search_json
+
+        return {"runs": [], "searches": [search_json(search)]}
     # slow; a list of runs needs none
     from resumerge.mirror.stores.registry import is_mirror_url, normalise
 
     if is_mirror_url(wanted):
         if ours := store.of_address(normalise(wanted)):
-            return {"runs": [described(ours[-1])]}
-        return {"runs": [status_of_mirror(wanted, every_tensor=every_tensor)]}
-    return {"runs": [described(store.find(wanted))]}
+            return {"runs": [described(ours[-1])], "searches": []}
+        run = status_of_mirror(wanted, every_tensor=every_tensor)
+        return {"runs": [run], "searches": []}
+    return {"runs": [described(store.find(wanted))], "searches": []}
 
 
 def status_of_mirror(url: str, *, every_tensor: bool = False) -> dict[str, Any]:

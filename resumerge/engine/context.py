@@ -14,8 +14,11 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.resource_errors import resumable_disk_errors
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
+from resumerge.engine.shards.hard_links import HardLinks
+from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.planning import Plan
 from resumerge.sources import MetadataCache, Source
 from resumerge.sources.reader import SourceReader
 from resumerge.storage import Storage
@@ -84,6 +87,11 @@ class RunContext:
                     self.stop.check()
 
         return SourceReader(sources, check)
+
+    def shard_files(self, plan: Plan, folder: Path, *, sparse: bool = False) -> ShardFiles:
+        """Return the files of a plan's shards in its output folder; see `ShardFiles`."""
+        links = HardLinks(self.storage, self.metadata) if self.options.link else None
+        return ShardFiles(plan, folder, self.storage, sparse=sparse, links=links)
 
     @property
     def memory(self) -> int | None:

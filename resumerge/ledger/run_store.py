@@ -70,7 +70,7 @@ class RunStore:
             by_output = self.of_output(Path(wanted))
             if by_id or by_output:
                 return by_id[0] if by_id else by_output[-1]
-        damaged = [path for path in runs if not _output(path)]
+        damaged = [path for path in runs if not output_of(path)]
         raise refuse(
             f"There is no run {wanted!r}" if wanted else "There is no run yet",
             where=str(self.folder),
@@ -114,7 +114,7 @@ class RunStore:
         return [
             path
             for path in self.runs()
-            if (stored := _output(path))
+            if (stored := output_of(path))
             and (stored in (wanted, real) or os.path.realpath(stored) == real)
         ]
 
@@ -192,5 +192,6 @@ def _created(folder: Path) -> str:
     return _run_column(folder, "created")
 
 
-def _output(folder: Path) -> str:
+def output_of(folder: Path) -> str:
+    """Return the output of a run, by the folder of its ledger; empty if that is damaged."""
     return _run_column(folder, "output")

@@ -3,9 +3,6 @@
 `space.py` reads a recipe some of whose values are ranges, `suggestions.py` one such range;
 `study.py` has Optuna suggest values, so that what is suggested depends on the history alone;
 `evaluation.py` runs the user's command on a model, `models.py` merges the model of a trial and
-deletes it, `run.py` does one trial after the other, and `document.py` says what came out.
+deletes it, `run.py` does one trial after the other, `document.py` says what came out, and
+`state.py` finds the searches of a state folder, for which it imports little.
 """
-
-from resumerge.optimisation.run import Search, search_models
-
-__all__ = ["Search", "search_models"]

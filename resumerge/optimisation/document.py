@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resumerge.engine.resources.signals import StopRequest
 from resumerge.optimisation.models import BEST_RECIPE, TrialModels
-from resumerge.optimisation.space import Space
-from resumerge.optimisation.study import Settings, Study
+from resumerge.optimisation.space import Space, parse_space
+from resumerge.optimisation.state import SETTINGS, attributes_of, describe_search
+from resumerge.optimisation.study import Settings, Study, check_sampler, open_study
+from resumerge.options import Options
+from resumerge.storage import Storage
 
 if TYPE_CHECKING:
     import optuna
@@ -79,3 +83,23 @@ def row_of(
         "recipe": str(models.recipe(trial.number)),
         "model": str(models.model(trial.number)) if kept else None,
     }
+
+
+def search_json(folder: Path) -> dict[str, Any]:
+    """Return a search as `describe_search` does, and with all its trials as `document_of`.
+
+    Args:
+        folder: the search's, in the state folder.
+
+    Raises:
+        InputError: Optuna is not installed.
+        Resumable: its study cannot be read.
+    """
+    described = describe_search(folder)
+    settings = Settings.of(attributes_of(folder)[SETTINGS])
+    space = parse_space(settings.space, described["space"])
+    check_sampler(settings.sampler, len(settings.directions), space)
+    out, options = Path(described["output"]), Options(state_dir=folder.parents[1])
+    models = TrialModels(out, options, Storage(), StopRequest())
+    with open_study(folder, settings, space) as opened:
+        return described | document_of(out, settings, opened, space, models)

@@ -13,11 +13,11 @@ from resumerge.engine.reporter import Reporter, Result
 from resumerge.engine.resources.lock import output_lock, run_lock
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.ledger.run_store import RunStore
+from resumerge.optimisation.state import TRIALS
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
 from resumerge.storage import Storage
 
-TRIALS = "trials"
 MODEL, RECIPE = "model", "recipe.yaml"
 BEST, BEST_RECIPE = "best", "best.yaml"
 

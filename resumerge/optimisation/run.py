@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import time
@@ -17,6 +16,7 @@ from resumerge.engine.resources.lock import run_lock
 from resumerge.engine.resources.resource_errors import resumable_disk_errors
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, refuse
+from resumerge.ledger import now
 from resumerge.ledger.run_store import RunStore
 from resumerge.optimisation.document import CHOOSING, ERROR, METRICS, SECONDS, document_of, row_of
 from resumerge.optimisation.evaluation import (
@@ -26,13 +26,12 @@ from resumerge.optimisation.evaluation import (
     evaluate,
     values_of,
 )
-from resumerge.optimisation.models import TRIALS, TrialModels
+from resumerge.optimisation.models import TrialModels
 from resumerge.optimisation.space import Space, read_space
+from resumerge.optimisation.state import DIRECTIONS, MAXIMIZE, STUDY_FILE, TRIALS, folder_of
 from resumerge.optimisation.study import (
-    DIRECTIONS,
-    MAXIMIZE,
+    GRID,
     SAMPLERS,
-    STUDY_FILE,
     TPE,
     Settings,
     Study,
@@ -41,7 +40,7 @@ from resumerge.optimisation.study import (
     has_begun_otherwise,
     open_study,
 )
-from resumerge.options import Options
+from resumerge.options import Options, declared
 from resumerge.options.options import SEED
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
@@ -51,9 +50,6 @@ from resumerge.storage import Storage
 
 if TYPE_CHECKING:
     import optuna
-
-FOLDER = "searches"
-"""The folder in the state folder with a folder for each search."""
 
 TRIALS_BY_DEFAULT = 40
 HOPELESS = 5
@@ -164,10 +160,12 @@ def search_models(
     settings = search.settings(space, SEED if options.seed is None else options.seed)
     check_sampler(search.sampler, len(settings.directions), space)
     storage, stop = storage or Storage(), stop or StopRequest()
-    folder = _folder(search.out, options)
+    folder = folder_of(search.out, RunStore(options.state_dir).folder)
+    points = len(space.grid()) if search.sampler == GRID else None
+    asked = _asked(search, options, points)
     with stop.listening(), resumable_disk_errors():
         if not (folder / STUDY_FILE).is_file():
-            _check_new(search, space, options, stop)
+            _check_new(search, folder, space, options, stop)
         storage.make_folder(folder)
         models = TrialModels(search.out, options, storage, stop)
         with run_lock(folder, str(search.out)):
@@ -176,8 +174,10 @@ def search_models(
                 storage.remove(folder / STUDY_FILE)
             with stop.deferred():
                 if not (folder / STUDY_FILE).is_file():
-                    create_study(folder, settings, storage)
+                    create_study(folder, settings, asked, storage)
             with open_study(folder, settings, space) as study:
+                with stop.deferred():
+                    study.note_asked(asked)
                 work = _Work(search, settings, space, study, models, reporter, told, stop)
                 work.do()
                 return document_of(search.out, settings, study, space, models)
@@ -346,7 +346,9 @@ class _TrialReporter(Reporter):
             self.note(text)
 
 
-def _check_new(search: Search, space: Space, options: Options, stop: StopRequest) -> None:
+def _check_new(
+    search: Search, folder: Path, space: Space, options: Options, stop: StopRequest
+) -> None:
     """Refuse a new search that cannot begin; nothing is written.
 
     Raises:
@@ -357,7 +359,7 @@ def _check_new(search: Search, space: Space, options: Options, stop: StopRequest
         raise refuse(
             "The output has trials already, and their study is not in this state folder",
             where=str(trials),
-            expected=f"a new output, or {STUDY_FILE} in {_folder(search.out, options)}",
+            expected=f"a new output, or {STUDY_FILE} in {folder}",
             found=f"a folder {TRIALS}",
             fix="name another output, or with --state-dir the state folder that the search began "
             "with",
@@ -370,6 +372,36 @@ def _check_new(search: Search, space: Space, options: Options, stop: StopRequest
         raise InputError([space.placed(each) for each in error.problems]) from None
 
 
-def _folder(out: Path, options: Options) -> Path:
-    name = hashlib.sha256(os.fsencode(out)).hexdigest()[:16]
-    return RunStore(options.state_dir).folder / FOLDER / f"{out.name}-{name}"
+def _asked(search: Search, options: Options, points: int | None) -> dict[str, Any]:
+    """Return what the study keeps of a command: what it was asked for, and how it is repeated.
+
+    Args:
+        search: what is asked for; its output is absolute.
+        options: of the merges.
+        points: of a grid; None for other samplers.
+    """
+    seconds = [] if search.timeout is None else ["--timeout", str(search.timeout)]
+    options = replace(options, state_dir=RunStore(options.state_dir).folder)
+    given = ((option, getattr(options, option.name)) for option in declared("search"))
+    words = [
+        *("search", str(search.space.absolute()), str(search.out), "--evaluate", search.evaluate),
+        *("--trials", str(search.trials), "--sampler", search.sampler),
+        *(word for name in search.metrics for word in ("--metric", name)),
+        *(word for way in search.directions for word in ("--direction", way)),
+        *seconds,
+        *("--keep-best", str(search.keep_best)),
+        *(
+            word
+            for option, value in given
+            if value != option.default
+            for word in option.words(value)
+        ),
+        *("--chdir", str(Path.cwd())),
+    ]
+    return {
+        "output": str(search.out),
+        "space": str(search.space.absolute()),
+        "trials": search.trials if points is None else min(points, search.trials),
+        "created": now(),
+        "command": words,
+    }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from resumerge.errors import Reason, Resumable, refuse
 from resumerge.optimisation.space import Space
+from resumerge.optimisation.state import ASKED, MAXIMIZE, SETTINGS, STUDY_FILE
 from resumerge.optimisation.suggestions import CATEGORICAL
 from resumerge.storage import Storage
 
@@ -28,11 +29,7 @@ EXTRA = "pip install 'resumerge[search]'"
 
 TPE, RANDOM, GRID, CMAES, NSGA2 = "tpe", "random", "grid", "cmaes", "nsga2"
 SAMPLERS = (TPE, RANDOM, GRID, CMAES, NSGA2)
-MAXIMIZE, MINIMIZE = "maximize", "minimize"
-DIRECTIONS = (MAXIMIZE, MINIMIZE)
 
-STUDY_FILE = "study.db"
-_SETTINGS = "settings"
 _NAME = "search"
 
 POPULATION = 16
@@ -64,6 +61,14 @@ class Settings:
         values = asdict(self)
         return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
 
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Settings:
+        """Return the settings that a study keeps."""
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()
+        }
+        return cls(**values)
+
 
 class Study:
     """A study whose trials are asked for and told one after the other.
@@ -80,6 +85,12 @@ class Study:
             name: suggestion.distribution() for name, suggestion in space.suggestions.items()
         }
         self._grid = space.grid() if settings.sampler == GRID else None
+
+    def note_asked(self, asked: Mapping[str, Any]) -> None:
+        """Keep what was asked for last; the search was created when it was first asked for."""
+        with _quiet():
+            began = self._study.user_attrs[ASKED]
+            self._study.set_user_attr(ASKED, {**asked, "created": began["created"]})
 
     @property
     def trials(self) -> list[optuna.trial.FrozenTrial]:
@@ -206,12 +217,14 @@ def open_study(folder: Path, settings: Settings, space: Space) -> Iterator[Study
         InputError: it was begun with other settings.
     """
     with _connected(folder / STUDY_FILE) as study:
-        began = study.user_attrs[_SETTINGS]
+        began = study.user_attrs[SETTINGS]
         _check_same(began, settings.as_json(), folder)
         yield Study(study, settings, space)
 
 
-def create_study(folder: Path, settings: Settings, storage: Storage) -> None:
+def create_study(
+    folder: Path, settings: Settings, asked: Mapping[str, Any], storage: Storage
+) -> None:
     """Write an empty study to a folder. It appears complete, or not at all."""
     import optuna
 
@@ -221,7 +234,8 @@ def create_study(folder: Path, settings: Settings, storage: Storage) -> None:
     with _connection(fresh) as connection, _quiet():
         directions = list(settings.directions)
         study = optuna.create_study(storage=connection, study_name=_NAME, directions=directions)
-        study.set_user_attr(_SETTINGS, settings.as_json())
+        study.set_user_attr(SETTINGS, settings.as_json())
+        study.set_user_attr(ASKED, dict(asked))
     storage.sync_file(fresh)
     storage.rename(fresh, path)
 
@@ -232,7 +246,7 @@ def has_begun_otherwise(folder: Path, settings: Settings) -> bool:
         return False
     with _connected(folder / STUDY_FILE) as study:
         finished = any(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
-        return not finished and study.user_attrs[_SETTINGS] != settings.as_json()
+        return not finished and study.user_attrs[SETTINGS] != settings.as_json()
 
 
 def _check_same(began: Mapping[str, Any], given: Mapping[str, Any], folder: Path) -> None:

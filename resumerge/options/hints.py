@@ -56,6 +56,7 @@ class RunOptions(ExtractOptions, total=False):
     """Options that `resumerge.run` takes, and `resumerge.plan`."""
 
     device: str
+    link: bool
     materialize: str | None
     seed: int | None
     tensor_union: bool | None
@@ -69,6 +70,7 @@ class ResumeOptions(_MergeOptions, total=False):
     """Options that `resumerge.resume` takes."""
 
     device: str
+    link: bool
     materialize: str | None
     strict: bool | None
     output: StrPath | None

@@ -100,6 +100,11 @@ class Options:
         default_text=f"{SHARD_SIZE // 10**9}GB; a copy of one model keeps its files",
         kept=Kept.PLANNED, group=OUTPUT_GROUP,
     )  # fmt: skip
+    link: bool = declare(
+        Flag(), "Make shards that are copies of a model's files hard links to them, where both are "
+        "on one disk: they take no space, and whoever changes one changes the other.",
+        *_MERGES, default=False, kept=Kept.BEGUN_WITH, group=OUTPUT_GROUP,
+    )  # fmt: skip
     seed: int | None = declare(
         Number(), "Seed for randomized methods; of a search, also for what it tries.", *_RECIPES,
         "extract-lora", _SEARCH,

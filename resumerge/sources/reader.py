@@ -137,7 +137,8 @@ class SourceReader:
             found += [os.fstat(fd)] if fd is not None else []
         except OSError:
             return True
-        return any(FileStamp.of(stat) != stamp for stat in found)
+        linked = self._sources[source].linked
+        return any(stamp.differs(FileStamp.of(stat), but_names=linked) for stat in found)
 
     def release(self, source: int, file: str) -> None:
         """Close a file that is no longer needed, so that deleting it frees its space."""

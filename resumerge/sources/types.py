@@ -44,6 +44,24 @@ class FileStamp:
         """Return the stamp of a file from the result of ``os.stat`` or ``os.fstat``."""
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
+    @classmethod
+    def of_json(cls, value: Any) -> FileStamp | None:
+        """Return the stamp that `as_json` returned; None if it is none."""
+        whole = isinstance(value, list) and len(value) == 4 and {*map(type, value)} == {int}
+        return cls(*value) if whole else None
+
+    def differs(self, other: FileStamp | None, *, but_names: bool) -> bool:
+        """Return whether a file has changed from one stamp to the other.
+
+        Args:
+            other: the other stamp; None differs from any.
+            but_names: whether a name more or less is no change: then the times at which the kernel
+                changed what it knows of the file are not compared.
+        """
+        if other is not None and but_names:
+            return self != replace(other, ctime_ns=self.ctime_ns)
+        return self != other
+
     def as_json(self) -> list[int]:
         """Return the stamp as JSON, for the ledger."""
         return list(astuple(self))
@@ -155,6 +173,7 @@ class Source:
         number: the model's number in a plan.
         streams: whether its remote files that are not on this disk are read by ranges, and not
             downloaded.
+        linked: whether files of the output may become other names of its files (hard links).
         left_out: the tensors of its parts that no tensor of the model is computed from.
         stored: the tensors as the files have them, by name, where `tensors` are computed from them:
             of a quantised model. None if they are `tensors`.
@@ -184,6 +203,7 @@ class Source:
     modules: SentenceModules | None = None
     number: int = 0
     streams: bool = False
+    linked: bool = False
     left_out: tuple[LeftOut, ...] = ()
     stored: Mapping[str, Tensor] | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)

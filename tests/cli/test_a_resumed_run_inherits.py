@@ -21,6 +21,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "materialize": ("always", "never"),
     "trust_sources": (False, True),
     "no_accounts": (False, True),
+    "link": (False, True),
     "strict": (False, True),
     "evict": (False, True),
     "stream": (False, True),
@@ -43,8 +44,9 @@ ENDED: dict[str, tuple[Any, str]] = {
 }
 """What ends each of them, in Python and on the command line."""
 
-OF_THE_BEGINNING = {"trust_sources", "no_accounts"}
-"""What a run was not to hash, or to measure, when it began cannot be compared, or told, later."""
+OF_THE_BEGINNING = {"trust_sources", "no_accounts", "link"}
+"""What a run was not to hash, or to measure, when it began cannot be compared, or told, later; what
+was linked stays linked."""
 
 
 def test_these_are_inherited() -> None:

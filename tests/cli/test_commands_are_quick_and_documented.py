@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from commands import each_help, resumerge
 
+from resumerge.cli.main import COMMANDS as SUMMARIES
+
 pytestmark = pytest.mark.cold_start
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -118,6 +120,22 @@ def test_status_answers_in_well_under_half_a_second(place: Path) -> None:
 def test_the_program_has_the_commands_that_the_contract_names(place: Path) -> None:
     listed = resumerge("--help", cwd=place).stdout.split("Commands:")[1]
     assert re.findall(r"^  ([\w-]+)", listed, re.MULTILINE) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_says_of_a_command_what_its_help_begins_with(command: str) -> None:
+    module = importlib.import_module(f"resumerge.cli.{command.replace('-', '_')}")
+    assert SUMMARIES[command] == module.command.get_short_help_str(1000)
+
+
+def test_the_list_of_commands_imports_none(place: Path) -> None:
+    report = """
+import atexit, sys
+atexit.register(lambda: print([n for n in sys.modules if n.startswith("resumerge.api")
+                               or n in ("numpy", "jinja2", "resumerge.cli.run")], file=sys.stderr))
+"""
+    done = resumerge("--help", cwd=place, before=report)
+    assert (done.returncode, done.stderr.strip()) == (0, "[]")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -145,7 +145,7 @@ def without_signs_of_life(stdout: str) -> list[str]:
 
 def test_status_of_one_run_by_output_or_id(place: Path) -> None:
     by_output = document(place, "status", "done")
-    fits(by_output, {"runs": [RUN]})
+    fits(by_output, {"runs": [RUN], "searches": []})
     [run] = by_output["runs"]
     assert document(place, "status", run["id"]) == by_output
     assert run["state"] == "done"
@@ -176,7 +176,7 @@ def test_status_of_a_stopped_run_says_why(place: Path) -> None:
 def test_status_of_all_runs_newest_first(place: Path) -> None:
     runs = document(place, "status")["runs"]
     assert [Path(run["output"]).name for run in runs] == ["half", "done"]
-    assert document(place, "status", "--state-dir", "elsewhere") == {"runs": []}
+    assert document(place, "status", "--state-dir", "elsewhere") == {"runs": [], "searches": []}
     assert not (place / "elsewhere").exists()
 
 

@@ -45,7 +45,10 @@ def test_status_says_so(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     [run] = resumerge.status()["runs"]
     assert (run["state"], run["output_deleted"]) == ("done", True)
-    for text in (printed(show_status([run])), printed(show_status([run, run]))):
+    for text in (
+        printed(show_status({"runs": [run], "searches": []})),
+        printed(show_status({"runs": [run, run], "searches": []})),
+    ):
         assert "deleted" in text.split("\n")[0]
         assert "100%" not in text and "output was deleted" in text
     html = resumerge.status()._repr_html_()

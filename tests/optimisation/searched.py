@@ -13,7 +13,7 @@ from merging import working_in
 from tiny_models import TWO_LAYERS, write_family
 
 from resumerge.engine.reporter import Reporter
-from resumerge.optimisation import Search, search_models
+from resumerge.optimisation.run import Search, search_models
 from resumerge.options import Options
 
 SPACE = """\

@@ -228,6 +228,55 @@ def test_what_is_not_there_need_not_be_removed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+# Files with several names
+
+
+def test_a_hard_link_is_durable_and_of_the_file_itself(tmp_path: Path, done: list[str]) -> None:
+    (tmp_path / "blob").write_bytes(b"weights")
+    (tmp_path / "name").symlink_to("blob")
+    (tmp_path / "link").write_bytes(b"another file")
+    assert STORAGE.hard_link(tmp_path / "name", tmp_path / "link")
+    assert (tmp_path / "link").samefile(tmp_path / "blob")
+    assert not (tmp_path / "link").is_symlink()
+    assert done == [f"sync {tmp_path.name}"]
+
+
+def test_where_there_are_no_hard_links_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"weights")
+    for number in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EIO):
+
+        def fail(*_: Any, number: int = number) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "link", fail)
+        if number == errno.EIO:
+            with pytest.raises(OSError):
+                STORAGE.hard_link(tmp_path / "file", tmp_path / "link")
+        else:
+            assert not STORAGE.hard_link(tmp_path / "file", tmp_path / "link")
+
+
+def test_a_file_with_another_name_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "model").write_bytes(b"weights")
+    path = tmp_path / "link"
+    path.hardlink_to(tmp_path / "model")
+    with opened(path) as fd, pytest.raises(OSError) as refused:
+        STORAGE.write(fd, b"x", 0)
+    assert refused.value.errno == errno.EBADF
+    STORAGE.create(path, 4, b"x")
+    assert path.read_bytes() == b"x\0\0\0"
+    path.unlink()
+    path.hardlink_to(tmp_path / "model")
+    STORAGE.part(path, tmp_path / "fresh")
+    assert path.read_bytes() == b"weights"
+    with opened(path) as fd:
+        STORAGE.write(fd, b"x", 0)
+    assert (tmp_path / "model").read_bytes() == b"weights"
+    assert {file.name for file in tmp_path.iterdir()} == {"model", "link"}
+
+
 # The system
 
 

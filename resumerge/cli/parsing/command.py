@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -111,24 +111,27 @@ class LazyGroup(click.Group):
     Args:
         package: the package of the commands' modules. A module has the command's name, with ``_``
             for ``-``, and the command is its ``command``.
-        names: names of the commands.
+        summaries: what the help's list says of each command, by name.
     """
 
-    def __init__(self, *words: Any, package: str = "", names: Iterable[str] = (), **more: Any):
+    def __init__(
+        self,
+        *words: Any,
+        package: str = "",
+        summaries: Mapping[str, str] | None = None,
+        **more: Any,
+    ):
         super().__init__(*words, **more)
-        self._package = package
-        self.commands = {name: click.Command(name) for name in names}  # for click's suggestions
+        self._package, self._summaries = package, summaries or {}
+        self.commands = {name: click.Command(name) for name in self._summaries}  # for suggestions
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with whole summaries; click would cut them to one line each."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, command.get_short_help_str(1000)) for name, command in found if command]
-            )
+            formatter.write_dl([*self._summaries.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.commands:

@@ -57,6 +57,15 @@ def check_cluster(
                 fix="write --no-evict, or leave --ray out",
             )
         )
+    if options.link:
+        problems.append(
+            Problem(
+                "--ray and --link cannot be combined",
+                expected="each machine has models of its own",
+                found=f"--ray {options.ray} --link",
+                fix="leave one of them out",
+            )
+        )
     in_bucket = puts_into_bucket(options)
     if options.mirror and options.mirror_then_delete and not in_bucket:
         problems.append(

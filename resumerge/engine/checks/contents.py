@@ -19,6 +19,7 @@ from resumerge.ledger.connection import Row
 from resumerge.planning import Estimate, Plan
 from resumerge.planning.plan import SourceFileKey, Unit
 from resumerge.sources.reader import SourceReader
+from resumerge.sources.types import FileStamp
 from resumerge.tensors import Merged, stored_in
 
 Moved = Callable[[int, int], None]
@@ -32,8 +33,8 @@ def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
     for number, source in enumerate(plan.sources):
         for name, file in source.files.items():
             part, inner = source.part_of(name)
-            before = known.get(part.ref.text, {}).get(inner)
-            if file.stamp is not None and file.stamp.as_json() != before:
+            before = FileStamp.of_json(known.get(part.ref.text, {}).get(inner))
+            if file.stamp and file.stamp.differs(before, but_names=source.linked):
                 found.add((number, name))
     return found
 

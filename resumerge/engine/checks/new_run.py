@@ -22,7 +22,6 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.linked_stages import problems_of_links
 from resumerge.engine.mirror_session.checks import check_apart, check_has_mirror
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Problem
 from resumerge.output_path import OutputPath
 from resumerge.planning import Estimate, Plan
@@ -98,7 +97,7 @@ def new_run_problems(
 
 def _shared_bytes(context: RunContext, plan: Plan, out: OutputPath) -> int:
     """Return the bytes of the shards that take no space, since they share that of weight files."""
-    with closing(ShardFiles(plan, out.folder, context.storage)) as files:
+    with closing(context.shard_files(plan, out.folder)) as files:
         return sum(shard.nbytes for shard in plan.shards if files.will_share(shard))
 
 

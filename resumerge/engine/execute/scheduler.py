@@ -174,7 +174,7 @@ class Scheduler:
         data, inputs = self._evaluator.compute(unit, indices, statistics, measurements)
         hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
         files = self._execution.files
-        if not files.is_cloned(unit.shard):
+        if not files.is_shared(unit.shard):
             self._execution.storage.write(files.descriptor(unit.shard), data, unit.span(indices)[0])
         return hashes, inputs
 

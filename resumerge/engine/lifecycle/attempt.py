@@ -36,6 +36,7 @@ from resumerge.mirror import Replicator
 from resumerge.output_path import OutputPath
 from resumerge.planning.plan import Plan
 from resumerge.remote.range_reader import RangeReader
+from resumerge.sizes import counted
 from resumerge.sources.reader import SourceReader
 
 
@@ -163,7 +164,7 @@ class Attempt:
         sparse = allocates_lazily(
             self.budget.estimate, self.out.folder, frees=self.context.frees_shards
         )
-        files = ShardFiles(self.plan, self.out.folder, self.context.storage, sparse=sparse)
+        files = self.context.shard_files(self.plan, self.out.folder, sparse=sparse)
         reader = self.context.reader(self.plan.sources)
         with closing(files), self._counting(reader.ranges), closing(reader):
             reporter.doing("comparing downloads with their hashes")
@@ -183,6 +184,11 @@ class Attempt:
                 if not all(known.checksum for known in progress):
                     preparing += self._compute(record.number, files, reader, progress)
             record.merging_seconds = time.monotonic() - started - preparing
+            if files.unlinked:
+                reporter.note(
+                    f"{counted(len(files.unlinked), 'file')} copied, not linked: the system allows "
+                    "no hard links here, because of another owner, another mount, or the filesystem"
+                )
 
     def _compacted(self) -> Attempt:
         """Leave out of an adapter what is not kept, now that all its changes are known."""

@@ -18,7 +18,6 @@ from resumerge.engine.recovery.damaged_sources import find_damage
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock, remove_stale_lock
 from resumerge.engine.shards.checksums import file_checksum
-from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError, Resumable
 from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
@@ -54,7 +53,7 @@ def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 
 def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
     folder = run.out.folder
-    files = ShardFiles(plan, folder, context.storage)
+    files = context.shard_files(plan, folder)
     missing = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
     companions = run.ledger.companions.checksums()
     if run.ledger.shards.open() or not all((folder / name).is_file() for name in companions):

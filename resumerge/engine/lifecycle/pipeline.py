@@ -47,7 +47,6 @@ from resumerge.engine.recovery.touched_sources import take_touched
 from resumerge.engine.recovery.uploaded import adopt_uploaded
 from resumerge.engine.reporter import Result
 from resumerge.engine.resources.lock import output_lock
-from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import DoubtfulNumbers, InputError, Reason, Resumable, unavailable
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import named_output
@@ -231,7 +230,7 @@ def _adopt_uploaded(
     """Journal the shards that tasks of a cluster put into the mirror, and their driver did not."""
     if isinstance(mirror.store, BucketStore):
         lease = mirror.acquire_lease(run.folder.name)
-        with closing(ShardFiles(plan, run.out.folder, context.storage)) as files:
+        with closing(context.shard_files(plan, run.out.folder)) as files:
             adopt_uploaded(plan, run.ledger, files, mirror.store, lease.token, lease.check)
 
 
@@ -255,7 +254,7 @@ def _check_space(context: RunContext, folder: Path, plan: Plan, only_in_mirror: 
     """Check that the disk has space for what the shards that are to be here still need."""
     if context.frees_shards:
         return
-    files = ShardFiles(plan, folder, context.storage)
+    files = context.shard_files(plan, folder)
     stay_away = () if context.options.bring_back else only_in_mirror
     needed = sum(files.unallocated(shard) for shard in plan.shards if shard.name not in stay_away)
     if problems := check_disk(folder, needed, cluster=context.options.ray is not None):

@@ -80,7 +80,8 @@ def pinned_plan(
         recipe, pins, problems, context.metadata, options.offline, context.reporter.note
     )
     sources = {
-        ref: replace(source, streams=bool(options.stream)) for ref, source in sources.items()
+        ref: replace(source, streams=bool(options.stream), linked=options.link)
+        for ref, source in sources.items()
     }
     if options.stream and options.ray is not None:  # no task looks into its machine's cache
         sources = {ref: uncached(source) for ref, source in sources.items()}
@@ -141,6 +142,7 @@ def pinned_plan(
     plan = with_spilled(plan, Materialize(how))
     notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan)]
     notes += () if options.shard_size is None else _notes_on_shard_size(plan, is_gguf=is_gguf)
+    notes += _notes_on_hard_links(context, plan, out) if options.link else ()
     estimated = estimate(plan, options.mirror, most_shards_here(context))
     notes += notes_on_streaming(plan, estimated) if options.stream else ()
     return replace(plan, notes=tuple(notes), shard_size=_shard_size(plan)), estimated
@@ -263,6 +265,15 @@ def _notes_on_shard_size(plan: Plan, *, is_gguf: bool) -> Iterator[str]:
         yield "--shard-size is ignored: a model in GGUF is one file"
     elif plan.reference_model.single:
         yield f"--shard-size is ignored: the output is one file, as {plan.reference_model.ref} is"
+
+
+def _notes_on_hard_links(context: RunContext, plan: Plan, out: OutputPath | None) -> Iterator[str]:
+    copied = [shard for shard in plan.shards if shard.copied is not None]
+    files = context.shard_files(plan, Path.cwd() if out is None else out.folder)
+    if not copied:
+        yield "--link has no effect: no file of the output is a copy of a model's file"
+    elif not any(map(files.will_link, copied)):
+        yield "--link has no effect: the output is not on the disk of the model, or it is streamed"
 
 
 def _notes_on_links(plan: Plan) -> Iterator[str]:

@@ -10,6 +10,7 @@ from resumerge.engine.recovery.backup import rename_to_backup
 from resumerge.engine.shards.checksums import first_mismatch
 from resumerge.engine.shards.sealing import record_sealed, seal
 from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.errors import Reason, Resumable
 from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger, Progress
 from resumerge.planning.plan import Plan, Shard
@@ -150,7 +151,11 @@ class Recovery:
             self._files.create(shard)
 
     def _forget_mismatching(self, shard: Shard, path: Path, units: Sequence[int]) -> list[int]:
-        """Make the units pending whose bytes differ from what was committed, and return them."""
+        """Make the units pending whose bytes differ from what was committed, and return them.
+
+        Raises:
+            Resumable: what differs is a file of a local model.
+        """
         if not units:
             return []
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -165,8 +170,26 @@ class Recovery:
         finally:
             os.close(fd)
         if damaged:
+            self._refuse_damaged_source(shard, path)
             names = [self._plan.units[number].name for number in damaged[:5]]
             self._ledger.units.forget(
                 damaged, EventKind.CHECKSUM_MISMATCH, shard=shard.name, names=names
             )
         return damaged
+
+    def _refuse_damaged_source(self, shard: Shard, path: Path) -> None:
+        """Refuse to go on if the damaged file is a local model's own, by another name.
+
+        It would be taken for what the model is: nothing else says what was in it.
+
+        Raises:
+            Resumable: it is.
+        """
+        source = self._files.damaged_source(shard, path)
+        if source is not None:
+            raise Resumable(
+                Reason.SOURCE_CHANGED,
+                f"{source} does not have the bytes any more that were merged, and {path} is "
+                "another name of the same file (--link). Restore the model's file, then resume. To "
+                "merge it as it is now, start over with --restart",
+            )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from resumerge.engine.mirror_session.checks import refuse_mirror
 from resumerge.engine.mirror_session.session import MirrorSession
@@ -31,6 +31,8 @@ from resumerge.mirror.stores.registry import open_store
 from resumerge.options import Options
 from resumerge.output_path import CARD, OutputPath
 from resumerge.planning.plan import Unit
+from resumerge.sources import MetadataCache
+from resumerge.sources.types import REMOTE
 from resumerge.storage import Storage
 from resumerge.tensors import Stored
 
@@ -81,6 +83,8 @@ class Verification:
         files: files of a mirror that were compared.
         remake: whether the mirror holds a finished run that this machine does not know, so that
             only a new run can mend what is damaged.
+        linked: paths of damaged files of local models that shards are other names of (``--link``):
+            they have to be restored, and nothing of them is noted.
         recomputed: what computing blocks again from the models found, if that was asked for.
     """
 
@@ -94,6 +98,7 @@ class Verification:
     mirror: str | None = None
     files: int = 0
     remake: bool = False
+    linked: tuple[str, ...] = ()
     recomputed: Recomputation | None = None
 
     @property
@@ -124,6 +129,7 @@ class Verification:
             **({"files": self.files} if self.mirror is not None else {}),
             "damaged": [{"name": n, "found": found} for n, found in self.damaged.items()],
             "marked": self.marked,
+            "linked": list(self.linked),
             **({"sources": self.recomputed.as_json()} if self.recomputed is not None else {}),
         }
 
@@ -227,6 +233,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         out = output.folder
         damaged: dict[str, str] = {}
         lost: list[int] = []
+        linked: dict[str, int] = {}
         away = _away(ledger, out)
         compared = nbytes = pending = 0
         for shard in ledger.shards.all():
@@ -241,7 +248,15 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             damaged.update({row["name"]: "damaged in an earlier check" for row in forgotten})
             compared += len(committed)
             nbytes += sum(row["nbytes"] for row in committed if row["number"] not in found)
-            lost += found
+            source = _file_linked_as(ledger, shard, out) if found else None
+            if source is not None and not source.is_remote:
+                here = f", which is {source.path} itself"
+                found = {number: what + here for number, what in found.items()}
+                linked[str(source.path)] = len(found)
+            else:
+                lost += found
+                if source is not None:
+                    MetadataCache(folder.parent).forget_verdict(source.path)
             names = {row["number"]: row["name"] for row in rows}
             damaged.update({names[number]: what for number, what in found.items()})
         for name, checksum in ledger.companions.checksums().items():
@@ -249,7 +264,7 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
                 damaged[name] = "the file differs or is missing"
         if mark and lost:
             ledger.units.forget(lost, EventKind.VERIFY_FOUND_DAMAGE, names=list(damaged)[:5])
-        if mark and damaged:
+        if mark and len(damaged) > sum(linked.values()):
             ledger.set_state("interrupted")
         url = ledger.run()["mirror"]
         return Verification(
@@ -260,9 +275,32 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
             pending=pending,
             damaged=damaged,
             marked=mark,
+            linked=tuple(linked),
         )
     finally:
         ledger.close()
+
+
+class _Linked(NamedTuple):
+    """The file of a model that a shard is another name of."""
+
+    path: Path
+    is_remote: bool
+
+
+def _file_linked_as(ledger: Ledger, shard: dict[str, Any], out: Path) -> _Linked | None:
+    """Return the file of a model that a shard is another name of; None if it is not.
+
+    A shard that is a copy of a file has its name.
+    """
+    if not shard["copied"]:
+        return None
+    for source in ledger.sources():
+        file = Path(source["folder"]) / shard["name"]
+        with suppress(OSError):
+            if source["kind"] != "lora" and file.samefile(out / shard["name"]):
+                return _Linked(file, source["kind"] in REMOTE)
+    return None
 
 
 def _away(ledger: Ledger, out: Path) -> dict[str, str]:

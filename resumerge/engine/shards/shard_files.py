@@ -6,14 +6,15 @@ import os
 import threading
 from pathlib import Path
 
+from resumerge.engine.shards.hard_links import HardLinks
 from resumerge.host.machine import existing_folder
 from resumerge.planning.plan import Plan, Shard
-from resumerge.storage import Storage, is_in_memory
+from resumerge.storage import Storage, has_other_names, is_in_memory
 
 PARTIAL = ".partial"
 
 COMPACTED = ".compacted"
-"""The ending of an adapter's file while it is written without what is not kept."""
+"""The ending of a shard's file while it is copied, whole or without what is not kept."""
 
 TASKS = ".resumerge-tasks"
 """The folder in an output where tasks of a cluster work."""
@@ -27,18 +28,32 @@ class ShardFiles:
         folder: the output folder.
         storage: the operations on files.
         sparse: whether to allocate shards as they are written (see `allocates_lazily`).
+        links: makes shards that are copies of weight files hard links to them; None if none does.
+
+    Attributes:
+        unlinked: the names of shards that could not be linked, and were copied.
     """
 
-    def __init__(self, plan: Plan, folder: Path, storage: Storage, *, sparse: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        storage: Storage,
+        *,
+        sparse: bool = False,
+        links: HardLinks | None = None,
+    ) -> None:
         self._plan = plan
         self.folder = folder
+        self.unlinked: set[str] = set()
         self._storage = storage
         self._sparse = sparse
+        self._links = links
         self._open: dict[int, int] = {}
-        self._cloned: dict[int, bool] = {}
+        self._shared: dict[int, bool] = {}
         self._clones: dict[int, bool] = {}
         """Whether files of a disk, by its number, can share their blocks with the output's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def final(self, shard: Shard) -> Path:
         """Return the path of a sealed shard."""
@@ -49,16 +64,19 @@ class ShardFiles:
         return self.folder / (shard.name + PARTIAL)
 
     def compacted(self, shard: Shard) -> Path:
-        """Return the path of a shard while it is written anew without what is not kept."""
+        """Return the path of a shard while it is copied, whole or without what is not kept."""
         return self.folder / (shard.name + COMPACTED)
 
     def create(self, shard: Shard) -> None:
         """Create the partial file at its full size, with its header.
 
-        What will share the blocks of a weight file gets no space of its own.
+        What will share the blocks of a weight file gets no space of its own. What is to be linked
+        with a file that is here becomes its name at once.
         """
         path = self.partial(shard)
         self._storage.make_folder(path.parent)
+        if self._is_linked(shard):
+            return
         sparse = self._sparse or self.will_share(shard)
         self._storage.create(path, shard.nbytes, shard.header, sparse=sparse)
 
@@ -93,16 +111,21 @@ class ShardFiles:
     def descriptor(self, number: int) -> int:
         """Return an open descriptor of a shard's partial file."""
         with self._lock:
-            if number not in self._open:
-                path = self.partial(self._plan.shards[number])
-                self._open[number] = self._storage.open(path)
-            return self._open[number]
+            return self._descriptor(number)
+
+    def _descriptor(self, number: int) -> int:
+        if number not in self._open:
+            self._open[number] = self._storage.open(self.partial(self._plan.shards[number]))
+        return self._open[number]
 
     def will_share(self, shard: Shard) -> bool:
         """Return whether a shard can share the blocks of the weight file that it is a copy of.
 
-        The filesystem is asked by an unnamed file, once for each disk that weight files are on.
+        That is so if it will be linked to it. Whether the filesystem can clone files is asked by an
+        unnamed file, once for each disk that weight files are on.
         """
+        if self.will_link(shard):
+            return True
         source = self._copied_file(shard)
         if source is None:
             return False
@@ -113,6 +136,55 @@ class ShardFiles:
         if disk not in self._clones:
             self._clones[disk] = self._can_clone(source)
         return self._clones[disk]
+
+    def will_link(self, shard: Shard) -> bool:
+        """Return whether a shard is to be linked to a weight file that is, or will be, on its disk.
+
+        The system may refuse it all the same: then it is copied.
+        """
+        source = self._copied_file(shard)
+        if self._links is None or source is None:
+            return False
+        places = [existing_folder(path.absolute()) for path in (self.folder, source.resolve())]
+        disks = [place.stat().st_dev for place in places if place is not None]
+        return len(disks) == 2 and disks[0] == disks[1]
+
+    def damaged_source(self, shard: Shard, path: Path) -> Path | None:
+        """Return the local weight file that a damaged file of a shard is another name of.
+
+        A cached file is compared with its hash before it is read again, and downloaded anew.
+
+        Args:
+            shard: the shard.
+            path: its partial or its sealed file.
+
+        Returns:
+            None if there is no such file, or its hash is known.
+        """
+        target = self._copied_file(shard)
+        if target is None or shard.copied is None or not _is_same(target, path):
+            return None
+        source, file = self._plan.sources[shard.copied[0]], shard.copied[1]
+        if self._links is None or not source.part_of(file)[0].is_remote:
+            return target
+        self._links.doubt(source, file)
+        return None
+
+    def _is_linked(self, shard: Shard) -> bool:
+        """Return whether the partial file is a name of the weight file, if need be from now on."""
+        source, path = self._copied_file(shard), self.partial(shard)
+        if source is None or not source.exists():
+            return False
+        if _is_same(source, path):
+            return True
+        if not self.will_link(shard):
+            return False
+        assert self._links is not None and shard.copied is not None
+        if self._links.make(self._plan.sources[shard.copied[0]], shard.copied[1], path):
+            self._close(shard.index)
+            return True
+        self.unlinked.add(shard.name)
+        return False
 
     def _can_clone(self, source: Path) -> bool:
         folder = existing_folder(self.folder.absolute())
@@ -135,20 +207,30 @@ class ShardFiles:
         source = self._plan.sources[number]
         return None if source.is_streamed(file) else source.path(file)
 
-    def is_cloned(self, number: int) -> bool:
+    def is_shared(self, number: int) -> bool:
         """Return whether a shard shares the blocks of the weight file that it is a copy of.
 
-        The first call makes the partial file a clone if the filesystem can: the weight file has to
-        be here then. Whatever was written to the partial file before is the same in the clone.
+        Nothing is written to such a shard. The first call makes the partial file a link or a clone,
+        if it can be one: the weight file has to be here then. Whatever was written to the partial
+        file before is the same in it. Any other partial file has one name from then on: what is
+        written to it changes no other file.
         """
-        source = self._copied_file(self._plan.shards[number])
-        if source is None:
-            return False
-        descriptor = self.descriptor(number)
         with self._lock:
-            if number not in self._cloned:
-                self._cloned[number] = self._storage.clone(source, descriptor)
-            return self._cloned[number]
+            if number not in self._shared:
+                self._shared[number] = self._share(self._plan.shards[number])
+            return self._shared[number]
+
+    def _share(self, shard: Shard) -> bool:
+        path = self.partial(shard)
+        if self._is_linked(shard):
+            return True
+        if not path.exists():  # it was in the way of a link
+            self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
+        elif has_other_names(path):
+            self._close(shard.index)
+            self._storage.part(path, self.compacted(shard))
+        source = self._copied_file(shard)
+        return source is not None and self._storage.clone(source, self._descriptor(shard.index))
 
     def sync(self, number: int) -> None:
         """Make what was written to a shard durable."""
@@ -162,6 +244,7 @@ class ShardFiles:
 
     def unseal(self, shard: Shard) -> None:
         """Rename a shard that turned out to be incomplete back to its partial name."""
+        self._shared.pop(shard.index, None)
         self._storage.rename(self.final(shard), self.partial(shard))
 
     def close(self) -> None:
@@ -174,3 +257,11 @@ class ShardFiles:
             fd = self._open.pop(number, None)
             if fd is not None:
                 os.close(fd)
+
+
+def _is_same(source: Path, path: Path) -> bool:
+    """Return whether two paths lead to one file, where both exist."""
+    try:
+        return source.samefile(path)
+    except OSError:
+        return False

@@ -69,7 +69,7 @@ class SpaceReservation:
         if self.is_allocated(number):
             return True
         shard = self._plan.shards[number]
-        if free_bytes(self._files.folder) < shard.nbytes + RESERVE:
+        if free_bytes(self._files.folder) < self._files.unallocated(shard) + RESERVE:
             return False
         try:
             self._files.create(shard)

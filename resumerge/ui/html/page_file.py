@@ -9,10 +9,10 @@ from pathlib import Path
 
 from resumerge.errors import refuse
 from resumerge.storage import Storage
-from resumerge.ui.html import comparison, explanation
+from resumerge.ui.html import comparison, explanation, search
 from resumerge.ui.html.page import START, Run, page
 
-STARTS = (START, comparison.START, explanation.START)
+STARTS = (START, comparison.START, explanation.START, search.START)
 """The first lines of pages, which may be replaced by new ones."""
 
 

@@ -20,6 +20,7 @@ from resumerge.ui.html.environment import render
 from resumerge.ui.html.explanation import explanation_fragment
 from resumerge.ui.html.page import fragment as status_fragment
 from resumerge.ui.html.plan import fragment as plan_fragment
+from resumerge.ui.html.search import search_fragment
 from resumerge.ui.terminal.comparison import show_comparison
 from resumerge.ui.terminal.explanation import show_explanation
 from resumerge.ui.terminal.plan import show_plan
@@ -44,10 +45,10 @@ class DisplayedStatus(_InConsole, dict[str, Any]):
     """The document of ``status --json``. Plots are read from the ledgers when it is displayed."""
 
     def __rich__(self) -> RenderableType:
-        return show_status(self["runs"])
+        return show_status(self)
 
     def _repr_html_(self) -> str:
-        return status_fragment(self["runs"])
+        return status_fragment(self["runs"]) + "".join(map(search_fragment, self["searches"]))
 
 
 class DisplayedPlan(_InConsole, dict[str, Any]):
@@ -66,6 +67,9 @@ class DisplayedSearch(_InConsole, dict[str, Any]):
 
     def __rich__(self) -> RenderableType:
         return show_search(self)
+
+    def _repr_html_(self) -> str:
+        return search_fragment(self)
 
 
 class DisplayedComparison(_InConsole, dict[str, Any]):
@@ -108,8 +112,8 @@ class DisplayedResult(Result):
         """Return the status of the run as `resumerge.status` gives it, read now."""
         if self.ledger is None:
             assert self.mirror is not None
-            return DisplayedStatus(runs=[status_of_mirror(self.mirror)])
-        return DisplayedStatus(runs=[describe_run(self.ledger.parent)])
+            return DisplayedStatus(runs=[status_of_mirror(self.mirror)], searches=[])
+        return DisplayedStatus(runs=[describe_run(self.ledger.parent)], searches=[])
 
     def _ipython_display_(self) -> None:
         """Display the status, except as the last line of the cell whose live view shows the end."""
@@ -151,6 +155,12 @@ class DisplayedVerification(_InConsole, Verification):
         if self.mirror is not None and self.remake:
             effect = "On a machine that has no ledger of the run, this computes everything again:"
             call = f"resumerge.run(RECIPE, OUT, mirror={self.mirror!r}, restart=True)"
+        elif self.linked:
+            effect = (
+                "A file of a model is damaged, of which the output has another name (link=True): "
+                f"{', '.join(self.linked)}. Restore it; this looks again then:"
+            )
+            call = f"resumerge.verify({self.run!r})"
         elif self.mirror is not None and not self.marked:
             call = f"resumerge.resume({self.mirror!r})"
         return {"effect": effect, "call": call}

@@ -66,6 +66,12 @@ def _facts(document: dict[str, Any]) -> Iterator[RenderableType]:
             f"{document['shards'] - copied} ({show_size(document['output_bytes'] - whole)}) "
             f"written anew; {show_size(document['read_bytes'])} read",
         )
+    if linked := document["linked"]["shards"]:
+        yield _row(
+            "hard links",
+            f"{counted(linked, 'shard')} ({show_size(document['linked']['bytes'])}) will be the "
+            "model's own files, and take no space",
+        )
     largest = document["largest_unit"]
     yield _row("largest tensor", f"{largest['name']}, {show_size(largest['bytes'])}")
     memory, disk, download = document["memory"], document["disk"], document["download"]

@@ -14,6 +14,7 @@ from rich.text import Text
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_seconds
 from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.text.search import show_number, show_value
 
 MOST_TRIALS = 50
 """The most trials that are shown: the last ones, and the best."""
@@ -37,10 +38,10 @@ def trial_line(row: Document, objectives: Sequence[str]) -> str:
         said = f"failed: {row['error']}"
     else:
         names = objectives or [""]
-        said = ", ".join(f"{n} {_number(v)}".strip() for n, v in zip(names, row["values"]))
+        said = ", ".join(f"{n} {show_number(v)}".strip() for n, v in zip(names, row["values"]))
     seconds = row["seconds"] or {}
     times = ", ".join(f"{what} {show_seconds(value)}" for what, value in seconds.items())
-    parameters = ", ".join(f"{n}: {_value(v)}" for n, v in row["parameters"].items())
+    parameters = ", ".join(f"{n}: {show_value(v)}" for n, v in row["parameters"].items())
     return printable(f"{said}  ({parameters}; {times})")
 
 
@@ -59,7 +60,7 @@ def _parts(document: Document) -> Iterator[RenderableType]:
         yield Prose(", ".join(map(str, best)) or "none", "Pareto front (trials):", "bold")
     elif best:
         [number] = best
-        value = _number(rows[number]["values"][0])
+        value = show_number(rows[number]["values"][0])
         yield Prose(printable(f"trial {number}, {value}"), "best:", "bold green")
         yield Text(printable_lines(Path(document["best_recipe"]).read_text(encoding="utf-8")))
         yield Prose(printable(document["best_recipe"]), "recipe:", "dim")
@@ -88,17 +89,9 @@ def _history(document: Document) -> RenderableType:
         if not (is_best or row in last):
             continue
         values = row["values"] or [None] * len(document["objectives"])
-        shown = [_number(value) if value is not None else row["state"] for value in values]
-        given = [_value(row["parameters"].get(name, "")) for name in document["parameters"]]
+        shown = [show_number(value) if value is not None else row["state"] for value in values]
+        given = [show_value(row["parameters"].get(name, "")) for name in document["parameters"]]
         seconds = sum((row["seconds"] or {}).values())
         cells = (str(row["number"]), *shown, *given, f"{seconds:.1f}")
         table.add_row(*map(printable, cells), style="bold" if is_best else "")
     return table
-
-
-def _number(value: float) -> str:
-    return f"{value:.6g}"
-
-
-def _value(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

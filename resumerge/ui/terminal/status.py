@@ -15,8 +15,9 @@ from resumerge.printable import printable
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.terminal.plot import OUTCOME_STYLES, Plot
 from resumerge.ui.terminal.prose import Prose
+from resumerge.ui.terminal.search import show_search
 from resumerge.ui.text.accounts import account_lines
-from resumerge.ui.text.commands import command_of
+from resumerge.ui.text.commands import command_of, resume_search_command
 from resumerge.ui.text.format import (
     committed_share,
     format_cluster,
@@ -40,9 +41,42 @@ STATE_STYLES = {"done": "green", "running": "cyan", "interrupted": "yellow", "fa
 Run = Mapping[str, Any]
 
 
-def show_status(runs: Sequence[Run]) -> RenderableType:
-    """Return the only run in full, or all runs at a glance."""
-    return show_run(runs[0]) if len(runs) == 1 else show_runs(runs)
+def show_status(document: Mapping[str, Any]) -> RenderableType:
+    """Return the document of ``status --json``: the only run or search in full, or all briefly."""
+    runs, searches = document["runs"], document["searches"]
+    if len(runs) == 1 and not searches:
+        return show_run(runs[0])
+    if not runs and len(searches) == 1 and "trials" in searches[0]:
+        return Group(*_search_lines(searches[0]), show_search(searches[0]))
+    return Group(show_runs(runs), *(line for each in searches for line in _search_lines(each)))
+
+
+def _search_lines(search: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Yield a search, without its trials."""
+    counts, state = search["counts"], search["state"]
+    done = counts["complete"] + counts["failed"]
+    facts = [
+        f"  {done} of {counted(counts['total'], 'trial')}",
+        f"{counts['failed']} failed" if counts["failed"] else "",
+        f"created {format_time(search['created'])[:16]}",
+    ]
+    if search["best_trial"] is not None:
+        metric = search["objectives"][0]["metric"]
+        best = (
+            f"best {metric} {search['best_value']:.6g}"
+            if metric
+            else (f"best {search['best_value']:.6g}")
+        )
+        facts.insert(2, f"{best} in trial {search['best_trial']}")
+    yield Text.assemble(
+        (f"{printable(search['id']):<30} ", "bold"),
+        (f"{state:<11} ", STATE_STYLES[state]),
+        "search",
+    )
+    yield Prose(printable(", ".join(filter(None, facts))))
+    yield Prose(f"  {printable(search['output'])}", style="dim")
+    if state == "interrupted":
+        yield Prose(resume_search_command(search), "  resume  ", "dim", whole=True)
 
 
 def show_run(run: Run) -> RenderableType:

@@ -12,7 +12,12 @@ from resumerge.engine.recovery.verify import Recomputation, Verification
 from resumerge.printable import printable
 from resumerge.sizes import counted
 from resumerge.ui.terminal.prose import Prose
-from resumerge.ui.text.commands import mirror_command, remake_command, resume_command
+from resumerge.ui.text.commands import (
+    mirror_command,
+    remake_command,
+    resume_command,
+    verify_command,
+)
 
 SHOWN = 10
 """The most tensors, or files, that are listed."""
@@ -80,6 +85,12 @@ def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str
         return [text], remake_command(found.mirror)
     if found.mirror is not None and not found.marked:
         return ["To compute again what is damaged there:"], mirror_command(found.mirror)
+    if found.linked:
+        files = ", ".join(map(printable, found.linked[:SHOWN]))
+        return [
+            f"A file of a model is damaged, of which the output has another name (--link): {files}."
+            " Restore it from where it came from. To look again then:"
+        ], verify_command(found.run, state_dir)
     lines = ["To compute the damaged tensors again:"]
     if not found.marked:
         why = "another process is using the run, or its ledger is read-only"

@@ -113,6 +113,11 @@ def _recorded(run: str, options: Options, column: str) -> Any:
     return read_run(RunStore(options.state_dir).folder / run / LEDGER_FILE, column)
 
 
+def verify_command(run: str, state_dir: Path | None) -> str:
+    """Return ``resumerge verify RUN``, for any working folder."""
+    return shell_line(["resumerge", "verify", run, *_in_state(state_dir)])
+
+
 def mirror_command(url: str) -> str:
     """Return ``resumerge resume DEST``, for any machine."""
     return shell_line(["resumerge", "resume", url])
@@ -129,6 +134,11 @@ def command_of(run: Mapping[str, Any]) -> str:
     if mirror and not mirror["here"]:
         return mirror_command(mirror["url"])
     return resume_command(run["id"], Path(run["ledger"]).parents[1])
+
+
+def resume_search_command(search: Mapping[str, Any]) -> str:
+    """Return the command that resumes a search, given as in ``resumerge status --json``."""
+    return resume_command(search["output"], Path(search["study"]).parents[2])
 
 
 def repair_command(target: str, state_dir: Path | None) -> str:

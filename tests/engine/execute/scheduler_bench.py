@@ -124,7 +124,7 @@ class Bench:
             threads=threads, measures=False,
             files=SimpleNamespace(
                 descriptor=lambda shard: f"shard {shard}",
-                is_cloned=lambda shard: False,
+                is_shared=lambda shard: False,
                 folder=None,
             ),
             storage=SimpleNamespace(write=tell("write")),

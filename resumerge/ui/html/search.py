@@ -1,0 +1,169 @@
+"""A search as HTML: a page that needs no other file, or a fragment within another page.
+
+Its pictures are drawn here: points and a line are 60 lines, and need no library that draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from resumerge.ui.html.environment import render, render_page
+from resumerge.ui.text.search import show_number, show_value
+
+START = "<!doctype html><!-- resumerge search -->"
+"""The first line of a page. It tells whether a file may be replaced by a new page."""
+
+SIZE = 100
+"""The width and the height of a drawing in its own unit; a page stretches it."""
+
+MARGIN = 4
+"""The space between the outermost points and the edge."""
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TrialPoint:
+    """A trial in a drawing: its place, and its tooltip."""
+
+    x: float
+    y: float
+    label: str
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Points, a line through places, and the numbers at the ends of the axes.
+
+    Args:
+        line: path data; empty without a line.
+        below: the first and the last number of the horizontal axis.
+        beside: the numbers of the vertical axis, from the top down.
+    """
+
+    title: str
+    note: str
+    points: Sequence[TrialPoint]
+    line: str
+    below: tuple[str, str]
+    beside: tuple[str, str]
+
+
+def search_page(document: Document) -> str:
+    """Return the whole page of one of the searches of ``resumerge status --json``."""
+    return render_page("search_page.html.j2", START, **_context(document))
+
+
+def search_fragment(document: Document) -> str:
+    """Return a search as HTML that stands within another page."""
+    return render("search.html.j2", **_context(document))
+
+
+def _context(document: Document) -> dict[str, Any]:
+    trials = document.get("trials", [])
+    rows = [
+        {
+            "number": row["number"],
+            "shown": [*map(show_number, row["values"] or [])] or [row["error"] or row["state"]],
+            "given": [
+                show_value(row["parameters"].get(name, "")) for name in document["parameters"]
+            ],
+            "seconds": sum((row["seconds"] or {}).values()),
+            "is_best": row["number"] in document["best"],
+        }
+        for row in trials
+    ]
+    best = next((row for row in trials if row["number"] in document["best"]), None)
+    return {
+        "search": document,
+        "importances": document.get("importances", {}),
+        "recipe": _text(document.get("best_recipe")),
+        "rows": rows,
+        "drawings": drawings(document) if trials else [],
+        "value": show_number(best["values"][0]) if best else None,
+        "number": best["number"] if best else None,
+    }
+
+
+def _text(path: str | None) -> str:
+    """Return the text of the best recipe; empty if there is none any more."""
+    with suppress(OSError):
+        return Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
+    return ""
+
+
+def drawings(document: Document) -> list[Drawing]:
+    """Return the history of each objective, and the Pareto front of two.
+
+    Args:
+        document: of ``search --json``; trials without values are left out.
+    """
+    rows = [row for row in document["trials"] if row["values"]]
+    if not rows:
+        return []
+    drawn = [_history(document, rows, index) for index in range(len(document["objectives"]))]
+    if len(document["objectives"]) == 2:
+        drawn.append(_front(document, rows))
+    return drawn
+
+
+def _history(document: Document, rows: Sequence[Document], index: int) -> Drawing:
+    objective = document["objectives"][index]
+    numbers, values = [row["number"] for row in rows], [row["values"][index] for row in rows]
+    better: Callable[[float, float], float]
+    better = max if objective["direction"] == "maximize" else min
+    xs, ys = _scaled(numbers), _scaled(values)
+    tops = _scaled(values, [*accumulate(values, better)])
+    line = "".join(f"{'H' if i else 'M'}{x:.2f}" + (f"V{SIZE - y:.2f}" if i else f" {SIZE - y:.2f}")
+                   for i, (x, y) in enumerate(zip(xs, tops)))  # fmt: skip
+    return Drawing(
+        objective["metric"] or "value",
+        f"of each trial, {objective['direction']}d; line: the best until then",
+        _points(document, rows, xs, ys),
+        line,
+        (f"trial {numbers[0]}", f"trial {numbers[-1]}"),
+        (show_number(max(values)), show_number(min(values))),
+    )
+
+
+def _front(document: Document, rows: Sequence[Document]) -> Drawing:
+    across, up = ([row["values"][index] for row in rows] for index in (0, 1))
+    names = [objective["metric"] or "value" for objective in document["objectives"]]
+    return Drawing(
+        "Pareto front",
+        f"across: {names[0]}; up: {names[1]}; marked: no trial is better in both",
+        _points(document, rows, _scaled(across), _scaled(up)),
+        "",
+        (show_number(min(across)), show_number(max(across))),
+        (show_number(max(up)), show_number(min(up))),
+    )
+
+
+def _points(
+    document: Document, rows: Sequence[Document], xs: Sequence[float], ys: Sequence[float]
+) -> list[TrialPoint]:
+    return [
+        TrialPoint(
+            x,
+            SIZE - y,
+            f"trial {row['number']}: {', '.join(map(show_number, row['values']))}",
+            row["number"] in document["best"],
+        )
+        for row, x, y in zip(rows, xs, ys)
+    ]
+
+
+def _scaled(values: Sequence[float], shown: Sequence[float] | None = None) -> list[float]:
+    """Return numbers as distances from the lower end of an axis, which holds all values."""
+    low, high = min(values), max(values)
+    room = SIZE - 2 * MARGIN
+    return [
+        MARGIN + (room * (value - low) / (high - low) if high > low else room / 2)
+        for value in shown or values
+    ]
