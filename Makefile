@@ -18,8 +18,10 @@ SEED ?= 0
 KINDS ?=
 CASE ?=
 
-# Of `make sanitize`: how many calls of kernels, instead of how long; SEED; and CASE, a number.
+# Of `make sanitize`: how many calls of kernels, instead of how long; SEED; and CASE, a number. Of
+# `make aarch64`: how many calls of each kernel; SEED; and RECIPES, those of benchmarks.identical.
 CALLS ?=
+RECIPES ?= ^(linear(-sum)?|slerp|nuslerp-(base|rows)|multislerp-base|karcher|task_arithmetic|ties(-rescale)?|dare_(linear|ties)|della(_linear)?|breadcrumbs(_ties)?|sce|model_stock(-rows)?|nearswap|ram(plus_tl)?|consensus_ta|trimmed_mean|passthrough-copy|stack-f16|out-dtype|from-f64|lora|dora|union|shards-mixed|threads-3-dare)$$
 
 # Of `make mutate`: the room whose code is changed, how often; and SEED, of the draw.
 ROOM ?= ledger
@@ -28,7 +30,7 @@ COUNT ?= 20
 # Of `make tests-of`, like FILE=resumerge/engine/cluster/retries.py.
 FILE ?=
 
-.PHONY: demo test test-small test-all tests-of times soak fuzz sanitize wheel release-check mutate style lint docs without-torch notebook bench clean
+.PHONY: demo test test-small test-all tests-of times soak fuzz sanitize aarch64 wheel release-check mutate style lint docs without-torch notebook bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/resumerge demo
@@ -89,6 +91,11 @@ sanitize: $(VENV)/.ready-test
 		--ignore tests/native/test_the_sources_are_clean.py)
 	PYTHONMALLOC=malloc $(UNDER_SANITIZERS) $(BIN)/python -m fuzz.kernel_calls \
 		--seconds $(SECONDS) --seed $(SEED) $(if $(CALLS),--calls $(CALLS)) $(if $(CASE),--case $(CASE))
+	$(if $(CASE),,$(UNDER_SANITIZERS) $(BIN)/python -m fuzz.kernel_calls.hashes --seed $(SEED))
+
+# The program on aarch64, under qemu: the bits that it gives here? release/aarch64.sh says what it needs.
+aarch64: $(VENV)/.ready-test
+	release/aarch64.sh $(BIN)/python $(or $(CALLS),500) $(SEED) '$(RECIPES)'
 
 # The sources and, made from them, a wheel for this machine, in dist/. The wheel runs where no compiler is. A fresh environment finds what
 # the package depends on in .venv, and has nothing else: its own bin/ is the whole PATH.

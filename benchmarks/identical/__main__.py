@@ -25,6 +25,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -134,7 +135,7 @@ def main() -> int:
     )
     parser.add_argument("--command", help="what is run (default: python -m resumerge)")
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="recipes with this in their name"
+        "--only", default="", metavar="PATTERN", help="recipes whose names have this expression"
     )
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the hashes to a file")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="compare with a saved file")
@@ -151,7 +152,9 @@ def main() -> int:
         tested = program(options.command, folder)
         if missed := missed_methods(tested):
             print(f"no recipe uses {', '.join(missed)}", file=sys.stderr)
-        cases = [case for case in (*of_methods(), *of_features()) if options.only in case.name]
+        cases = [
+            case for case in (*of_methods(), *of_features()) if re.search(options.only, case.name)
+        ]
         with ThreadPoolExecutor(options.jobs) as pool:
             for case, files in zip(cases, pool.map(tested.merge, cases)):
                 found[case.name] = files
@@ -164,7 +167,7 @@ def main() -> int:
         options.save.write_text(json.dumps(found, indent=1) + "\n")
     if before is None:
         return bool(failed)
-    before = {name: files for name, files in before.items() if options.only in name}
+    before = {name: files for name, files in before.items() if re.search(options.only, name)}
     changed = list(differences(before, found))
     for line in changed:
         print(f"differs: {line}", file=sys.stderr)

@@ -10,7 +10,7 @@
 static void add_mean_change_unchecked(const Vector *base, const Vector *vectors,
                                       const float *factors, int vectors_count, float epsilon,
                                       int64_t count, float *terms, const Output *out) {
-    float held[CHUNK], changed[CHUNK], total[CHUNK], held_sum[CHUNK];
+    float held[CHUNK], changed[CHUNK], factor[CHUNK], total[CHUNK], held_sum[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
         const float *b = load(base->data, base->dtype, start, n, held);
@@ -26,8 +26,11 @@ static void add_mean_change_unchecked(const Vector *base, const Vector *vectors,
         for (int k = 0; k < vectors_count; k++) {
             const float *term = terms + (size_t)k * CHUNK;
             float f = factors[k];
+            /* A loop of its own: else compilers multiply first and choose then, and the processor's
+             * flag tells of the overflow of a product that is not used. */
+            for (int i = 0; i < n; i++) factor[i] = changed[i] == 1.0f ? f : 1.0f;
             for (int i = 0; i < n; i++) {
-                float x = term[i] * (changed[i] == 1.0f ? f : 1.0f);
+                float x = term[i] * factor[i];
                 total[i] = k == 0 ? x : total[i] + x;
             }
         }

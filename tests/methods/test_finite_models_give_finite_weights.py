@@ -20,7 +20,7 @@ from vector_runs import part_of, runs_of
 from resumerge.kernels.blocks import sampled
 from resumerge.methods import METHODS, BlockRun, KernelMethod, TensorContext
 from resumerge.methods.base import REQUIRED
-from resumerge.native import Vector, instruction_sets, use
+from resumerge.native import Vector, _kernels, instruction_sets, use
 
 SHAPE = (12, 16)
 ROWS_OF_A_BLOCK = 4
@@ -170,6 +170,35 @@ def _largest(case: Case) -> float:
         return 1e18
     declared = {p.name for p in METHODS[case.method].parameters}
     return 1e38 if "density" in declared and not case.method.startswith("dare") else LARGEST
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # infinity and minus infinity added up
+@pytest.mark.parametrize("name", CASES)
+def test_a_flag_that_is_up_without_need_changes_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compilers may compute what is not used then, and processors tell of its overflow."""
+    case = CASES[name]
+    random = np.random.default_rng(3)
+    models = wild(random, len(case.context().per_model), 0.0, LARGEST) * np.float32(SMALLER)
+    special = random.choice(np.array([np.inf, -np.inf, np.nan, 1e-42, 0.0], "f4"), models.shape)
+    models = np.where(random.random(models.shape) < 0.05, special, models)
+    expected = merged(case.context(), case, models, 2)
+    for kernel, function in list(vars(_kernels).items()):
+        if callable(function) and not isinstance(function, type):
+            monkeypatch.setattr(_kernels, kernel, _always_overflowing(function))
+    found = merged(case.context(), case, models, 2)
+    assert np.array_equal(found.view(np.uint8), expected.view(np.uint8))
+
+
+def _always_overflowing(function: Any) -> Any:
+    """A function whose flag is always up, where it returns one."""
+
+    def call(*arguments: Any) -> Any:
+        found = function(*arguments)
+        return True if found is False else found
+
+    return call
 
 
 @pytest.mark.parametrize("instructions", instruction_sets())

@@ -7,5 +7,6 @@ outside of the arguments is read or written is for the sanitizers to say, under 
 ``make sanitize`` runs it. A case follows from the seed and its number alone.
 
 `arguments` draws arguments that are right, `mistakes` makes them wrong, `calls` has the functions,
-`session` runs cases.
+`session` runs cases. `hashes` makes only calls that are right, with every instruction set, and
+prints hashes of the results, by which processors are compared: ``make aarch64``.
 """
