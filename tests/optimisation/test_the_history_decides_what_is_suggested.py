@@ -57,7 +57,7 @@ def suggestions(
     space = parse_space(SPACE, "space.yaml")
     settings = settings_of(space, sampler, seed)
     folder.mkdir()
-    create_study(folder, settings, Storage())
+    create_study(folder, settings, {}, Storage())
     for command in range(commands):
         until = TRIALS * (command + 1) // commands
         with open_study(folder, settings, space) as study:
@@ -122,9 +122,9 @@ def test_a_study_begins_complete_or_not_at_all(
     with monkeypatch.context() as patched:
         patched.setattr(optuna.Study, "set_user_attr", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            create_study(tmp_path, settings, Storage())
+            create_study(tmp_path, settings, {}, Storage())
     assert not (tmp_path / "study.db").exists()
-    create_study(tmp_path, settings, Storage())
+    create_study(tmp_path, settings, {}, Storage())
     with open_study(tmp_path, settings, space) as study:
         assert study.trials == []
 
@@ -142,7 +142,7 @@ def test_a_damaged_study_is_told(tmp_path: Path) -> None:
 
 def test_other_settings_are_refused(tmp_path: Path) -> None:
     space = parse_space(SPACE, "space.yaml")
-    create_study(tmp_path, settings_of(space, "tpe"), Storage())
+    create_study(tmp_path, settings_of(space, "tpe"), {}, Storage())
     with (
         pytest.raises(InputError, match="began with another seed") as refused,
         open_study(tmp_path, settings_of(space, "tpe", 4), space),
