@@ -23,8 +23,9 @@ COMMANDS = {
     "plan": "Check a merge and estimate its cost.",
     "explain": "Show what each parameter of a recipe comes to, layer by layer.",
     "run": "Merge, or continue the unfinished run in OUT.",
-    "resume": "Continue an interrupted run.",
-    "status": "Show progress, attempts, memory and events of one run, or of all.",
+    "resume": "Continue an interrupted run, or a search.",
+    "status": "Show progress, attempts, memory and events of one run, the trials of a "
+    "search, or all.",
     "verify": "Check an output, finished or not, against its checksums.",
     "reproduce": "Make a model again from its card, with its models as they were, and compare the "
     "two.",
