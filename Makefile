@@ -21,7 +21,7 @@ CASE ?=
 # Of `make sanitize`: how many calls of kernels, instead of how long; SEED; and CASE, a number. Of
 # `make aarch64`: how many calls of each kernel; SEED; and RECIPES, those of benchmarks.identical.
 CALLS ?=
-RECIPES ?= ^(linear(-sum)?|slerp|nuslerp-(base|rows)|multislerp-base|karcher|task_arithmetic|ties(-rescale)?|dare_(linear|ties)|della(_linear)?|breadcrumbs(_ties)?|sce|model_stock(-rows)?|nearswap|ram(plus_tl)?|consensus_ta|trimmed_mean|passthrough-copy|stack-f16|out-dtype|from-f64|lora|dora|union|shards-mixed|threads-3-dare)$$
+RECIPES ?= ^(linear(-sum)?|slerp|nuslerp-(base|rows)|multislerp-base|karcher|task_arithmetic|ties(-rescale)?|dare_(linear|ties)|della(_linear)?|breadcrumbs(_ties)?|sce|model_stock(-rows)?|nearswap|ram(plus_tl)?|consensus_ta|trimmed_mean|passthrough-copy|stack-f16|out-dtype|from-f64|union|shards-mixed|threads-3-dare)$$
 
 # Of `make mutate`: the room whose code is changed, how often; and SEED, of the draw.
 ROOM ?= ledger

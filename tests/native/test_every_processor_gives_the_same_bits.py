@@ -1,7 +1,7 @@
 """Promise: a kernel returns and writes the same bits on every processor.
 
 `hashes.txt` has what kernels make of random arguments, as a hash of each function. It is the same
-with all instruction sets, on x86-64, on aarch64 and on Apple silicon. Where a kernel's bits change,
+with all instruction sets of x86-64, and on aarch64, compiled by GCC. Where a kernel's bits change,
 or arguments are drawn in another way, it is made anew, in tests/::
 
     python -m fuzz.kernel_calls.hashes --calls 20 > fuzz/kernel_calls/hashes.txt
