@@ -90,7 +90,8 @@ def test_an_option_is_declared_and_nothing_else(copy: Path, place: Path, tmp_pat
 
 def test_a_command_is_a_file_and_its_name(copy: Path, place: Path) -> None:
     (copy / "resumerge/cli/greet.py").write_text(DUMMY_COMMAND)
-    change(copy / "resumerge/cli/main.py", '"cache")', '"cache", "greet")')
+    last = '    "cache": "Check and repair cached sources.",\n'
+    change(copy / "resumerge/cli/main.py", last, f'{last}    "greet": "Greet.",\n')
     done = resumerge("greet", cwd=place, PYTHONPATH=str(copy))
     assert done.stdout == "hello\n", done.stderr
     assert re.search("greet +Greet[.]", resumerge("--help", cwd=place, PYTHONPATH=str(copy)).stdout)

@@ -10,8 +10,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "resumerge"
 
-OTHER_DATABASES = {"remote/metadata_cache.py"}
-"""A cache of what the Hub said, in a database of its own."""
+OTHER_DATABASES = {"remote/metadata_cache.py", "optimisation/state.py"}
+"""A cache of what the Hub said, and studies, whose tables are Optuna's."""
 
 STATEMENT = re.compile(
     r"\s*(SELECT\s.+\sFROM\s|INSERT\s+(OR\s+\w+\s+)?INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s"

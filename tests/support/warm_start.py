@@ -27,6 +27,8 @@ from typing import Any
 
 import pytest
 
+PROGRAM = "resumerge"
+
 WARM = (
     "numpy.random",
     "rich._emoji_codes",
@@ -42,7 +44,8 @@ WARM = (
 """What a merge imports on its way, beside the commands."""
 
 READ_AT_START = (
-    *("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_", "TERM", "NO_COLOR", "FORCE_COLOR"),
+    *("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_"),
+    *("TERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"),
     *("RESUMERGE_KERNELS", "RESUMERGE_POSIX_ONLY"),
 )
 """How environment variables begin that are read when Python starts or a module is imported."""
@@ -78,7 +81,9 @@ class ForkServer:
 
     def can_fork(self, environment: Mapping[str, str]) -> bool:
         """Return whether a process with this environment would have started like the server."""
-        return _read_at_start(environment) == self._environment
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        is_another = any(Path(folder, PROGRAM).is_dir() for folder in folders if folder)
+        return not is_another and _read_at_start(environment) == self._environment
 
     def fork(self, files: list[int], **job: Any) -> tuple[int, socket.socket]:
         """Return the pid of a process, and the socket that tells its wait status when it ends.
@@ -179,8 +184,8 @@ START = subprocess.Popen
 
 def _is_the_program(args: Any) -> bool:
     words = [os.fspath(word) for word in args] if isinstance(args, (list, tuple)) else []
-    is_code = words[1:2] == ["-c"] and "resumerge" in words[2]
-    return words[:1] == [sys.executable] and (is_code or words[1:3] == ["-m", "resumerge"])
+    is_code = words[1:2] == ["-c"] and PROGRAM in words[2]
+    return words[:1] == [sys.executable] and (is_code or words[1:3] == ["-m", PROGRAM])
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
