@@ -31,8 +31,8 @@ _LONGEST_LINE = 1 << 20
 _SHOWN = 200
 
 
-class EvaluationFailed(Exception):
-    """The error of a command that gave no numbers; its text says why."""
+class TrialFailed(Exception):
+    """The error of a trial without values: its text says why, of its command or its recipe."""
 
 
 def evaluate(
@@ -59,7 +59,7 @@ def evaluate(
         the numbers of the last line of stdout by their names, `VALUE` for a number alone.
 
     Raises:
-        EvaluationFailed: it exited with another code than 0, took too long, or printed no number.
+        TrialFailed: it exited with another code than 0, took too long, or printed no number.
         Interrupted: this process has been asked to stop; the command is killed.
     """
     _kill_left_over(folder / PROCESS)
@@ -78,10 +78,10 @@ def evaluate(
                 process.wait()
             (folder / PROCESS).unlink(missing_ok=True)
     if code is None:
-        raise EvaluationFailed(f"it took longer than {seconds:g} s, and was killed")
+        raise TrialFailed(f"it took longer than {seconds:g} s, and was killed")
     if code != 0:
         how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        raise EvaluationFailed(f"it {how}{_last_words(folder / STDERR)}")
+        raise TrialFailed(f"it {how}{_last_words(folder / STDERR)}")
     return read_metrics(_last_line(folder / STDOUT))
 
 
@@ -101,10 +101,10 @@ def read_metrics(line: str) -> dict[str, float]:
     """Return the numbers in a line: one, or those of a JSON object by their names.
 
     Raises:
-        EvaluationFailed: there are none.
+        TrialFailed: there are none.
     """
     if not line:
-        raise EvaluationFailed("it printed nothing on stdout")
+        raise TrialFailed("it printed nothing on stdout")
     with suppress(ValueError):  # nan and inf are numbers here, which are told of by name
         return {VALUE: float(line)}
     try:
@@ -112,7 +112,7 @@ def read_metrics(line: str) -> dict[str, float]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise EvaluationFailed(
+        raise TrialFailed(
             f"the last line on stdout is neither a number nor a JSON object: {_short(line)}"
         )
     metrics = {}
@@ -121,7 +121,7 @@ def read_metrics(line: str) -> dict[str, float]:
             with suppress(OverflowError):
                 metrics[name] = float(value)
     if not metrics:
-        raise EvaluationFailed(f"the JSON object has no number: {_short(line)}")
+        raise TrialFailed(f"the JSON object has no number: {_short(line)}")
     return metrics
 
 
@@ -129,14 +129,14 @@ def values_of(metrics: Mapping[str, float], names: Sequence[str]) -> list[float]
     """Return the values of the objectives.
 
     Raises:
-        EvaluationFailed: one is missing, or is not finite.
+        TrialFailed: one is missing, or is not finite.
     """
     for name in names:
         if name not in metrics:
             there = ", ".join(metrics)
-            raise EvaluationFailed(f"it printed no metric {name!r}, but {there}")
+            raise TrialFailed(f"it printed no metric {name!r}, but {there}")
         if not math.isfinite(metrics[name]):
-            raise EvaluationFailed(f"{name} is {metrics[name]}")
+            raise TrialFailed(f"{name} is {metrics[name]}")
     return [metrics[name] for name in names]
 
 

@@ -16,6 +16,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.optimisation.state import TRIALS
 from resumerge.options import Options
 from resumerge.output_path import OutputPath
+from resumerge.recipe import Recipe
 from resumerge.storage import Storage
 
 MODEL, RECIPE = "model", "recipe.yaml"
@@ -57,6 +58,14 @@ class TrialModels:
         self._write(self.recipe(number), recipe)
         session = Session(self._options, reporter, self._storage, self._stop)
         return session.run(self.recipe(number), self.model(number))
+
+    def plan(self, recipe: Recipe) -> None:
+        """Check that a recipe can be merged; nothing is written.
+
+        Raises:
+            InputError, Resumable, Interrupted: as for `resumerge.plan`.
+        """
+        Session(self._options, Reporter(), self._storage, self._stop).plan(recipe)
 
     def is_there(self, number: int) -> bool:
         """Return whether the model of a trial is kept."""

@@ -10,24 +10,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
 from resumerge.engine.resources.lock import run_lock
 from resumerge.engine.resources.resource_errors import resumable_disk_errors
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import InputError, refuse
+from resumerge.errors import InputError, Problem, refuse
 from resumerge.ledger import now
 from resumerge.ledger.run_store import RunStore
 from resumerge.optimisation.document import CHOOSING, ERROR, METRICS, SECONDS, document_of, row_of
 from resumerge.optimisation.evaluation import (
     MODEL,
     STDERR,
-    EvaluationFailed,
+    TrialFailed,
     evaluate,
     values_of,
 )
 from resumerge.optimisation.models import TrialModels
-from resumerge.optimisation.space import Space, read_space
+from resumerge.optimisation.space import INSIDE, Space, read_space
 from resumerge.optimisation.state import DIRECTIONS, MAXIMIZE, STUDY_FILE, TRIALS, folder_of
 from resumerge.optimisation.study import (
     GRID,
@@ -164,10 +163,11 @@ def search_models(
     points = len(space.grid()) if search.sampler == GRID else None
     asked = _asked(search, options, points)
     with stop.listening(), resumable_disk_errors():
-        if not (folder / STUDY_FILE).is_file():
-            _check_new(search, folder, space, options, stop)
-        storage.make_folder(folder)
         models = TrialModels(search.out, options, storage, stop)
+        if not (folder / STUDY_FILE).is_file():
+            _check_new(search, folder)
+            _check_models(space, models)
+        storage.make_folder(folder)
         with run_lock(folder, str(search.out)):
             if has_begun_otherwise(folder, settings):
                 models.delete(0)
@@ -222,22 +222,23 @@ class _Work:
         self._stop.check()
         number = trial.number
         started = time.monotonic()
-        recipe = self._space.recipe(trial.params)
-        self._reporter.trial = number
-        self._models.merge(number, recipe, self._reporter)
-        merged = time.monotonic()
-        self._reporter.doing(f"trial {number}: evaluating")
+        merged: float | None = None
         values: list[float] | None = None
         error = ""
+        self._reporter.trial = number
         try:
+            self._merge(trial)
+            merged = time.monotonic()
+            self._reporter.doing(f"trial {number}: evaluating")
             metrics = self._evaluate(trial)
             values = values_of(metrics, self._metrics(metrics))
-        except EvaluationFailed as failed:
+        except TrialFailed as failed:
             error = str(failed)
+        ended = time.monotonic()
         with self._stop.deferred():
             seconds = {
-                "merge": round(merged - started, 3),
-                "evaluation": round(time.monotonic() - merged, 3),
+                "merge": round((merged or ended) - started, 3),
+                "evaluation": round(ended - (merged or ended), 3),
             }
             trial.set_user_attr(SECONDS, seconds)
             if error:
@@ -246,6 +247,25 @@ class _Work:
         frozen = self._study.trials[number]
         self._told(row_of(frozen, self._settings, self._models, kept=False))
         self._stop.check()
+
+    def _merge(self, trial: optuna.Trial) -> None:
+        """Merge the model of a trial.
+
+        Raises:
+            TrialFailed: these values make no model, though others of the space do.
+            InputError: no values of the space make a model now.
+        """
+        recipe = self._space.recipe(trial.params)
+        try:
+            self._models.merge(trial.number, recipe, self._reporter)
+        except InputError:
+            _check_models(self._space, self._models)
+            try:
+                self._models.plan(parse_recipe(recipe, self._space.file))
+            except InputError as error:
+                what = error.problems[0].what
+                raise TrialFailed(f"these values make no model: {what}") from None
+            raise
 
     def _evaluate(self, trial: optuna.Trial) -> dict[str, float]:
         models, number = self._models, trial.number
@@ -346,14 +366,8 @@ class _TrialReporter(Reporter):
             self.note(text)
 
 
-def _check_new(
-    search: Search, folder: Path, space: Space, options: Options, stop: StopRequest
-) -> None:
-    """Refuse a new search that cannot begin; nothing is written.
-
-    Raises:
-        InputError: the models cannot be merged so, or the output has trials already.
-    """
+def _check_new(search: Search, folder: Path) -> None:
+    """Refuse a new search in an output that has trials already; nothing is written."""
     trials = search.out / TRIALS
     if trials.exists():
         raise refuse(
@@ -364,12 +378,22 @@ def _check_new(
             fix="name another output, or with --state-dir the state folder that the search began "
             "with",
         )
-    first = {name: suggestion.ends()[0] for name, suggestion in space.suggestions.items()}
-    try:
-        recipe = parse_recipe(space.recipe(first), space.file)
-        Session(options, Reporter(), stop=stop).plan(recipe)
-    except InputError as error:
-        raise InputError([space.placed(each) for each in error.problems]) from None
+
+
+def _check_models(space: Space, models: TrialModels) -> None:
+    """Plan recipes of the space until one can be merged: single ones may make no model.
+
+    Raises:
+        InputError: the models cannot be merged so; at lines of the space.
+    """
+    problems: list[Problem] = []
+    for share in (INSIDE, 0, 1):
+        try:
+            models.plan(parse_recipe(space.recipe(space.between(share)), space.file))
+            return
+        except InputError as error:
+            problems = problems or [space.placed(each) for each in error.problems]
+    raise InputError(problems)
 
 
 def _asked(search: Search, options: Options, points: int | None) -> dict[str, Any]:

@@ -35,6 +35,10 @@ class RangePlace:
     name: str
 
 
+INSIDE = 0.618
+"""A share of the way through a range that is not half way, where many weights are 0."""
+
+
 @dataclass(frozen=True)
 class Space:
     """A recipe some of whose values are ranges.
@@ -88,20 +92,24 @@ class Space:
             raise InputError(problems)
         return [dict(zip(axes, values)) for values in product(*filter(None, axes.values()))]
 
+    def between(self, share: float) -> dict[str, Any]:
+        """Return suggestions that are a share, 0 to 1, of the way through each range."""
+        return {name: suggestion.between(share) for name, suggestion in self.suggestions.items()}
+
     def check(self) -> None:
-        """Check the recipes at the ends of each range, without opening models.
+        """Check a recipe for each end of each range, without opening models.
 
         Raises:
             InputError: with all problems of any of them, at their lines of the space.
         """
-        first = {name: suggestion.ends()[0] for name, suggestion in self.suggestions.items()}
-        others = [
-            {**first, name: end}
+        inside = self.between(INSIDE)
+        at_ends = [
+            {**inside, name: end}
             for name, suggestion in self.suggestions.items()
-            for end in suggestion.ends()[1:]
+            for end in suggestion.ends()
         ]
         problems: list[Problem] = []
-        for values in (first, *others):
+        for values in at_ends:
             try:
                 found = check_recipe(parse_recipe(self.recipe(values), self.file))
             except InputError as error:

@@ -73,6 +73,18 @@ class Suggestion:
             return [label for label, _ in self.choices]
         return [self.low, self.high]
 
+    def between(self, share: float) -> Any:
+        """Return the value a share, 0 to 1, of the way from low to high; or the first choice."""
+        if self.kind == CATEGORICAL:
+            return self.ends()[0]
+        value = self.low + share * (self.high - self.low)
+        if self.log:
+            value = self.low * (self.high / self.low) ** share
+        if self.kind == INT or self.step is not None:
+            step = self.step or 1
+            value = self.low + step * math.floor((value - self.low) / step)
+        return int(value) if self.kind == INT else min(max(value, self.low), self.high)
+
     def grid(self) -> list[Any] | None:
         """Return all suggestions, in order; None if they cannot be counted."""
         if self.kind == CATEGORICAL:

@@ -18,7 +18,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Interrupted
 from resumerge.host.processes import birth
 from resumerge.optimisation.evaluation import (
-    EvaluationFailed,
+    TrialFailed,
     evaluate,
     read_metrics,
     values_of,
@@ -91,6 +91,41 @@ def test_a_command_that_never_works_ends_the_search(tmp_path: Path) -> None:
         search(place, trials=30)
 
 
+@pytest.mark.parametrize("sampler", ["grid", "tpe"])
+def test_values_that_make_no_model_are_a_failed_trial(sampler: str, tmp_path: Path) -> None:
+    """Weights may sum to zero at ends of their ranges, and between them."""
+    weight = "{weight: {suggest: float, low: -1, high: 1, step: 1}}"
+    place = place_of(
+        tmp_path,
+        space=f"""\
+merge_method: linear
+models:
+  - {{model: math, parameters: {weight}}}
+  - {{model: code, parameters: {weight}}}
+""",
+    )
+    found = search(place, sampler=sampler, trials=9)
+    failed = {
+        tuple(row["parameters"].values()): row["error"]
+        for row in found["trials"]
+        if row["state"] == "failed"
+    }
+    assert all(sum(weights) == 0 for weights in failed)
+    assert all("no model: The parameters of linear" in error for error in failed.values())
+    assert len(failed) == 3 or sampler != "grid"
+    assert found["best"], "the others were evaluated"
+
+
+def test_a_model_that_is_gone_ends_the_search_and_no_trial_has_failed(tmp_path: Path) -> None:
+    place = place_of(tmp_path)
+    search(place, trials=1)
+    (place / "math").rename(place / "away")
+    with pytest.raises(InputError, match="math"):
+        search(place, trials=3)
+    (place / "away").rename(place / "math")
+    assert [row["state"] for row in search(place, trials=3)["trials"]] == ["complete"] * 3
+
+
 def test_several_metrics_need_a_name_and_the_merged_model_is_not_lost(tmp_path: Path) -> None:
     place = place_of(tmp_path, score=TWO_NUMBERS)
     with pytest.raises(InputError, match="several metrics") as refused:
@@ -145,12 +180,12 @@ def test_the_numbers_of_a_line(line: str, metrics: dict[str, float]) -> None:
     "line", ["", "x", "[1]", "{}", '{"a": "1"}', "true", "{'a': 1}", "[" * 9999]
 )
 def test_a_line_without_numbers(line: str) -> None:
-    with pytest.raises(EvaluationFailed):
+    with pytest.raises(TrialFailed):
         read_metrics(line)
 
 
 def test_a_metric_that_is_not_there() -> None:
-    with pytest.raises(EvaluationFailed, match="no metric 'b', but a"):
+    with pytest.raises(TrialFailed, match="no metric 'b', but a"):
         values_of({"a": 1.0}, ("b",))
     assert math.isnan(read_metrics("nan")["value"])
 

@@ -121,6 +121,14 @@ def test_what_is_suggested_lies_in_the_range(written: dict[str, Any], data: Any)
         assert (value - written["low"]) % written.get("step", 1) == 0 or isinstance(value, float)
 
 
+@given(written=ranges, share=st.floats(0, 1))
+def test_a_share_of_a_range_may_be_suggested(written: dict[str, Any], share: float) -> None:
+    suggestion = read_suggestion(written, ())
+    distribution: Any = suggestion.distribution()
+    between = suggestion.between(share)
+    assert distribution._contains(distribution.to_internal_repr(between))
+
+
 def test_a_grid_is_every_combination() -> None:
     space = space_of(
         with_weight("{suggest: float, low: 0, high: 0.5, step: 0.25}").replace(
