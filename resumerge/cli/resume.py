@@ -42,8 +42,10 @@ def command(
 ) -> None:
     """Continue an interrupted run, or a search. A run may be on this machine or in a mirror."""
     if (search := find_search(RunStore(options.state_dir), run)) is not None:
-        if detach or progress not in (Style.AUTO, Style.JSON):
-            raise click.BadParameter("a search is resumed without --detach and --progress")
+        if detach or no_supervise or progress not in (Style.AUTO, Style.JSON):
+            raise click.UsageError(
+                "a search is resumed without --detach, --no-supervise and --progress"
+            )
         _resume_search(search, options, as_json=as_json)
         return
     merge(
@@ -60,11 +62,15 @@ def _resume_search(folder: Path, options: Options, *, as_json: bool) -> None:
     """Repeat the command of a search; options that are given now come after it, and hold."""
     from resumerge.cli import search
 
-    given = [
-        word
-        for option in declared("resume")
-        if option.name != "state_dir" and (value := getattr(options, option.name)) != option.default
-        for word in option.words(value)
-    ]
-    _, *words = describe_search(folder)["command"]
-    search.command.main([*words, *given, *["--json"] * as_json], standalone_mode=False)
+    taken = {option.name for option in declared("search")}
+    given: list[str] = []
+    for option in declared("resume"):
+        if (
+            value := getattr(options, option.name)
+        ) != option.default and option.name != "state_dir":
+            words = option.words(value)
+            if option.name not in taken:
+                raise click.UsageError(f"a search is resumed without {words[0]}")
+            given += words
+    _, *command = describe_search(folder)["command"]
+    search.command.main([*command, *given, *["--json"] * as_json], standalone_mode=False)

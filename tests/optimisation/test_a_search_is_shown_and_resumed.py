@@ -94,10 +94,13 @@ def test_a_resumed_search_keeps_its_options_unless_others_are_given(tmp_path: Pa
     assert len(json.loads(again.stdout)["trials"]) == 2
     words = status(place)["searches"][0]["command"]
     assert "--no-accounts" in words and words[words.index("--threads") + 1] == "2"
-    refused = resumerge_in(
-        place, "resume", place / "out", "--detach", "--state-dir", place / "out.state"
-    )
-    assert refused.returncode == 2 and "--detach" in refused.stderr
+    for option in ("--detach", "--no-supervise", "--restart"):
+        refused = resumerge_in(
+            place, "resume", place / "out", option, "--state-dir", place / "out.state"
+        )
+        assert refused.returncode == 2, refused.stderr
+        assert "Usage: resumerge resume" in refused.stderr
+        assert "a search is resumed without" in refused.stderr and option in refused.stderr
 
 
 def test_resume_alone_goes_on_with_the_search_whose_trial_is_the_newest_run(tmp_path: Path) -> None:
