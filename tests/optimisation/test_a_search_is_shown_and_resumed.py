@@ -99,7 +99,7 @@ def test_a_resumed_search_keeps_its_options_unless_others_are_given(tmp_path: Pa
             place, "resume", place / "out", option, "--state-dir", place / "out.state"
         )
         assert refused.returncode == 2, refused.stderr
-        assert "Usage: resumerge resume" in refused.stderr
+        assert "resumerge resume [OPTIONS]" in refused.stderr
         assert "a search is resumed without" in refused.stderr and option in refused.stderr
 
 
