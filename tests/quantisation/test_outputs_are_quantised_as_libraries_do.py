@@ -22,6 +22,7 @@ from quantised_outputs import (
 from safetensors.torch import save_file
 from small_batches import use_small_batches
 from streamed_models import serve_local_models
+from tiny_models import TWO_LAYERS, write_family
 
 import resumerge
 from resumerge.engine.lifecycle.session import Session
@@ -342,6 +343,17 @@ def test_what_cannot_be_quantised_is_refused(case: str, models: Path, tmp_path: 
         merge(models, text, tmp_path / "out")
     [problem] = [p for p in caught.value.problems if p.what == what]
     assert problem.expected and problem.found and problem.fix
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("scheme", ["fp8_block", "int4"])
+def test_a_model_without_a_weight_that_fits_is_refused(scheme: str, tmp_path: Path) -> None:
+    write_family(tmp_path, TWO_LAYERS)
+    with pytest.raises(resumerge.InputError) as caught:
+        merge(tmp_path, linear(scheme, "math", "code"), tmp_path / "out")
+    [problem] = caught.value.problems
+    assert problem.what == f"No weight of the output can be written as {scheme}"
+    assert "128" in problem.found and "model.layers.0.mlp.down_proj.weight" in problem.found
     assert not (tmp_path / "out").exists()
 
 

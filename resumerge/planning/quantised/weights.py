@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from resumerge.errors import Problem
+from resumerge.errors import InputError, Problem
 from resumerge.layout import listed
 from resumerge.planning.quantised.alike import (
     SAME,
@@ -97,7 +97,7 @@ def quantised_output(
         the tensors; how they are quantised; notes.
 
     Raises:
-        InputError: a weight cannot be written as the reference has it.
+        InputError: no weight can be written so, or one not as the reference has it.
     """
     name = recipe.quantised_as
     if name is None:
@@ -117,6 +117,19 @@ def quantised_output(
                 plain.append(_module(next(iter(target.tensors), target.name)))
     modules = sorted({"lm_head", *plain})
     tensors = frozenset(n for target in made if target.dtypes for n in target.tensors)
+    if not tensors:
+        found = f"{unfit[min(unfit)]}: {min(unfit)}" if unfit else "none in the layers"
+        raise InputError(
+            [
+                recipe.problem(
+                    f"No weight of the output can be written as {name}",
+                    "out_dtype",
+                    expected="weights of linear layers, of shapes that fit",
+                    found=found,
+                    fix="Delete 'out_dtype', or name another scheme",
+                )
+            ]
+        )
     output = QuantisedOutput(name, scheme.kind, scheme.loaders, scheme.config(modules), tensors)
     return made, output, _notes(output, made, plain, unfit)
 
