@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -22,7 +22,7 @@ from resumerge.comparison.relations.quantised import SEEN_ROWS, QuantisedCopy, g
 from resumerge.comparison.relations.rounded import RoundedCopy, RoundingCount
 from resumerge.comparison.relations.scaled import ScaledCopy, ScalingCount
 from resumerge.comparison.values import Two, floats
-from resumerge.kernels import Distance, distance, row_gram
+from resumerge.kernels import Distance, count_conflicts, distance, row_gram
 from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector
@@ -39,6 +39,33 @@ LARGEST_BYTES = 16 << 20
 Row = dict[str, Any]
 """What is known of a tensor, as the journal has it. Sums leave out numbers that are not
 finite."""
+
+
+class _Block:
+    """Elements of all models at the same places; what is made of them is kept for all pairs.
+
+    Args:
+        stored: the elements of each model.
+        dtypes: the type that each model stores them in.
+    """
+
+    def __init__(self, stored: Mapping[int, Vector], dtypes: Mapping[int, str]) -> None:
+        self._stored, self._dtypes = stored, dtypes
+        self._floats: dict[int, np.ndarray] = {}
+        self._pairs: dict[Pair, Two] = {}
+
+    def two(self, pair: Pair) -> Two:
+        """Return the elements of a pair."""
+        if pair not in self._pairs:
+            a, b = pair
+            dtypes = (self._dtypes[a], self._dtypes[b])
+            self._pairs[pair] = Two(self._values(a), self._values(b), dtypes)
+        return self._pairs[pair]
+
+    def _values(self, number: int) -> np.ndarray:
+        if number not in self._floats:
+            self._floats[number] = floats(self._stored[number])
+        return self._floats[number]
 
 
 class _PairSums:
@@ -69,12 +96,12 @@ class _PairSums:
                 self._grid = {**found, "of_first": of_first}
                 return
 
-    def add(self, found: Distance, two: Callable[[], Two]) -> None:
+    def add(self, found: Distance, block: _Block) -> None:
         """Add elements.
 
         Args:
             found: the sums of these elements.
-            two: gives the elements, which few pairs have to look at.
+            block: the elements, which few pairs have to look at.
         """
         if not found.differing:
             return
@@ -82,13 +109,13 @@ class _PairSums:
         self.squares += found.square
         self.largest = max(self.largest, found.largest)
         if self._directions is not None:
-            self._directions.add(two())
+            self._directions.add(block.two(self.pair))
         if self._counts is None:
-            few = two().beginning(FIRST_ELEMENTS)
+            few = block.two(self.pair).beginning(FIRST_ELEMENTS)
             proposed = (kind.proposed(few) for kind in (ScalingCount, RoundingCount))
             self._counts = [count for count in proposed if count is not None]
         for count in self._counts:
-            count.add(two())
+            count.add(block.two(self.pair))
 
     def as_json(self, elements: int) -> dict[str, Any]:
         """Return the sums for the journal."""
@@ -124,7 +151,7 @@ class TensorComparison:
         tuned = self._numbers[1:] if models.has_base and self._numbers[0] == 0 else []
         self._tuned = tuned if len(tuned) > 1 and unit.is_float else []
         self._products = np.zeros((len(tuned), len(tuned)))
-        self._signs = {two: [0, 0] for two in combinations(self._tuned, 2)}
+        self._conflicts = np.zeros((len(tuned), len(tuned), 2), np.int64)
         self._row = unit.row if 0 < unit.row <= PIECE else 1
         self._block = max(1, AT_ONCE // self._row) * self._row
 
@@ -211,12 +238,11 @@ class TensorComparison:
             squares, compared = self._compared(stored)
         for n, square in squares.items():
             self._squares[n] += square
-        values = cache(lambda n: floats(stored[n]))
-        two = cache(lambda pair: self._two(pair, values))
+        block = _Block(stored, self._dtypes)
         for sums in self._pairs:
-            sums.add(compared[sums.pair], partial(two, sums.pair))
+            sums.add(compared[sums.pair], block)
         if self._tuned:
-            self._add_changes([two((0, n)).difference for n in self._tuned])
+            self._add_changes([stored[n].less(stored[0]) for n in self._tuned])
 
     def _compared(self, stored: dict[int, Vector]) -> tuple[dict[int, float], dict[Pair, Distance]]:
         """Return the sum of squares of each model's elements, and how far apart each pair is."""
@@ -236,14 +262,10 @@ class TensorComparison:
             finite &= is_finite
         return {n: Vector(np.where(finite, v, np.float32(0))) for n, v in values.items()}
 
-    def _add_changes(self, changes: Sequence[np.ndarray]) -> None:
+    def _add_changes(self, changes: Sequence[Vector]) -> None:
         """Add the products of task vectors, and the signs in which they agree or not."""
-        self._products += row_gram([Vector(change) for change in changes], len(changes[0]))[..., 0]
-        signs = {n: _signs(change) for n, change in zip(self._tuned, changes)}
-        for (a, b), counts in self._signs.items():
-            product = signs[a] * signs[b]
-            counts[0] += int(np.count_nonzero(product))
-            counts[1] += int(np.count_nonzero(product < 0))
+        self._products += row_gram(changes, len(changes[0]))[..., 0]
+        self._conflicts += count_conflicts(changes)
 
     def _as_row(self) -> Row:
         count = len(self._unit.tensors)
@@ -259,14 +281,11 @@ class TensorComparison:
             "task_vectors": {
                 "models": self._tuned,
                 "products": self._products.tolist(),
-                "signs": [[a, b, *counts] for (a, b), counts in self._signs.items()],
+                "signs": [
+                    [self._tuned[i], self._tuned[j], *self._conflicts[i, j].tolist()]
+                    for i, j in combinations(range(len(self._tuned)), 2)
+                ],
             }
             if self._tuned
             else None,
         }
-
-
-def _signs(values: np.ndarray) -> np.ndarray:
-    """Return 1, 0 or -1 for each element: int8."""
-    found: np.ndarray = (values > 0).view(np.int8) - (values < 0).view(np.int8)
-    return found

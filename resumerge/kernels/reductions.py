@@ -132,3 +132,19 @@ def count_changes(deltas: Sequence[Vector], epsilon: float, run: BlockRun) -> np
     out = np.empty((len(run), len(deltas), 2), np.int64)
     _kernels.count_changes(deltas, epsilon, run.size, out)
     return out
+
+
+def count_conflicts(deltas: Sequence[Vector]) -> np.ndarray:
+    """Count, for every two models, the elements that both changed, and the conflicts of sign.
+
+    These are elements that the two changed in opposite directions.
+
+    Args:
+        deltas: the models' differences from one base.
+
+    Returns:
+        int64, symmetric, shape ``(len(deltas), len(deltas), 2)``; 0 on the diagonal.
+    """
+    out = np.empty((len(deltas), len(deltas), 2), np.int64)
+    _kernels.count_conflicts(deltas, out)
+    return out

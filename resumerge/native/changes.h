@@ -1,4 +1,5 @@
-/* Elements that few models changed, or many. A model changed an element where |d| > epsilon. */
+/* Elements that few models changed, or many, or in opposite directions. A model changed an element
+ * where |d| > epsilon. */
 #pragma once
 
 #include "differences.h"
@@ -71,4 +72,39 @@ static void count_changes_unchecked(const Vector *vectors, int vectors_count, fl
             out[2 * k + 1] += alone;
         }
     }
+}
+
+/* For every two vectors, how many elements are 0 in neither, and how many of these have opposite
+ * signs: the two numbers at out[2 * (i * vectors_count + j)], for i < j and for j < i. `signs` has
+ * room for a chunk of each. */
+static void count_conflicts_unchecked(const Vector *vectors, int vectors_count, int64_t count,
+                                      int16_t *signs, int64_t *out) {
+    float held[CHUNK], x[CHUNK];
+    size_t number = (size_t)vectors_count;
+    memset(out, 0, sizeof(int64_t) * 2 * number * number);
+    for (int64_t start = 0; start < count; start += CHUNK) {
+        int n = chunk_at(start, count);
+        const float *b = load_base(vectors, start, n, held);
+        for (size_t k = 0; k < number; k++) {
+            int16_t *sign = signs + k * CHUNK;
+            take_less(&vectors[k], b, start, n, x);
+            for (int i = 0; i < n; i++) sign[i] = (int16_t)((x[i] > 0.0f) - (x[i] < 0.0f));
+            for (int i = n; i < CHUNK; i++) sign[i] = 0;
+        }
+        for (size_t k = 0; k < number; k++)
+            for (size_t j = k + 1; j < number; j++) {
+                const int16_t *a = signs + k * CHUNK, *c = signs + j * CHUNK;
+                int32_t both = 0, sum = 0;
+                for (int i = 0; i < CHUNK; i++) {
+                    both += (a[i] & 1) * (c[i] & 1);
+                    sum += a[i] * c[i];
+                }
+                int64_t *to = out + 2 * (k * number + j);
+                to[0] += both;
+                to[1] += (both - sum) / 2;
+            }
+    }
+    for (size_t k = 0; k < number; k++)
+        for (size_t j = k + 1; j < number; j++)
+            memcpy(out + 2 * (j * number + k), out + 2 * (k * number + j), 2 * sizeof *out);
 }

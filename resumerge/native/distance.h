@@ -1,6 +1,7 @@
 /* Two vectors side by side, in one pass over both. */
 #pragma once
 
+#include "energies.h"
 #include "reductions.h"
 #include "vectors.h"
 
@@ -13,9 +14,25 @@ static inline const float *load_chunk(const Vector *v, int64_t start, int n, flo
     return to;
 }
 
+/* Whether two vectors are the same numbers: the bits are, and none is NaN or infinite. Gives the sum
+ * of their squares then. */
+static int are_the_same(const Vector *first, const Vector *second, int64_t count, double *squares) {
+    if (first->dtype != second->dtype || first->base || second->base ||
+        memcmp(first->data, second->data, (size_t)count * (size_t)width_of(first->dtype)))
+        return 0;
+    sum_of_squares_unchecked(first, NULL, count, squares);
+    return *squares - *squares == 0.0;
+}
+
 /* out[DISTANCE_SUMS]: sum(x^2), sum(y^2), sum((y - x)^2), how many are not the same number, and the
  * largest |y - x|. Differences are of doubles, so none overflows. */
 static void distance_unchecked(const Vector *first, const Vector *second, int64_t count, double *out) {
+    double same;
+    if (are_the_same(first, second, count, &same)) {
+        out[0] = out[1] = same;
+        out[2] = out[3] = out[4] = 0.0;
+        return;
+    }
     float held_x[CHUNK], held_y[CHUNK];
     double firsts[LANES] = {0.0}, seconds[LANES] = {0.0}, changes[LANES] = {0.0};
     double most[LANES] = {0.0};

@@ -30,6 +30,7 @@
         .clamp_to_distance = clamp_to_distance_unchecked,   \
         .add_mean_change = add_mean_change_unchecked,       \
         .count_changes = count_changes_unchecked,           \
+        .count_conflicts = count_conflicts_unchecked,       \
         .distance = distance_unchecked,                     \
         .variance = variance_unchecked,                     \
         .sum_of_squares = sum_of_squares_unchecked,         \

@@ -257,6 +257,30 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(count_conflicts_doc,
+             "count_conflicts(vectors, out): out, int64 (n, n, 2), how many elements are 0 in neither "
+             "of two vectors, and how many of these have opposite signs");
+
+static PyObject *count_conflicts(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *vectors, *out, *result = NULL;
+    Vectors v = {0};
+    Array to = {0};
+    int16_t *scratch = NULL;
+    if (!PyArg_ParseTuple(args, "OO:count_conflicts", &vectors, &out)) return NULL;
+    if (!take_family(vectors, "vectors", &v) ||
+        !take_array(out, "out", "lq", 8, 1, (int64_t)v.number * v.number * 2, &to) ||
+        !(scratch = take_scratch(v.number, sizeof(int16_t))))
+        goto done;
+    RUN(kernels->count_conflicts(v.items, v.number, v.length, scratch, to.view.buf));
+    result = Py_NewRef(Py_None);
+done:
+    free(scratch);
+    drop_array(&to);
+    drop_vectors(&v);
+    return result;
+}
+
 PyDoc_STRVAR(distance_doc,
              "distance(first, second, out): out, float64 (5): the sums of squares of the first, of "
              "the second and of their difference, how many elements differ, and the largest "
@@ -1125,6 +1149,7 @@ static PyMethodDef functions[] = {
     FUNCTION(clamp_to_distance),
     FUNCTION(column_gram),
     FUNCTION(count_changes),
+    FUNCTION(count_conflicts),
     FUNCTION(decode),
     FUNCTION(equal_counts),
     FUNCTION(gram),

@@ -56,6 +56,7 @@ typedef struct {
     void (*add_mean_change)(const Vector *, const Vector *, const float *, int, float, int64_t,
                             float *, const Output *);
     void (*count_changes)(const Vector *, int, float, int64_t, uint32_t *, int64_t *);
+    void (*count_conflicts)(const Vector *, int, int64_t, int16_t *, int64_t *);
     void (*distance)(const Vector *, const Vector *, int64_t, double *);
     void (*variance)(const Vector *, int, int64_t, float *);
     void (*sum_of_squares)(const Vector *, const uint8_t *, int64_t, double *);

@@ -12,6 +12,7 @@ from resumerge.kernels import (
     BlockRun,
     column_gram,
     count_changes,
+    count_conflicts,
     gram,
     l1_norms,
     new_vector,
@@ -92,6 +93,16 @@ def test_a_change_as_large_as_epsilon_is_none() -> None:
     just_above = np.nextafter(edge, np.float32(1))
     values = np.array([edge, -edge, just_above, -just_above, 0.0], np.float32)
     assert count_changes([Vector(values)], float(edge), whole(5)).tolist() == [[[2, 2]]]
+
+
+@given(st.integers(1, 5), st.integers(0, 3000), st.integers(0, 2**32 - 1))
+def test_conflicts_of_signs(count: int, length: int, seed: int) -> None:
+    some = np.random.default_rng(seed).integers(-1, 2, (count, length)).astype(np.float32)
+    found = count_conflicts(vectors(some))
+    for i, one in enumerate(some):
+        for j, other in enumerate(some):
+            both, opposed = np.count_nonzero(one * other), np.count_nonzero(one * other < 0)
+            assert found[i, j].tolist() == ([both, opposed] if i != j else [0, 0])
 
 
 @given(st.integers(1, 7), st.integers(0, 3), st.integers(0, 2**32 - 1))

@@ -52,6 +52,14 @@ def test_counts_of_changes(compiled: str, data: st.DataObject) -> None:
 
 @varied
 @given(st.data())
+def test_counts_of_conflicts(compiled: str, data: st.DataObject) -> None:
+    some = data.draw(task_vectors())
+    found, expected = both(lambda: kernels.count_conflicts(some).tolist())
+    assert found == expected
+
+
+@varied
+@given(st.data())
 def test_voted_sum(compiled: str, data: st.DataObject) -> None:
     some, dtype = data.draw(task_vectors()), data.draw(DTYPES)
     weights, thresholds = [[data.draw(s) for _ in some] for s in (FACTORS, SMALL)]

@@ -65,6 +65,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         vector(1000), KEY, 0, 300, 300, 1, 0.5, 0.1, out.view(np.uint8)
     ),
     "counts into too little": lambda out: _kernels.count_changes([vector(64)], 0.0, 4, out),
+    "conflicts into too little": lambda out: _kernels.count_conflicts([vector()] * 2, out),
+    "conflicts of vectors of two bases": lambda out: _kernels.count_conflicts(
+        [vector().less(vector()), vector()], np.empty(8, np.int64)
+    ),
     "a distance of 4 and 5 elements": lambda out: _kernels.distance(
         vector(), vector(5), np.empty(5)
     ),

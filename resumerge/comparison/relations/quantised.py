@@ -110,13 +110,16 @@ def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any]
             continue
         few = _Groups(_first(values, width), _first(other, width), dtype, _FIRST)
         whole = _Groups(values.reshape(-1, width), other.reshape(-1, width), dtype)
-        for grid in _GRIDS:
-            if few.agreement(grid) and (found := whole.agreement(grid)):
+        for grid, share in zip(_GRIDS, few.shares(_GRIDS)):
+            if share < _ON_GRID or few.nearest(grid) is None:
+                continue
+            on = float(whole.shares([grid])[0])
+            if on >= _ON_GRID and (nearest := whole.nearest(grid)) is not None:
                 return {
                     "grid": grid.name,
                     "group": group,
-                    "on": found[0],
-                    "nearest": found[1],
+                    "on": on,
+                    "nearest": nearest,
                     "rows": len(values),
                 }
     return None
@@ -144,10 +147,48 @@ class _Groups:
         self._whole, self._dtype = values, dtype
         self._values, self._other = values[:, :most], other[:, :most]
 
+    def shares(self, grids: Sequence[_Grid]) -> np.ndarray:
+        """Return the share of elements on each grid; 0 where that is so for most numbers."""
+        if not self._used.any():
+            return np.zeros(len(grids))
+        steps = np.stack([self._step(grid) for grid in grids])
+        tolerance = self._tolerance(steps)
+        places = self._values[self._used] / steps
+        on = np.abs(places - np.rint(places)) <= tolerance
+        chance = np.minimum(1, 2 * tolerance).reshape(len(grids), -1).mean(axis=1)
+        found: np.ndarray = on.reshape(len(grids), -1).mean(axis=1)
+        return np.where(chance > _CHANCE, 0.0, found)
+
+    def nearest(self, grid: _Grid) -> float | None:
+        """Return the share of elements that are the point of a grid nearest to the other's.
+
+        None if most are further away than a step.
+        """
+        step = self._step(grid)
+        away = np.abs(self._other[self._used] - self._values[self._used]) / step
+        if float(np.median(away)) > 1:
+            return None
+        return float((away <= 0.5 + self._tolerance(step)).mean())
+
+    def _step(self, grid: _Grid) -> np.ndarray:
+        length = self._magnitude if grid.symmetric else self._length
+        found: np.ndarray = length[self._used] / grid.steps
+        return found
+
+    def _tolerance(self, step: np.ndarray) -> np.ndarray:
+        found: np.ndarray = _ROUNDED * self._spacing / step + 1e-3
+        return found
+
+    @cached_property
+    def _used(self) -> np.ndarray:
+        """A mask of the groups that have another number than 0."""
+        found: np.ndarray = self._magnitude[:, 0] > 0
+        return found
+
     @cached_property
     def _spacing(self) -> np.ndarray:
-        flat = np.ascontiguousarray(self._values).ravel()
-        return spacing(flat, self._dtype).reshape(self._values.shape)
+        used = self._values[self._used]
+        return spacing(used.ravel(), self._dtype).reshape(used.shape)
 
     @cached_property
     def _magnitude(self) -> np.ndarray:
@@ -160,22 +201,3 @@ class _Groups:
         least, most = (f(self._whole, axis=1, keepdims=True) for f in (np.min, np.max))
         found: np.ndarray = np.maximum(most, 0) - np.minimum(least, 0)
         return found
-
-    def agreement(self, grid: _Grid) -> tuple[float, float] | None:
-        """Return the shares of elements on a grid, and nearest to the other's; None if none is."""
-        length = self._magnitude if grid.symmetric else self._length
-        used = length[:, 0] > 0
-        if not used.any():
-            return None
-        values, step = self._values[used], length[used] / grid.steps
-        tolerance = _ROUNDED * self._spacing[used] / step + 1e-3
-        if np.minimum(1, 2 * tolerance).mean() > _CHANCE:
-            return None
-        places = values / step
-        on = np.abs(places - np.rint(places)) <= tolerance
-        if (share := float(on.mean())) < _ON_GRID:
-            return None
-        away = np.abs(self._other[used] - values) / step
-        if float(np.median(away)) > 1:
-            return None
-        return share, float((away <= 0.5 + tolerance).mean())

@@ -136,6 +136,12 @@ def _count_changes(a: Arguments) -> list[Any]:
     return [a.sequence(vectors), a.float(), block, out]
 
 
+@_call(_kernels.count_conflicts)
+def _count_conflicts(a: Arguments) -> list[Any]:
+    vectors = a.family(a.draw.choice((None, a.vector())))
+    return [a.sequence(vectors), a.result(np.int64, len(vectors) ** 2 * 2)]
+
+
 @_call(_kernels.variance)
 def _variance(a: Arguments) -> list[Any]:
     vectors = a.family(a.draw.choice((None, a.vector())))

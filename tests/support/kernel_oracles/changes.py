@@ -28,6 +28,14 @@ def count_changes(vectors: list[Vector], epsilon: float, block: int, out: np.nda
             out[b, k] = int(flag[part].count_nonzero()), int(alone_here.count_nonzero())
 
 
+def count_conflicts(vectors: list[Vector], out: np.ndarray) -> None:
+    signs = [d.sign().nan_to_num(0.0) for d in tensors_of(vectors)]
+    for i, x in enumerate(signs):
+        for j, y in enumerate(signs):
+            products = x * y if i != j else x * 0
+            out[i, j] = int(products.count_nonzero()), int((products < 0).count_nonzero())
+
+
 def changed(large: list[Tensor]) -> list[Tensor]:
     """1 where an element is not 0, else 0 (NaN too)."""
     return [x.sign().nan_to_num(0.0).abs() for x in large]
