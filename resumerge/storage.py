@@ -26,6 +26,7 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _FICLONE = 0x40049409  # linux/fs.h
+_SYNC_FILE_RANGE_WRITE = 2  # the same
 _NO_CLONE = {*NOT_SUPPORTED, errno.EXDEV, errno.ENOTTY, errno.EPERM, errno.ETXTBSY, errno.EBADF}
 _NO_LINK = {*NOT_SUPPORTED, errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK}
 
@@ -93,6 +94,18 @@ class Storage:
         while view:
             count = os.pwrite(fd, view, offset)
             view, offset = view[count:], offset + count
+
+    def begin_sync(self, fd: int, offset: int, nbytes: int) -> None:
+        """Have the system write a range of a file to the disk from now on; not durable yet.
+
+        Otherwise the disk idles until `sync_data`, which then waits for all of it. Errors are
+        raised by that. Where there is no sync_file_range(2), nothing is done.
+        """
+        sync_file_range = libc("sync_file_range")
+        if sync_file_range is not None:
+            of_range = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+            sync_file_range.argtypes = of_range
+            sync_file_range(fd, offset, nbytes, _SYNC_FILE_RANGE_WRITE)
 
     def clone(self, source: Path, fd: int) -> bool:
         """Make an open file share the blocks of another one, until either is written.

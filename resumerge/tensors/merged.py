@@ -196,15 +196,27 @@ class Merged(Tensor):
             ],
         }
 
-    def _compute(self, evaluation: Evaluation, run: BlockRun, out: Vector) -> None:
-        inputs = self.inputs(evaluation, run)
+    def reads_as(self, other: Merged) -> bool:
+        """Return whether the `inputs` of a run are also those of the same run of another tensor."""
+        return (self.numel, self.block_elements) == (other.numel, other.block_elements) and [
+            (operand.unrounded, operand.dtype) for operand in self.operands
+        ] == [(operand.unrounded, operand.dtype) for operand in other.operands]
+
+    def compute(
+        self, evaluation: Evaluation, inputs: list[Vector], run: BlockRun, out: Vector
+    ) -> None:
+        """Compute a run from its `inputs`, which stay as they are."""
         if evaluation.measures:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
             out = keeping_exact(out, run.size, buffer)
         evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
         if evaluation.measures:
-            reference = inputs.pop(self.reference)
-            evaluation.measure(reference, inputs, out)
+            others = [*inputs]
+            reference = others.pop(self.reference)
+            evaluation.measure(reference, others, out)
+
+    def _compute(self, evaluation: Evaluation, run: BlockRun, out: Vector) -> None:
+        self.compute(evaluation, self.inputs(evaluation, run), run, out)
 
     @property
     def _run_blocks(self) -> int:

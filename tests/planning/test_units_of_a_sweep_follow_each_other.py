@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_up_plans import llama, plan
+import pytest
+from made_up_plans import LINEAR, llama, plan
 
 from resumerge.planning import Plan, make_plan
 from resumerge.planning.stage_results.kept import with_kept
 from resumerge.planning.written.models import models_of
 from resumerge.planning.written.sweeps import with_variants
-from resumerge.planning.written.unit_order import order_of_units
+from resumerge.planning.written.unit_order import order_of_units, read_alike
 from resumerge.recipe import parse_recipe
 from resumerge.sources.types import numbered
 from resumerge.tensors import stored_in
@@ -41,6 +42,28 @@ def test_those_that_read_the_same_follow_each_other() -> None:
         assert len({frozenset(stored_in(unit.expression)) for unit in group}) == 1
         densities = [unit.expression.per_operand[0]["density"] for unit in group]
         assert densities == [0.5, 0.5, 0.2, 0.2], "one selection after the other"
+
+
+def test_those_of_one_selection_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in one block: what is selected is found as it is computed."""
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 64)
+    found = swept()
+    units = [found.units[number] for number in order_of_units(found)]
+    assert {unit.blocks > 1 for unit in units} == {True, False}
+    for first in range(0, len(units), 4):
+        one, two, three, four = units[first : first + 4]
+        assert read_alike(one, two) == read_alike(three, four) == (one.blocks > 1)
+        assert not read_alike(two, three), "another selection"
+        assert first == 0 or not read_alike(units[first - 1], one), "another tensor"
+
+
+def test_where_nothing_is_selected_all_variants_are_computed_together() -> None:
+    text = LINEAR + "sweep: {'models[0].parameters.weight': [1, 2], out_dtype: [float16, float32]}"
+    recipe, sources = parse_recipe(text), (llama("a"), llama("b"))
+    plans = [plan(variant.text, *sources) for variant in recipe.variants.values()]
+    found = with_variants(recipe, plans)
+    one, *others = (found.units[number] for number in order_of_units(found)[:4])
+    assert all(read_alike(one, other) for other in others)
 
 
 def test_without_a_sweep_the_order_is_the_plan_s() -> None:

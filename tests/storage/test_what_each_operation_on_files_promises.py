@@ -125,6 +125,27 @@ def test_a_disk_without_the_space_says_so_before_anything_is_written(
     assert (tmp_path / "file").read_bytes() == b""
 
 
+def test_the_disk_begins_with_what_was_written_and_whether_it_can_is_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: list[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    with opened(tmp_path / "file") as fd:
+        STORAGE.begin_sync(fd, 2, 3)
+        asked: list[tuple[int, ...]] = []
+
+        def fail(*words: int) -> int:
+            asked.append(words)
+            return -1
+
+        system = SimpleNamespace(sync_file_range=fail)
+        monkeypatch.setattr(ctypes, "CDLL", lambda name, use_errno: system)
+        STORAGE.begin_sync(fd, 2, 3)
+        assert asked == [(fd, 2, 3, 2)], "SYNC_FILE_RANGE_WRITE alone: it waits for nothing"
+        del system.sync_file_range
+        STORAGE.begin_sync(fd, 2, 3)
+    assert done == [], "nothing of it is durable"
+
+
 def test_a_new_file_is_durable_with_its_name(tmp_path: Path, done: list[str]) -> None:
     STORAGE.create(tmp_path / "file", 10, b"head")
     assert done == ["write file", "sync file", f"sync {tmp_path.name}"]

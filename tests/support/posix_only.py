@@ -41,7 +41,10 @@ MISSING = {
     signal: ("pidfd_send_signal", "sigtimedwait", "sigwaitinfo"),
     time: ("CLOCK_BOOTTIME",),
 }
-C_FUNCTIONS = {"fallocate", "prctl", "statfs", "malloc_trim", "mallopt", "syscall", "renameat2"}
+C_FUNCTIONS = {
+    *("fallocate", "sync_file_range", "prctl", "statfs", "malloc_trim", "mallopt", "syscall"),
+    "renameat2",
+}
 FOLDERS = ("/proc/", "/sys/")
 PACKAGE = str(Path(__file__).parents[2] / "resumerge")
 _STANDARD = str(Path(os.__file__).parent)

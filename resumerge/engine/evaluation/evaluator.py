@@ -31,7 +31,13 @@ from resumerge.sources.reader import SourceReader
 from resumerge.tensors import Merged, ScratchFile, Spilled, Step, Tensor
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import nbytes
-from resumerge.tensors.evaluation import NO_HASHES, Evaluation, HeldValues, InputHashes
+from resumerge.tensors.evaluation import (
+    NO_HASHES,
+    Evaluation,
+    HeldValues,
+    InputHashes,
+    as_vector,
+)
 
 if TYPE_CHECKING:
     from resumerge.engine.evaluation.torch_backend import TorchBackend
@@ -163,6 +169,38 @@ class Evaluator:
         evaluation = self._evaluation(statistics, hashes, measurements, unit.block_elements)
         data = self._read(unit, indices, evaluation)
         return data, _by_block([*hashes.values()])
+
+    def compute_alike(
+        self,
+        units: Sequence[Unit],
+        indices: range,
+        statistics: Sequence[Statistics],
+        *,
+        measures: bool = False,
+    ) -> Iterator[tuple[memoryview, bytes, list[np.ndarray] | None]]:
+        """Yield consecutive blocks of several units, whose inputs are read once for all of them.
+
+        Args:
+            units: units that read the same (`planning.written.unit_order.read_alike`).
+            indices: the blocks' numbers.
+            statistics: what `statistics` returned for each unit.
+            measures: whether the blocks' changes are measured.
+
+        Yields:
+            for each unit what `compute` returns, valid until the next one is asked for, and the
+            measurements.
+        """
+        merged = [unit.expression for unit in units if isinstance(unit.expression, Merged)]
+        hashes = {operand: bytearray() for operand in self._hashed(units[0].index)}
+        run = merged[0].run(indices)
+        inputs = merged[0].inputs(self._evaluation({}, hashes), run)
+        read = _by_block([*hashes.values()])
+        for tensor, known in zip(merged, statistics, strict=True):
+            measurements: list[np.ndarray] | None = [] if measures else None
+            evaluation = self._evaluation(known, NO_HASHES, measurements, tensor.block_elements)
+            out = evaluation.take("out", nbytes(tensor.dtype, run.length))
+            tensor.compute(evaluation, inputs, run, as_vector(out, tensor.dtype))
+            yield out.data, read, measurements
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
         """Read some operands of a block again, and hash them as `compute` does.

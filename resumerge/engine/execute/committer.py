@@ -152,8 +152,8 @@ class Committer:
             {written.unit.index: written.unit for written in batch}.values()
         )
         shards = {written.unit.shard for written in batch}
-        for shard in shards:
-            self._execution.files.sync(shard)
+        self._execution.files.sync(sorted(shards))
+        batch = sorted(batch, key=lambda written: written.unit.index)
         for unit, parts in groupby(batch, lambda written: written.unit):
             indices = [part.indices for part in parts]
             self._page_cache.finished(unit, range(indices[0].start, indices[-1].stop))

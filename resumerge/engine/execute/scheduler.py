@@ -17,7 +17,7 @@ from resumerge.engine.execute.limits import most_tasks
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.passes import Passes
 from resumerge.engine.execute.read_ahead import ReadAhead
-from resumerge.engine.execute.unit_feed import UnitFeed
+from resumerge.engine.execute.unit_feed import Task, UnitFeed
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
@@ -47,7 +47,7 @@ class Scheduler:
         self._pool = ThreadPoolExecutor(execution.threads, "block", evaluator.start_thread)
         passes = Passes(execution, self._pool, page_cache, self._read_ahead)
         self._feed = UnitFeed(execution, evaluator, queue, passes, self._read_ahead, self._scratch)
-        self._running: deque[tuple[Future[WrittenBlocks], int]] = deque()
+        self._running: deque[tuple[Future[list[WrittenBlocks]], int]] = deque()
         """The tasks that compute, in order, and the bytes that each writes."""
         self._units_done = sum(known.checksum is not None for known in execution.progress)
         self._largest_block = execution.estimate.largest_block
@@ -117,8 +117,7 @@ class Scheduler:
             task = self._feed.next_blocks(left)
             if task is None:
                 break
-            size = task[0].span(task[1])[1]
-            self._running.append((self._pool.submit(self._write_blocks, *task), size))
+            self._running.append((self._pool.submit(self._write_task, task), task.nbytes))
         return False
 
     def _has_idle_threads(self) -> bool:
@@ -141,10 +140,34 @@ class Scheduler:
         count = -(-len(self._running) // 2)
         self._running[count - 1][0].exception()  # waits for it
         for _ in range(count):
-            written = self._running.popleft()[0].result()
-            if written.completes_unit:
-                self._read_ahead.end(written.unit)
-            yield written
+            for written in self._running.popleft()[0].result():
+                if written.completes_unit:
+                    self._read_ahead.end(written.unit)
+                yield written
+
+    def _write_task(self, task: Task) -> list[WrittenBlocks]:
+        """Compute and write the blocks of a task, in a worker thread."""
+        if len(task.units) > 1:
+            return self._write_alike(task)
+        return [self._write_blocks(task.units[0], task.indices, task.statistics[0])]
+
+    def _write_alike(self, task: Task) -> list[WrittenBlocks]:
+        """Compute and write the blocks of units that read the same: that is read once."""
+        written, started = [], time.perf_counter()
+        computed = self._evaluator.compute_alike(
+            task.units, task.indices, task.statistics, measures=self._execution.measures
+        )
+        for unit, (data, inputs, measurements) in zip(task.units, computed):
+            hashes = self._write_data(unit, task.indices, data)
+            now = time.perf_counter()
+            written.append(
+                WrittenBlocks(
+                    unit, task.indices, len(data), hashes, inputs, now - started, measurements
+                )
+            )
+            started = now
+            self._execution.reporter.heartbeat()
+        return written
 
     def _write_blocks(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
         """Compute and write blocks, in a worker thread, and return them."""
@@ -172,11 +195,17 @@ class Scheduler:
     ) -> tuple[bytes, bytes]:
         """Compute blocks and write them together; return their hashes and those of their inputs."""
         data, inputs = self._evaluator.compute(unit, indices, statistics, measurements)
+        return self._write_data(unit, indices, data), inputs
+
+    def _write_data(self, unit: Unit, indices: range, data: memoryview) -> bytes:
+        """Write blocks, and return their hashes."""
         hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
         files = self._execution.files
         if not files.is_shared(unit.shard):
-            self._execution.storage.write(files.descriptor(unit.shard), data, unit.span(indices)[0])
-        return hashes, inputs
+            descriptor, (offset, size) = files.descriptor(unit.shard), unit.span(indices)
+            self._execution.storage.write(descriptor, data, offset)
+            self._execution.storage.begin_sync(descriptor, offset, size)
+        return hashes
 
     def _report(self, batch: list[WrittenBlocks]) -> None:
         """Count what was written, which the committer may have committed by now, or not."""

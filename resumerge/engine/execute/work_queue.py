@@ -10,7 +10,7 @@ from resumerge.engine.evaluation.source_watch import remote_files_of
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
-from resumerge.planning.written.unit_order import order_of_units
+from resumerge.planning.written.unit_order import order_of_units, read_alike
 from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
 
@@ -68,12 +68,13 @@ class WorkQueue:
         self._ready: dict[int, list[int]] = {}
         """Places in the order of ready units, by shard, each a heap."""
         self._order = order_of_units(self._plan)
-        places = {number: place for place, number in enumerate(self._order)}
+        self._places = {number: place for place, number in enumerate(self._order)}
+        self._progress = execution.progress
         self._arrived = -1
         for unit, known in zip(self._plan.units, execution.progress):
             if known.checksum is None:
                 files = remote_files_of(self._plan, unit)
-                self._waiting.setdefault(files, []).append(places[unit.index])
+                self._waiting.setdefault(files, []).append(self._places[unit.index])
 
     def take(self) -> Unit | None:
         """Return the next unit; None if none is left, none is ready, or its shard has no space."""
@@ -81,10 +82,23 @@ class WorkQueue:
         shard = self._reserve_shard()
         if shard is None:
             return None
-        place = heappop(self._ready[shard])
-        if not self._ready[shard]:
-            del self._ready[shard]
-        return self._plan.units[self._order[place]]
+        return self._take_first(shard)
+
+    def take_alike(self, unit: Unit) -> Unit | None:
+        """Return the unit after another one, if what they read can be read once for both.
+
+        None if it cannot, or if that unit is not ready, is done to another block, or has no space.
+        """
+        place = self._places[unit.index] + 1
+        if place == len(self._order):
+            return None
+        other = self._plan.units[self._order[place]]
+        done, of_other = (self._progress[u.index].committed_blocks for u in (unit, other))
+        if done != of_other or self._ready.get(other.shard, [-1])[0] != place:
+            return None
+        if not read_alike(unit, other) or not self._space.reserve(other.shard):
+            return None
+        return self._take_first(other.shard)
 
     @property
     def download_progress(self) -> DownloadProgress | None:
@@ -123,6 +137,13 @@ class WorkQueue:
     @property
     def _is_over(self) -> bool:
         return self._stop.requested or (not self._ready and not self._waiting)
+
+    def _take_first(self, shard: int) -> Unit:
+        """Return the first ready unit of a shard, which is none of them from now on."""
+        place = heappop(self._ready[shard])
+        if not self._ready[shard]:
+            del self._ready[shard]
+        return self._plan.units[self._order[place]]
 
     def _reserve_shard(self) -> int | None:
         """Return the first shard with a ready unit that has its disk space, or gets it now."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from resumerge.engine.shards.hard_links import HardLinks
@@ -15,6 +17,9 @@ PARTIAL = ".partial"
 
 COMPACTED = ".compacted"
 """The ending of a shard's file while it is copied, whole or without what is not kept."""
+
+SYNCS = 8
+"""The number of shards that are synced at once."""
 
 TASKS = ".resumerge-tasks"
 """The folder in an output where tasks of a cluster work."""
@@ -232,9 +237,14 @@ class ShardFiles:
         source = self._copied_file(shard)
         return source is not None and self._storage.clone(source, self._descriptor(shard.index))
 
-    def sync(self, number: int) -> None:
-        """Make what was written to a shard durable."""
-        self._storage.sync_data(self.descriptor(number))
+    def sync(self, numbers: Iterable[int]) -> None:
+        """Make what was written to shards durable, all at once.
+
+        One after the other, each would wait for its own transaction of the filesystem's journal.
+        """
+        descriptors = [self.descriptor(number) for number in numbers]
+        with ThreadPoolExecutor(SYNCS, "sync") as pool:
+            list(pool.map(self._storage.sync_data, descriptors))
 
     def seal(self, shard: Shard) -> None:
         """Rename a complete shard to its final name, durably."""

@@ -4,27 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from resumerge.methods.checked_answers import is_users
 from resumerge.planning.plan import Plan, Unit
-from resumerge.tensors import Merged, stored_in
+from resumerge.tensors import Merged, Spilled, stored_in
 
 
 def order_of_units(plan: Plan) -> Sequence[int]:
     """Return the numbers of a plan's units in the order in which they are computed.
 
     That is the plan's own. In a sweep, those that read the same tensors of files follow each other,
-    also by way of others, as windows that overlap do; and among them those that need the same
-    statistics.
+    also by way of others, as windows that overlap do; among them those that read all the same; and
+    among these those that need the same statistics.
     """
     if not plan.variants:
         return range(len(plan.units))
     groups, first = _Groups(), dict[Hashable, int]()
     alike = []
     for unit in plan.units:
-        for leaf in stored_in(unit.expression):
+        leaves = tuple(stored_in(unit.expression))
+        for leaf in leaves:
             groups.join(first.setdefault(leaf, unit.index), unit.index)
-        alike.append(first.setdefault(_statistics_key(unit), unit.index))
-    places = ((groups.first(unit.index), alike[unit.index], unit.index) for unit in plan.units)
+        keys = (leaves, _statistics_key(unit))
+        alike.append([first.setdefault(key, unit.index) for key in keys])
+    places = ((groups.first(unit.index), *alike[unit.index], unit.index) for unit in plan.units)
     return [number for *_, number in sorted(places)]
+
+
+def read_alike(one: Unit, other: Unit) -> bool:
+    """Return whether what the blocks of a unit read can be read once for those of another one.
+
+    That is so if they are computed from the same tensors of models, and need no statistics, or the
+    same. A method of the user may change what it is given.
+    """
+    first, second = one.expression, other.expression
+    return (
+        isinstance(first, Merged)
+        and isinstance(second, Merged)
+        and first.reads_as(second)
+        and one.block_elements == other.block_elements == first.block_elements
+        and not (is_users(first.method) or is_users(second.method))
+        and not any(isinstance(node, Merged | Spilled) for node in [*first.nodes()][:-1])
+        and _statistics_of_blocks(one) == _statistics_of_blocks(other)
+    )
+
+
+def _statistics_of_blocks(unit: Unit) -> Hashable:
+    """Return what a unit's statistics depend on; None without any, the unit's number if unknown."""
+    merged = unit.expression
+    if not isinstance(merged, Merged) or not merged.needs_statistics:
+        return None
+    return merged.statistics_key if unit.blocks > 1 else unit.index
 
 
 class _Groups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ from made_up_plans import LINEAR, plan, vectors
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.execute import scheduler, unit_feed
 from resumerge.engine.execute.scheduler import Scheduler
+from resumerge.engine.execute.unit_feed import Task
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
 from resumerge.planning import Plan, estimate
@@ -66,9 +67,11 @@ class Pool:
         self.is_shut_down = False
 
     def submit(self, work: Callable[..., Any], *words: Any) -> Lazy:
-        if isinstance(words[0], Unit):
-            self.order.append((self.name, words[0].name))
-            self.tasks += [words[:2]] if self.name == "block" else []
+        if isinstance(words[0], Task):
+            self.order.append((self.name, words[0].units[0].name))
+            self.tasks += [(unit, words[0].indices) for unit in words[0].units]
+        elif self.name == "statistics":
+            self.order.append((self.name, words[0][0].name))
         self.running += 1
         self.most = max(self.most, self.running)
         self.submitted.append(Lazy(self, lambda: work(*words)))
@@ -85,6 +88,7 @@ class Bench:
         batch_bytes, cramped: what the governor says.
         committed: blocks of each unit that are committed already.
         scanned: names of the units that need statistics.
+        alike: whether all units read the same.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class Bench:
         cramped: bool = False,
         committed: tuple[int, ...] = (),
         scanned: tuple[str, ...] = (),
+        alike: bool = False,
     ) -> None:
         self.told: list[tuple[Any, ...]] = []
         self.batches: list[list[tuple[int, int]]] = []
@@ -127,7 +132,7 @@ class Bench:
                 is_shared=lambda shard: False,
                 folder=None,
             ),
-            storage=SimpleNamespace(write=tell("write")),
+            storage=SimpleNamespace(write=tell("write"), begin_sync=tell("begin sync")),
             reporter=SimpleNamespace(
                 heartbeat=tell("heartbeat"), progressed=self.updates.append,
                 fetching=tell("fetching"),
@@ -137,9 +142,11 @@ class Bench:
         evaluator: Any = SimpleNamespace(
             start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
             statistics=self._statistics, compute=self._compute,
+            compute_alike=self._compute_alike,
         )  # fmt: skip
         queue: Any = SimpleNamespace(
             take=lambda: self.left.pop(0) if self.left else None,
+            take_alike=lambda unit: self.left.pop(0) if self.left and alike else None,
             wait=self._wait, download_progress=None,
         )  # fmt: skip
         committer: Any = SimpleNamespace(
@@ -170,6 +177,12 @@ class Bench:
             self.at_block.get((unit.index, index), lambda: None)()
         data = b"".join(bytes([index]) * unit.block_bytes(index)[1] for index in indices)
         return memoryview(data), b"inputs" * len(indices)
+
+    def _compute_alike(
+        self, units: Any, indices: range, statistics: Any, *, measures: bool
+    ) -> Iterator[tuple[memoryview, bytes, None]]:
+        for unit, known in zip(units, statistics, strict=True):
+            yield *self._compute(unit, indices, known, None), None
 
     def _passed_over(self, merged: Merged, indices: range) -> None:
         read = {(merged.name, index) for index in indices}

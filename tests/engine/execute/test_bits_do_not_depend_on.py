@@ -98,6 +98,16 @@ def test_threads_and_batch_size(
 
 
 @every_method
+def test_what_is_computed_from_the_same_before(
+    method: str, models: Path, first: First, tmp_path: Path
+) -> None:
+    """In a sweep, several outputs are computed from what is read once: no method changes it."""
+    places = "sweep: {out_dtype: [float32, bfloat16, float16]}\n"
+    out = merge(models, recipe(method) + places, tmp_path / "out", threads=2)
+    assert shards_of(out / "out_dtype-bfloat16") == shards_of(first(method))
+
+
+@every_method
 def test_memory_pressure(
     method: str, models: Path, first: First, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,26 @@ def test_no_thread_takes_several_blocks_under_pressure() -> None:
 
 def of_each_task(bench: Bench) -> list[WrittenBlocks]:
     """The blocks of the tasks, by the work that was done again for each."""
-    return [lazy.result() for lazy in bench.pool.submitted]
+    return [written for lazy in bench.pool.submitted for written in lazy.result()]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize(("units", "batch_blocks"), [(3, 200), (12, 100), (40, 100), (3, 2)])
+def test_units_that_read_the_same_are_computed_together_and_each_thread_has_some(
+    threads: int, units: int, batch_blocks: int
+) -> None:
+    bench = Bench(
+        linear(*[10] * units), threads=threads, batch_bytes=batch_blocks * SIZE, alike=True
+    )
+    bench.run()
+    assert sorted(pair for batch in bench.batches for pair in batch) == [
+        (unit, index) for unit in range(units) for index in range(10)
+    ]
+    tasks = [lazy.result() for lazy in bench.pool.submitted]
+    share = batch_blocks // (4 * threads)
+    assert max(map(len, tasks)) == max(1, min(units, share)), "as many units as have a block"
+    of_several = [sum(len(w.indices) for w in task) for task in tasks if len(task) > 1]
+    assert max(of_several, default=0) <= share
 
 
 def test_where_memory_is_away_a_batch_is_one_task() -> None:

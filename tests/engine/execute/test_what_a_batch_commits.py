@@ -48,7 +48,7 @@ class Bench:
             ),
         )
         files = SimpleNamespace(
-            sync=lambda shard: self.told.append(("sync", shard)),
+            sync=lambda shards: self.told.append(("sync", shards)),
             seal=lambda shard: self.told.append(("seal", shard.index)),
         )
         watch = SimpleNamespace(
@@ -118,10 +118,26 @@ def test_a_unit_is_complete_with_its_last_block(
     assert bench.committed == [[], [0, 1]]
     assert [batch[:2] for batch in bench.batches] == [(3, 1), (3, 2)]
     assert bench.told == [
-        ("check", [0]), ("sync", 0), ("drop", (found.units[0], range(2))),
-        ("check", [0, 1]), ("sync", 0), ("drop", (found.units[0], range(2, 3))),
+        ("check", [0]), ("sync", [0]), ("drop", (found.units[0], range(2))),
+        ("check", [0, 1]), ("sync", [0]), ("drop", (found.units[0], range(2, 3))),
         ("drop", (found.units[1], range(1))),
         ("seal", 0), ("sealed in the ledger", 0), ("snapshot", None), ("sealed", 0),
+    ]  # fmt: skip
+    bench.committer.close()
+
+
+def test_blocks_of_units_that_were_computed_together_are_journaled_unit_by_unit(
+    found: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(monkeypatch, found, [PENDING] * 3)
+    [first, third], *_ = bench.commit((2, 0), (0, 0), (2, 1), (0, 1))
+    assert (first.hashes, third.hashes) == (
+        hashed(0, 0) + hashed(0, 1), hashed(2, 0) + hashed(2, 1)
+    )  # fmt: skip
+    assert (first.seconds, third.seconds) == (2.0, 2.0)
+    assert bench.told == [
+        ("check", [2, 0]), ("sync", [0, 1]),
+        ("drop", (found.units[0], range(2))), ("drop", (found.units[2], range(2))),
     ]  # fmt: skip
     bench.committer.close()
 

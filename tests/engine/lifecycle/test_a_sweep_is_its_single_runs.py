@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from resumerge.documents.explanation import explain
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.reporter import Reporter
 from resumerge.errors import InputError
+from resumerge.kernels import BlockRun
 from resumerge.methods.spherical.slerp import Slerp
 from resumerge.methods.task_vectors.ties import Ties
 from resumerge.options import Options
 from resumerge.recipe import parse_recipe
+from resumerge.tensors import Merged
 
 TIES = """\
 merge_method: ties
@@ -118,6 +121,35 @@ def test_what_variants_share_is_computed_once(
     scanned.clear()
     merge(models, SLERP + "sweep: {t: [0.1, 0.2, 0.3, 0.4]}", tmp_path / "slerp")
     assert set(+scanned) and set((+scanned).values()) == {1}
+
+
+def test_what_variants_read_is_read_once(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as one of them alone reads it, in whichever order their values are."""
+    read: Counter[tuple[str, int]] = Counter()
+    inputs = Merged.inputs
+
+    def counted(self: Merged, evaluation: Any, run: BlockRun) -> Any:
+        read.update((self.name, block) for block in range(run.first, run.first + len(run)))
+        return inputs(self, evaluation, run)
+
+    monkeypatch.setattr(Merged, "inputs", counted)
+    linear = TIES.replace("ties", "linear").replace("base_model: ./base\n", "")
+    for name, recipe, places in (
+        ("linear", linear, {"models[0].parameters.weight": [1, 2, 3, 4], "normalize": [0, 1]}),
+        ("slerp", SLERP, {"t": [0.1, [0, 0.5, 1], 0.3]}),
+    ):
+        merge(models, recipe, tmp_path / name)
+        alone = read.copy()
+        read.clear()
+        merge(models, recipe + f"sweep: {json.dumps(places)}", tmp_path / f"{name} swept")
+        of_several_blocks = {key[0] for key in alone if key[1] > 0}
+        assert of_several_blocks
+        for key, count in alone.items():
+            if key[0] in of_several_blocks or name == "linear":
+                assert read[key] == count, key
+        read.clear()
 
 
 def test_what_was_damaged_is_found_and_made_again(models: Path, tmp_path: Path) -> None:
