@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from resumerge.documents.run import describe, describe_attempts, describe_run, empty_run
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
-from resumerge.optimisation.state import describe_search, find_search, searches
+from resumerge.optimisation.state import find_search, list_searches
 from resumerge.output_path import is_weights
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def status_json(
     if wanted is None:
         return {
             "runs": [described(folder) for folder in reversed(store.runs())],
-            "searches": [describe_search(folder) for folder in reversed(searches(store))],
+            "searches": [*reversed(list_searches(store))],
         }
     if (search := find_search(store, wanted)) is not None:
         from resumerge.optimisation.document import search_json

@@ -1,23 +1,19 @@
-"""The searches of a state folder: how far each is, and the command that resumes it.
-
-A list is read from the tables of Optuna's storage, without Optuna, whose import takes a second.
-"""
+"""The searches of a state folder: how far each is, and the command that resumes it."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.errors import Reason, Resumable
 from resumerge.ledger.run_store import RunStore, output_of
+from resumerge.optimisation.study_tables import StudyTables, open_tables
 
 FOLDER = "searches"
 """The folder in the state folder with a folder for each search."""
@@ -32,10 +28,6 @@ TRIALS = "trials"
 MAXIMIZE, MINIMIZE = "maximize", "minimize"
 DIRECTIONS = (MAXIMIZE, MINIMIZE)
 
-_COUNTS = "SELECT state, count(*) FROM trials GROUP BY state"
-_BEST = """SELECT number, value FROM trials JOIN trial_values USING (trial_id)
-    WHERE state = 'COMPLETE' AND objective = 0 ORDER BY value {order}, number LIMIT 1"""
-
 
 def folder_of(out: Path, state: Path) -> Path:
     """Return the folder of the search with an output, an absolute path, in a state folder."""
@@ -43,10 +35,33 @@ def folder_of(out: Path, state: Path) -> Path:
     return state / FOLDER / f"{out.name}-{name}"
 
 
-def searches(store: RunStore) -> list[Path]:
-    """Return the folders of all searches in a state folder, oldest first."""
-    found = [path.parent for path in (store.folder / FOLDER).glob(f"*/{STUDY_FILE}")]
-    return sorted(found, key=lambda folder: (describe_search(folder)["created"], folder.name))
+def list_searches(store: RunStore) -> list[dict[str, Any]]:
+    """Return all searches of ``resumerge status --json``, oldest first.
+
+    Of one whose study cannot be read, only the name is known, and why; these come first.
+    """
+    folders = [path.parent for path in (store.folder / FOLDER).glob(f"*/{STUDY_FILE}")]
+    return sorted(map(_listed, folders), key=lambda each: (each["created"] or "", each["id"]))
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    try:
+        return describe_search(folder)
+    except Resumable as error:
+        return {
+            "id": folder.name,
+            "state": "failed",
+            "output": None,
+            "space": None,
+            "study": str(folder / STUDY_FILE),
+            "created": None,
+            "counts": {"total": 0, "complete": 0, "failed": 0},
+            "objectives": [],
+            "best_trial": None,
+            "best_value": None,
+            "command": None,
+            "problem": error.message,
+        }
 
 
 def find_search(store: RunStore, wanted: str | None) -> Path | None:
@@ -76,32 +91,31 @@ def describe_search(folder: Path) -> dict[str, Any]:
     Raises:
         Resumable: its study cannot be read.
     """
-    attributes = attributes_of(folder)
-    settings = attributes[SETTINGS]
     with _study(folder) as study:
-        counts = dict(study.execute(_COUNTS).fetchall())
-        order = "DESC" if settings["directions"][0] == MAXIMIZE else "ASC"
-        best = study.execute(_BEST.format(order=order)).fetchone()
-    asked, one = attributes[ASKED], len(settings["directions"]) == 1
-    complete, failed = counts.get("COMPLETE", 0), counts.get("FAIL", 0)
-    is_done = complete + failed >= asked["trials"]
-    is_running = lock_holder(folder) is not None
-    names = settings["metrics"] or [""]
-    return {
-        "id": folder.name,
-        "state": "running" if is_running else "done" if is_done else "interrupted",
-        "output": asked["output"],
-        "space": asked["space"],
-        "study": str(folder / STUDY_FILE),
-        "created": asked["created"],
-        "counts": {"total": asked["trials"], "complete": complete, "failed": failed},
-        "objectives": [
-            {"metric": name, "direction": way} for name, way in zip(names, settings["directions"])
-        ],
-        "best_trial": best[0] if best and one else None,
-        "best_value": best[1] if best and one else None,
-        "command": asked["command"],
-    }
+        attributes, counts = study.attributes(), study.counts()
+        settings, asked = attributes[SETTINGS], attributes[ASKED]
+        directions = settings["directions"]
+        best = study.best(largest=directions[0] == MAXIMIZE) if len(directions) == 1 else None
+        complete, failed = counts.get("COMPLETE", 0), counts.get("FAIL", 0)
+        is_done = complete + failed >= asked["trials"]
+        is_running = lock_holder(folder) is not None
+        return {
+            "id": folder.name,
+            "state": "running" if is_running else "done" if is_done else "interrupted",
+            "output": asked["output"],
+            "space": asked["space"],
+            "study": str(folder / STUDY_FILE),
+            "created": asked["created"],
+            "counts": {"total": asked["trials"], "complete": complete, "failed": failed},
+            "objectives": [
+                {"metric": name, "direction": way}
+                for name, way in zip(settings["metrics"] or [""], directions)
+            ],
+            "best_trial": best[0] if best else None,
+            "best_value": best[1] if best else None,
+            "command": asked["command"],
+            "problem": None,
+        }
 
 
 def attributes_of(folder: Path) -> dict[str, Any]:
@@ -111,18 +125,18 @@ def attributes_of(folder: Path) -> dict[str, Any]:
         Resumable: the study cannot be read.
     """
     with _study(folder) as study:
-        rows = study.execute("SELECT key, value_json FROM study_user_attributes")
-        attributes = {key: json.loads(text) for key, text in rows}
+        attributes = study.attributes()
         return {key: attributes[key] for key in (SETTINGS, ASKED)}
 
 
 @contextmanager
-def _study(folder: Path) -> Iterator[sqlite3.Connection]:
+def _study(folder: Path) -> Iterator[StudyTables]:
     path = folder / STUDY_FILE
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as study:
+        with open_tables(path) as study:
             yield study
-    except (sqlite3.Error, ValueError, KeyError) as error:
+    except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else error
         raise Resumable(
-            Reason.IO, f"The study of a search, {path}, cannot be read: {error}"
+            Reason.IO, f"The study of a search, {path}, cannot be read: {why}"
         ) from None

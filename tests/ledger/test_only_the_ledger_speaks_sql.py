@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "resumerge"
 
-OTHER_DATABASES = {"remote/metadata_cache.py", "optimisation/state.py"}
+OTHER_DATABASES = {"remote/metadata_cache.py", "optimisation/study_tables.py"}
 """A cache of what the Hub said, and studies, whose tables are Optuna's."""
 
 STATEMENT = re.compile(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from resumerge.errors import InputError
 
 KEYS = {
     "id", "state", "output", "space", "study", "created", "counts", "objectives", "best_trial",
-    "best_value", "command",
+    "best_value", "command", "problem",
 }  # fmt: skip
 ALL_KEYS = KEYS | {
     "sampler", "seed", "parameters", "trials", "best", "best_recipe", "importances",
@@ -147,10 +149,41 @@ def test_the_page_draws_the_history_and_the_front(tmp_path: Path) -> None:
     ).returncode == 0, "a page is replaced"  # fmt: skip
 
 
-def test_a_study_that_is_damaged_is_named(tmp_path: Path) -> None:
+def listed(place: Path) -> Any:
+    """Everything in the state folder of `search`."""
+    done = resumerge_in(place, "status", "--json", "--state-dir", place / "state")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("damage", ["no database", "no tables", "no settings", "no numbers"])
+def test_a_study_that_is_damaged_is_one_line_of_the_list(tmp_path: Path, damage: str) -> None:
+    """Runs and other searches are shown as ever; asked for it alone, `status` ends with 75."""
     place = place_of(tmp_path)
     search(place, trials=1)
-    [study] = (place / "state" / "searches").glob("*/study.db")
-    study.write_bytes(b"no database" * 500)
+    before = listed(place)
+    whole = before["searches"]
+    damaged = place / "state" / "searches" / "gone-0123456789abcdef" / "study.db"
+    damaged.parent.mkdir()
+    damaged.write_bytes(Path(whole[0]["study"]).read_bytes())
+    if damage == "no database":
+        damaged.write_bytes(b"no database" * 500)
+    else:
+        with closing(sqlite3.connect(damaged)) as study:
+            study.execute({
+                "no tables": "DROP TABLE trials",
+                "no settings": "DELETE FROM study_user_attributes WHERE key = 'asked'",
+                "no numbers": "UPDATE study_user_attributes SET value_json = '[]'",
+            }[damage])  # fmt: skip
+            study.commit()
+    found = listed(place)
+    assert found["runs"] == before["runs"] != []
+    first, second = found["searches"]
+    assert [first] == whole
+    assert second.keys() == KEYS and second["state"] == "failed"
+    assert second["study"] == str(damaged) in second["problem"]
     shown = resumerge_in(place, "status", "--state-dir", place / "state")
-    assert shown.returncode == 75 and str(study) in shown.stderr.replace("\n", "")
+    assert shown.returncode == 0 and str(place / "out") in shown.stdout
+    assert second["problem"] in shown.stdout.replace("\n", "")
+    alone = resumerge_in(place, "status", damaged.parent.name, "--state-dir", place / "state")
+    assert alone.returncode == 75 and str(damaged) in alone.stderr.replace("\n", "")

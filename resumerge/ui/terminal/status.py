@@ -52,7 +52,15 @@ def show_status(document: Mapping[str, Any]) -> RenderableType:
 
 
 def _search_lines(search: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yield a search, without its trials."""
+    """Yield a search, without its trials; of one that cannot be read, why."""
+    yield Text.assemble(
+        (f"{printable(search['id']):<30} ", "bold"),
+        (f"{search['state']:<11} ", STATE_STYLES[search["state"]]),
+        "search",
+    )
+    if search["problem"]:
+        yield Prose(printable(search["problem"]), "  ")
+        return
     counts, state = search["counts"], search["state"]
     done = counts["complete"] + counts["failed"]
     facts = [
@@ -68,11 +76,6 @@ def _search_lines(search: Mapping[str, Any]) -> Iterator[RenderableType]:
             else (f"best {search['best_value']:.6g}")
         )
         facts.insert(2, f"{best} in trial {search['best_trial']}")
-    yield Text.assemble(
-        (f"{printable(search['id']):<30} ", "bold"),
-        (f"{state:<11} ", STATE_STYLES[state]),
-        "search",
-    )
     yield Prose(printable(", ".join(filter(None, facts))))
     yield Prose(f"  {printable(search['output'])}", style="dim")
     if state == "interrupted":
