@@ -13,7 +13,9 @@ import os
 import shutil
 import stat
 import tempfile
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from resumerge.host.system import LINUX, NOT_SUPPORTED, libc, offered, sync
 
@@ -101,11 +103,15 @@ class Storage:
         Otherwise the disk idles until `sync_data`, which then waits for all of it. Errors are
         raised by that. Where there is no sync_file_range(2), nothing is done.
         """
-        sync_file_range = libc("sync_file_range")
-        if sync_file_range is not None:
-            of_range = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-            sync_file_range.argtypes = of_range
-            sync_file_range(fd, offset, nbytes, _SYNC_FILE_RANGE_WRITE)
+        if self._sync_file_range is not None:
+            self._sync_file_range(fd, offset, nbytes, _SYNC_FILE_RANGE_WRITE)
+
+    @cached_property
+    def _sync_file_range(self) -> Any:
+        found = libc("sync_file_range")
+        if found is not None:
+            found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+        return found
 
     def clone(self, source: Path, fd: int) -> bool:
         """Make an open file share the blocks of another one, until either is written.

@@ -46,7 +46,7 @@ def test_those_that_read_the_same_follow_each_other() -> None:
 
 def test_those_of_one_selection_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in one block: what is selected is found as it is computed."""
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 64)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 8)
     found = swept()
     units = [found.units[number] for number in order_of_units(found)]
     assert {unit.blocks > 1 for unit in units} == {True, False}

@@ -139,10 +139,10 @@ def test_the_disk_begins_with_what_was_written_and_whether_it_can_is_no_matter(
 
         system = SimpleNamespace(sync_file_range=fail)
         monkeypatch.setattr(ctypes, "CDLL", lambda name, use_errno: system)
-        STORAGE.begin_sync(fd, 2, 3)
+        Storage().begin_sync(fd, 2, 3)
         assert asked == [(fd, 2, 3, 2)], "SYNC_FILE_RANGE_WRITE alone: it waits for nothing"
         del system.sync_file_range
-        STORAGE.begin_sync(fd, 2, 3)
+        Storage().begin_sync(fd, 2, 3)
     assert done == [], "nothing of it is durable"
 
 

@@ -167,10 +167,14 @@ class UnitFeed:
         return units, self._pool.submit(self._scan, units)
 
     def _scan(self, units: list[Unit]) -> list[Statistics]:
-        """Compute the statistics, in a thread that puts together what workers find."""
+        """Compute the statistics, in a thread that puts together what workers find.
+
+        Those of the first unit are those of all.
+        """
+        first, *others = units
         with self._one_scan if self._scans_are_costly else nullcontext():
-            run = self._passes.run
-            return [self._evaluator.statistics(unit, run, self._scratch) for unit in units]
+            known = self._evaluator.statistics(first, self._passes.run, self._scratch)
+        return [known, *({other.expression: known[first.expression]} for other in others)]
 
     def _enter(self, units: list[Unit], statistics: Future[list[Statistics]] | None) -> None:
         """Make every uncommitted block of units the next to be computed."""

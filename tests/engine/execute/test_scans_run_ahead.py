@@ -63,7 +63,7 @@ def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
 
     bench.feed._evaluator.statistics = statistics  # type: ignore[assignment]
     units = bench.scheduler._execution.plan.units
-    threads = [threading.Thread(target=bench.feed._scan, args=[unit]) for unit in units]
+    threads = [threading.Thread(target=bench.feed._scan, args=[[unit]]) for unit in units]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -32,7 +32,7 @@ class Disk(Storage):
 
 def files(folder: Path, disk: Disk) -> tuple[ShardFiles, list[str]]:
     """Three shards that are written to."""
-    found = plan(COPY, llama("a", 1), shard_size=600)
+    found = plan(COPY, llama("a", 1), shard_size=200)
     names = [f"{shard.name}.partial" for shard in found.shards]
     assert len(names) == 3
     for name in names:
