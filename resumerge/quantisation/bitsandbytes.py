@@ -27,6 +27,15 @@ STATE = ".quant_state.bitsandbytes__"
 MAX_STATE = 1 << 16
 """Bytes of the largest JSON that is read; that of a weight has about a hundred."""
 
+MAX_BLOCK = 4096
+"""The most elements of a block that bitsandbytes has (functional.py, `quantize_4bit`)."""
+
+MAX_RANK, MAX_LENGTH = 8, 1 << 48
+"""The most dimensions of a weight, and the most elements along each."""
+
+LARGEST = 3.4e38
+"""About the largest number that float32 holds."""
+
 
 class Bitsandbytes4(Scheme):
     """NF4 and FP4."""
@@ -73,7 +82,7 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
     absmax = checkpoint.need(f"{name}.absmax", state.name)
     values = checkpoint.need(f"{name}.quant_map", state.name)
     said = _State(checkpoint, state)
-    shape, block = said.shape(), said.number("blocksize")
+    shape, block = said.shape(), said.elements("blocksize")
     numel = math.prod(shape)
     blocks = -(-numel // block)
     if packed.dtype != "U8" or packed.numel != -(-numel // 2) or not packed.is_contiguous:
@@ -85,7 +94,7 @@ def _weight(checkpoint: Checkpoint, name: str, state: Stored, kind: str) -> Weig
     if absmax.dtype == "U8":
         inner = checkpoint.need(f"{name}.nested_absmax", state.name)
         codebook = checkpoint.need(f"{name}.nested_quant_map", state.name)
-        size = said.number("nested_blocksize")
+        size = said.elements("nested_blocksize")
         if inner.numel != -(-blocks // size):
             raise checkpoint.unfit(inner.name, f"{-(-blocks // size)} numbers", f"{inner.numel}")
         parts.append(inner.name)
@@ -158,22 +167,28 @@ class _State:
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the weight."""
         shape = self._said.get("shape")
-        if isinstance(shape, list) and shape and all(type(n) is int and n > 0 for n in shape):
+        if (
+            isinstance(shape, list)
+            and 0 < len(shape) <= MAX_RANK
+            and all(type(n) is int and 0 < n < MAX_LENGTH for n in shape)
+        ):
             return tuple(shape)
         raise self._checkpoint.unfit(
-            self._stored.name, "shape: a list of whole numbers", f"{shape}"
+            self._stored.name, "shape: a short list of whole numbers", str(shape)[:40]
         )
 
-    def number(self, key: str) -> int:
-        """Return a whole number of 1 or more."""
+    def elements(self, key: str) -> int:
+        """Return the number of elements of a block."""
         found = self._said.get(key)
-        if type(found) is int and found > 0:
+        if type(found) is int and 0 < found <= MAX_BLOCK:
             return found
-        raise self._checkpoint.unfit(self._stored.name, f"{key}: a whole number", f"{found}"[:40])
+        raise self._checkpoint.unfit(
+            self._stored.name, f"{key}: a whole number from 1 to {MAX_BLOCK}", f"{found}"[:40]
+        )
 
     def float(self, key: str) -> float:
         """Return a number."""
         found = self._said.get(key)
-        if isinstance(found, int | float) and math.isfinite(found):
+        if isinstance(found, int | float) and -LARGEST < found < LARGEST:
             return float(found)
         raise self._checkpoint.unfit(self._stored.name, f"{key}: a number", f"{found}"[:40])

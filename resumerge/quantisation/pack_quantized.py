@@ -78,6 +78,12 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
     bytes_, codebook = _codes(packed, shape, bits)
     zeros = checkpoint.find(f"{name}_zero_point")
     order = checkpoint.find(f"{name}_g_idx")
+    if order is not None and (order.dtype != "I32" or order.shape != shape[1:]):
+        raise checkpoint.unfit(
+            order.name,
+            f"int32 of shape {[shape[1]]}: the group of each column",
+            f"{order.dtype} of shape {list(order.shape)}",
+        )
     tensor = scaled_weight(
         checkpoint,
         name,
