@@ -38,6 +38,7 @@ COMMANDS = {
     "extract-lora": "Make a LoRA adapter of how a model differs from its base, or continue the run "
     "in OUT.",
     "clean": "Remove the ledgers of old runs and the files of unfinished ones.",
+    "ui": "Serve a page to merge from, in a browser.",
     "methods": "List the merge methods, their parameters and defaults.",
     "demo": "Show a merge that is killed and resumed.",
     "cache": "Check and repair cached sources.",

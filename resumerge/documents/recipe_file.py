@@ -1,4 +1,4 @@
-"""A recipe that is no file of the user: given in Python, or made by a command."""
+"""A recipe that is no file of the user: given in Python, as text, or made by a command."""
 
 from __future__ import annotations
 
@@ -68,6 +68,21 @@ def recipe_of_command(recipe: Mapping[str, Any], model: str) -> Iterator[RecipeF
         return replace(problem, where=model, path="", line=None)
 
     with _written(as_yaml(recipe), placed) as file:
+        yield file
+
+
+@contextmanager
+def recipe_of_text(text: str, name: str) -> Iterator[RecipeFile]:
+    """Yield a recipe's text as a file, which is there for the call only.
+
+    Args:
+        text: the YAML text.
+        name: what problems in it call it; they keep their lines.
+
+    Raises:
+        InputError: the work with the file raised it.
+    """
+    with _written(text, lambda problem: replace(problem, where=name)) as file:
         yield file
 
 

@@ -22,7 +22,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
     *("init", "plan", "explain", "run", "resume", "status", "verify", "reproduce"),
     *("search", "compare", "try", "push", "extract-expert", "extract-lora", "clean"),
-    *("methods", "demo", "cache"),
+    *("ui", "methods", "demo", "cache"),
 ]
 
 HEAVY = {

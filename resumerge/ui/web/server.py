@@ -1,0 +1,71 @@
+"""Serves the page, until a signal ends it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from resumerge.errors import refuse
+from resumerge.ui.web.workspace import Workspace
+
+GRACE_SECONDS = 1
+"""For answers that are under way when the server is to end; a page that is open waits for ever."""
+
+EXTRA = "pip install 'resumerge[ui]'"
+
+
+def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) -> None:
+    """Serve the page that merges in a folder, which becomes the working folder of this process.
+
+    Args:
+        folder: the folder.
+        host: the address of this machine to listen at.
+        port: the port; 0 for one that is free.
+        listening: is called with the page's address.
+
+    Raises:
+        InputError: Gradio is not installed, there is no such folder, or the port is taken.
+    """
+    if find_spec("gradio") is None:
+        raise refuse("The page needs Gradio, which is not installed", fix=EXTRA)
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise refuse(
+            "This cannot be the page's folder",
+            where=folder,
+            expected="the folder with the models, which may be empty",
+            found=error.strerror,
+        ) from None
+    with _listener(host, port) as listener:
+        os.environ["GRADIO_ANALYTICS_ENABLED"] = (
+            "False"  # before gradio reads it: nothing calls home
+        )
+        import uvicorn
+
+        from resumerge.ui.web.page import app_of
+
+        app = app_of(Workspace(Path.cwd()))
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+        )
+        name = f"[{host}]" if ":" in host else host
+        listening(f"http://{name}:{listener.getsockname()[1]}/")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """Return a socket that browsers can connect to already."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise refuse(
+            "The page cannot be served at this address",
+            where=f"{host}, port {port}",
+            found=error.strerror or str(error),
+            fix="name another port with --port; --port 0 takes one that is free",
+        ) from None

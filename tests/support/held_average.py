@@ -1,0 +1,27 @@
+"""A merge method of a user's that waits, as long as a file is there: a merge that a test holds."""
+
+import os
+import time
+from pathlib import Path
+
+from resumerge.methods import Method
+
+RECIPE = "merge_method: held_average\nmodels: [{model: base}, {model: math}]\n"
+
+
+def variables(hold: Path) -> dict[str, str]:
+    """The environment in which a merge waits for a file to be removed."""
+    return {"RESUMERGE_METHODS": __file__, "RESUMERGE_TEST_HOLD": str(hold)}
+
+
+class HeldAverage(Method):
+    """``sum(x_i) / n``; the last layer of four waits."""
+
+    name = "held_average"
+    summary = "the mean, held"
+
+    def block(self, tensor, inputs, block, statistics):
+        hold = Path(os.environ["RESUMERGE_TEST_HOLD"])
+        while "layers.3." in tensor.name and hold.exists():
+            time.sleep(0.02)
+        return sum(inputs) / len(inputs)

@@ -1,0 +1,217 @@
+"""Promise: from an empty page to a merged model, stopped and resumed, by a person in a browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+import held_average
+import pytest
+from chromium import CHROMIUM, Browser, Tab, browser
+from merging import merge, shards_of
+from tiny_models import LLAMA, write_family
+from waiting import wait_until
+
+import resumerge
+from resumerge.documents.new_recipe import new_recipe
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+    pytest.mark.needs("gradio"),
+    pytest.mark.needs("torch"),  # the method of a user's is one of torch
+]
+
+LINEAR = "merge_method: linear\nmodels: [{model: base}, {model: math}]\nparameters: {weight: 0.5}\n"
+TOKEN = "hf_thisisatokenwhichnobodymaysee"
+OWN = build_opener(ProxyHandler({}))
+
+
+class Page:
+    """The page that a process serves, and its folder."""
+
+    def __init__(self, folder: Path, hold: Path) -> None:
+        self.folder, self.hold = folder, hold
+        self.log = folder.with_name("log")
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "resumerge", "ui", str(folder), "--port", "0"],
+                env=os.environ | held_average.variables(hold) | {"HF_TOKEN": TOKEN},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        wait_until(lambda: self.log.read_text().endswith("/\n"), self._process)
+        self.address = self.log.read_text().strip()
+
+    def states(self) -> list[str]:
+        runs = resumerge.status(state_dir=self.folder / "state")["runs"]
+        return [run["state"] for run in runs]
+
+    def end(self) -> None:
+        self.hold.unlink(missing_ok=True)
+        self._process.terminate()
+        self._process.wait()
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Page]:
+    served = Page(write_family(tmp_path / "place", LLAMA), tmp_path / "hold")
+    yield served
+    served.end()
+
+
+@pytest.fixture
+def chromium(tmp_path: Path) -> Iterator[Browser]:
+    with browser(tmp_path) as started:
+        yield started
+
+
+def opened(chromium: Browser, page: Page, width: int = 1280) -> Tab:
+    tab = chromium.open(page.address, width)
+    tab.wait(field("Recipe (YAML)") + " !== undefined")
+    return tab
+
+
+def field(label: str) -> str:
+    """The input with a label."""
+    labelled = f"[...document.querySelectorAll('label')].find(e => e.innerText.includes('{label}'))"
+    return f"{labelled}?.querySelector('input, textarea')"
+
+
+def button(name: str) -> str:
+    named = f"e => e.innerText.trim().startsWith('{name}')"
+    return f"[...document.querySelectorAll('button')].find({named})"
+
+
+def write(tab: Tab, label: str, text: str) -> None:
+    tab.run(f"{field(label)}.focus(); {field(label)}.select()")
+    tab.type(text)
+
+
+def says(tab: Tab, text: str) -> None:
+    tab.wait(f"document.body.innerText.includes({json.dumps(text)})")
+
+
+def press(tab: Tab, name: str) -> None:
+    tab.wait(f"{button(name)} && !{button(name)}.disabled")
+    tab.run(f"{button(name)}.click()")
+
+
+def test_from_an_empty_page_to_a_merged_model(
+    chromium: Browser, page: Page, tmp_path: Path
+) -> None:
+    tab = opened(chromium, page)
+    write(tab, "Recipe (YAML)", LINEAR.replace("linear", "liner"))
+    says(tab, "Problems to fix first")
+    write(tab, "Recipe (YAML)", LINEAR.replace("math", "../math"))
+    says(tab, "This path leads out of the page's folder")
+    write(tab, "Recipe (YAML)", LINEAR)
+    says(tab, "can run")
+    write(tab, "Name of the output", "../merged")
+    says(tab, "This cannot be the name of the output")
+    press(tab, "Merge")
+    says(tab, "The merge did not begin")
+    write(tab, "Name of the output", "merged")
+    says(tab, "can run")
+    press(tab, "Merge")
+    says(tab, "100% committed. Done")
+    expected = merge(page.folder, LINEAR, tmp_path / "expected")
+    assert shards_of(page.folder / "merged") == shards_of(expected)
+
+
+def test_a_merge_is_stopped_and_resumed(chromium: Browser, page: Page) -> None:
+    """By another person, too, who opens the page meanwhile."""
+    page.hold.touch()
+    first = opened(chromium, page)
+    write(first, "Recipe (YAML)", held_average.RECIPE)
+    write(first, "Name of the output", "merged")
+    says(first, "can run")
+    press(first, "Merge")
+    says(first, "Running, 1 attempt")
+    second = opened(chromium, page, width=390)
+    says(second, "Running, 1 attempt")
+    press(second, "Stop")
+    says(second, "The run was asked to stop")
+    page.hold.unlink()
+    for tab in (first, second):
+        says(tab, "Attempt 1 was interrupted")
+    press(first, "Resume")
+    for tab in (first, second):
+        says(tab, "100% committed. Done in 2 attempts")
+    write(first, "Name of the output", "uninterrupted")
+    press(first, "Merge")
+    says(first, "100% committed. Done in 1 attempt")
+    assert shards_of(page.folder / "merged") == shards_of(page.folder / "uninterrupted")
+    assert second.run("document.documentElement.scrollWidth") == 390
+
+
+def test_a_recipe_is_written_from_its_parts(chromium: Browser, page: Page) -> None:
+    tab = opened(chromium, page)
+    press(tab, "Write a recipe")
+    tab.wait(field("Models, one in a line") + " !== undefined")
+    write(tab, "Models, one in a line", "base\n\nmath\n")
+    press(tab, "Write it")
+    says(tab, "can run")
+    expected = new_recipe("linear", ["base", "math"], None, "bfloat16")
+    assert tab.run(f"{field('Recipe (YAML)')}.value") == expected
+    press(tab, "Write it")
+    says(tab, "The recipe would be replaced")
+    assert tab.run(f"{field('Recipe (YAML)')}.value") == expected
+
+
+def test_two_people_merge_at_once(chromium: Browser, page: Page) -> None:
+    page.hold.touch()
+    tabs = [opened(chromium, page) for _ in range(2)]
+    for number, tab in enumerate(tabs):
+        write(tab, "Recipe (YAML)", held_average.RECIPE)
+        write(tab, "Name of the output", f"merged-{number}")
+        says(tab, "can run")
+    for tab in tabs:
+        press(tab, "Merge")
+    wait_until(lambda: page.states() == ["running", "running"])
+    page.hold.unlink()
+    for number, tab in enumerate(tabs):
+        says(tab, "100% committed. Done")
+        assert tab.run(f"document.body.innerText.includes('/merged-{number}\\n')")
+
+
+def test_every_input_has_a_label_and_the_keyboard_reaches_it(chromium: Browser, page: Page) -> None:
+    tab = opened(chromium, page)
+    told = tab.accessible()
+    roles = ("textbox", "combobox", "button", "listbox", "checkbox", "slider", "spinbutton")
+    assert [role for role, name in told if role in roles and not name.strip()] == []
+    names = [name for role, name in told if role in roles]
+    wanted = ["Recipe (YAML)", "Name of the output", "Merge", "Run", "Stop", "Resume"]
+    assert set(wanted) <= set(names)
+    tab.run(f"{field('Recipe (YAML)')}.focus()")
+    tab.press("Tab", 9)
+    assert tab.run(f"document.activeElement === {field('Name of the output')}")
+    tab.press("Tab", 9)
+    assert tab.run(f"document.activeElement === {button('Merge')}")
+
+
+def test_no_token_and_no_file_leaves(chromium: Browser, page: Page) -> None:
+    tab = opened(chromium, page)
+    evil = "<img src=x onerror=\"document.title='it ran'\">${document.title='it ran'}{{value}}"
+    write(tab, "Recipe (YAML)", f"{LINEAR}x: {json.dumps(evil)}\n")
+    says(tab, evil)
+    assert tab.run("document.title") == "resumerge"
+    write(tab, "Recipe (YAML)", LINEAR)
+    write(tab, "Name of the output", "merged")
+    says(tab, "can run")
+    press(tab, "Merge")
+    says(tab, "100% committed. Done")
+    secret = page.folder / "base" / "config.json"
+    for file in (secret, Path("/etc/passwd"), page.folder / "recipes" / "merged.yaml"):
+        with pytest.raises(HTTPError, match=r"40[34]"):
+            OWN.open(f"{page.address}gradio_api/file={file}")
+    shown = tab.run("document.documentElement.outerHTML")
+    files = [file for file in page.folder.rglob("*") if file.is_file()]
+    told = [page.log.read_text(), shown, *(file.read_bytes().decode("latin-1") for file in files)]
+    assert not any(TOKEN in text for text in told)
+    assert len(page.log.read_text().splitlines()) == 1
