@@ -149,7 +149,7 @@ class _Acts:
         """Return the runs to choose from, the newest first."""
         return [(_label(run), run["id"]) for run in self._workspace.all_runs()]
 
-    def newest(self) -> dict[str, Any]:
+    def newest(self) -> Any:
         """Choose the newest run, if there is one."""
         choices = self.choices()
         return gr.update(choices=choices, value=choices[0][1] if choices else None)
