@@ -38,10 +38,13 @@ class Page:
     def __init__(self, folder: Path, hold: Path) -> None:
         self.folder, self.hold = folder, hold
         self.log = folder.with_name("log")
+        self.start()
+
+    def start(self) -> None:
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "resumerge", "ui", str(folder), "--port", "0"],
-                env=os.environ | held_average.variables(hold) | {"HF_TOKEN": TOKEN},
+                [sys.executable, "-m", "resumerge", "ui", str(self.folder), "--port", "0"],
+                env=os.environ | held_average.variables(self.hold) | {"HF_TOKEN": TOKEN},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -51,6 +54,10 @@ class Page:
     def states(self) -> list[str]:
         runs = resumerge.status(state_dir=self.folder / "state")["runs"]
         return [run["state"] for run in runs]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
     def end(self) -> None:
         self.hold.unlink(missing_ok=True)
@@ -148,6 +155,22 @@ def test_a_merge_is_stopped_and_resumed(chromium: Browser, page: Page) -> None:
     says(first, "100% committed. Done in 1 attempt")
     assert shards_of(page.folder / "merged") == shards_of(page.folder / "uninterrupted")
     assert second.run("document.documentElement.scrollWidth") == 390
+
+
+def test_the_page_is_killed_in_the_middle_of_a_merge(chromium: Browser, page: Page) -> None:
+    page.hold.touch()
+    tab = opened(chromium, page)
+    write(tab, "Recipe (YAML)", held_average.RECIPE)
+    write(tab, "Name of the output", "merged")
+    says(tab, "can run")
+    press(tab, "Merge")
+    says(tab, "Running, 1 attempt")
+    page.kill()
+    page.start()
+    again = opened(chromium, page)
+    says(again, "Running, 1 attempt")
+    page.hold.unlink()
+    says(again, "100% committed. Done in 1 attempt")
 
 
 def test_a_recipe_is_written_from_its_parts(chromium: Browser, page: Page) -> None:
