@@ -17,15 +17,12 @@ from resumerge.experts.upcycling.gates.directions import (
     dependence_notes,
     unit,
 )
-from resumerge.experts.upcycling.gates.prompts import TOKEN_BYTES
+from resumerge.experts.upcycling.gates.prompts import splitting_bytes
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.evaluation import Evaluation
 
 FLOAT32, FLOAT64 = 4, 8
-
-LIBRARY_BYTES = 6 * 10**6
-"""The memory, in bytes, that importing the library tokenizers takes (measured: 5 to 6 MB)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +52,7 @@ class EmbeddedPrompts(Step):
 
     @property
     def planning_bytes(self) -> int:
-        return LIBRARY_BYTES + TOKEN_BYTES * self.table.shape[0]
+        return splitting_bytes(self.table.shape[0])
 
     def working_bytes(self, threads: int) -> int:
         return self.nbytes + 6 * FLOAT64 * self._width

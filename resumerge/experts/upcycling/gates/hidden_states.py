@@ -19,7 +19,7 @@ from resumerge.experts.upcycling.gates.directions import (
     dependence_notes,
     unit,
 )
-from resumerge.experts.upcycling.gates.prompts import TOKEN_BYTES
+from resumerge.experts.upcycling.gates.prompts import splitting_bytes
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
 from resumerge.tensors.evaluation import Evaluation
@@ -105,7 +105,7 @@ class HiddenStates(Step):
 
     @property
     def planning_bytes(self) -> int:
-        return TOKEN_BYTES * self.embedding.shape[0]
+        return splitting_bytes(self.embedding.shape[0])
 
     def working_bytes(self, threads: int) -> int:
         layer = max((sum(t.numel for t in own.values()) for own in self.layers), default=0)

@@ -19,6 +19,18 @@ This is the token's text and merges in JSON, as Python objects, and in the libra
 (measured: 43 MB for a BPE of 32,000 tokens).
 """
 
+LIBRARY_BYTES = 6 * 10**6
+"""The memory, in bytes, that importing the library tokenizers takes (measured: 5 to 6 MB)."""
+
+
+def splitting_bytes(tokens: int) -> int:
+    """Return the memory, in bytes, that splitting prompts takes.
+
+    Args:
+        tokens: the size of the vocabulary.
+    """
+    return LIBRARY_BYTES + TOKEN_BYTES * tokens
+
 
 def tokens_of_prompts(mixture: Mixture, vocabulary: Vocabulary) -> tuple[PromptTokens, ...]:
     """Return the tokens of each expert's prompts; prompts without tokens are left out.
