@@ -64,13 +64,10 @@ def _resume_search(folder: Path, options: Options, *, as_json: bool) -> None:
 
     taken = {option.name for option in declared("search")}
     given: list[str] = []
-    for option in declared("resume"):
-        if (
-            value := getattr(options, option.name)
-        ) != option.default and option.name != "state_dir":
-            words = option.words(value)
-            if option.name not in taken:
-                raise click.UsageError(f"a search is resumed without {words[0]}")
-            given += words
+    for option, value in options.given("resume"):
+        words = option.words(value)
+        if option.name not in taken:
+            raise click.UsageError(f"a search is resumed without {words[0]}")
+        given += words if option.name != "state_dir" else []
     _, *command = describe_search(folder)["command"]
     search.command.main([*command, *given, *["--json"] * as_json], standalone_mode=False)

@@ -39,7 +39,7 @@ from resumerge.optimisation.study import (
     has_begun_otherwise,
     open_study,
 )
-from resumerge.options import Options, declared
+from resumerge.options import Options
 from resumerge.options.options import SEED
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.planning.plan import Plan
@@ -406,7 +406,6 @@ def _asked(search: Search, options: Options, points: int | None) -> dict[str, An
     """
     seconds = [] if search.timeout is None else ["--timeout", str(search.timeout)]
     options = replace(options, state_dir=RunStore(options.state_dir).folder)
-    given = ((option, getattr(options, option.name)) for option in declared("search"))
     words = [
         *("search", str(search.space.absolute()), str(search.out), "--evaluate", search.evaluate),
         *("--trials", str(search.trials), "--sampler", search.sampler),
@@ -414,12 +413,7 @@ def _asked(search: Search, options: Options, points: int | None) -> dict[str, An
         *(word for way in search.directions for word in ("--direction", way)),
         *seconds,
         *("--keep-best", str(search.keep_best)),
-        *(
-            word
-            for option, value in given
-            if value != option.default
-            for word in option.words(value)
-        ),
+        *(word for option, value in options.given("search") for word in option.words(value)),
         *("--chdir", str(Path.cwd())),
     ]
     return {

@@ -415,6 +415,11 @@ class Options:
                 words += option.words(value)
         return words
 
+    def given(self, command: str) -> list[tuple[Option, Any]]:
+        """Return the options of a command whose values are not the defaults, and the values."""
+        values = ((option, getattr(self, option.name)) for option in declared(command))
+        return [(option, value) for option, value in values if value != option.default]
+
     def needing_mirror(self) -> list[str]:
         """Return the given options that need a mirror, as the command line names them."""
         given = ((option, value) for option, value in self._values() if option.needs_mirror)
