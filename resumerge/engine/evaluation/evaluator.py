@@ -174,7 +174,7 @@ class Evaluator:
         self,
         units: Sequence[Unit],
         indices: range,
-        statistics: Sequence[Statistics],
+        statistics: Statistics,
         *,
         measures: bool = False,
     ) -> Iterator[tuple[memoryview, bytes, list[np.ndarray] | None]]:
@@ -183,7 +183,7 @@ class Evaluator:
         Args:
             units: units that read the same (`planning.written.unit_order.read_alike`).
             indices: the blocks' numbers.
-            statistics: what `statistics` returned for each unit.
+            statistics: of all units.
             measures: whether the blocks' changes are measured.
 
         Yields:
@@ -195,9 +195,11 @@ class Evaluator:
         run = merged[0].run(indices)
         inputs = merged[0].inputs(self._evaluation({}, hashes), run)
         read = _by_block([*hashes.values()])
-        for tensor, known in zip(merged, statistics, strict=True):
+        for tensor in merged:
             measurements: list[np.ndarray] | None = [] if measures else None
-            evaluation = self._evaluation(known, NO_HASHES, measurements, tensor.block_elements)
+            evaluation = self._evaluation(
+                statistics, NO_HASHES, measurements, tensor.block_elements
+            )
             out = evaluation.take("out", nbytes(tensor.dtype, run.length))
             tensor.compute(evaluation, inputs, run, as_vector(out, tensor.dtype))
             yield out.data, read, measurements

@@ -149,7 +149,7 @@ class Scheduler:
         """Compute and write the blocks of a task, in a worker thread."""
         if len(task.units) > 1:
             return self._write_alike(task)
-        return [self._write_blocks(task.units[0], task.indices, task.statistics[0])]
+        return [self._write_blocks(task.units[0], task.indices, task.statistics)]
 
     def _write_alike(self, task: Task) -> list[WrittenBlocks]:
         """Compute and write the blocks of units that read the same: that is read once."""
@@ -157,7 +157,7 @@ class Scheduler:
         computed = self._evaluator.compute_alike(
             task.units, task.indices, task.statistics, measures=self._execution.measures
         )
-        for unit, (data, inputs, measurements) in zip(task.units, computed):
+        for unit, (data, inputs, measurements) in zip(task.units, computed, strict=True):
             hashes = self._write_data(unit, task.indices, data)
             now = time.perf_counter()
             written.append(

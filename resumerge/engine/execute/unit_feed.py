@@ -20,8 +20,8 @@ from resumerge.errors import Interrupted
 from resumerge.planning.estimates.memory import reduction_bytes
 from resumerge.planning.plan import Unit
 
-StartedUnits = tuple[list[Unit], "Future[list[Statistics]] | None"]
-"""Units, and the future of the statistics of each if they are computed ahead of their blocks."""
+StartedUnits = tuple[list[Unit], "Future[Statistics] | None"]
+"""Units, and the future of their statistics if these are computed ahead of their blocks."""
 
 UNITS_AHEAD = 2
 """The number of units that are begun before the blocks of another one are done. One thread puts
@@ -36,12 +36,12 @@ class Task:
     Args:
         units: one unit, or several whose blocks read the same (`read_alike`).
         indices: the blocks' numbers.
-        statistics: the statistics of each unit.
+        statistics: the statistics of all units.
     """
 
     units: Sequence[Unit]
     indices: range
-    statistics: Sequence[Statistics]
+    statistics: Statistics
 
     @property
     def nbytes(self) -> int:
@@ -77,7 +77,7 @@ class UnitFeed:
         self._taken: list[Unit] = []
         """The units that were taken from the queue and are not begun."""
         self._upcoming: deque[StartedUnits] = deque()
-        self._current: tuple[list[Unit], list[Statistics]]
+        self._current: tuple[list[Unit], Statistics]
         self._blocks_left = range(0)
         self._reductions_limit = execution.estimate.memory.reductions
         self._spills = execution.estimate.scratch > 0
@@ -166,7 +166,7 @@ class UnitFeed:
             return units, None
         return units, self._pool.submit(self._scan, units)
 
-    def _scan(self, units: list[Unit]) -> list[Statistics]:
+    def _scan(self, units: list[Unit]) -> Statistics:
         """Compute the statistics, in a thread that puts together what workers find.
 
         Those of the first unit are those of all.
@@ -174,12 +174,14 @@ class UnitFeed:
         first, *others = units
         with self._one_scan if self._scans_are_costly else nullcontext():
             known = self._evaluator.statistics(first, self._passes.run, self._scratch)
-        return [known, *({other.expression: known[first.expression]} for other in others)]
+        if not others:
+            return known
+        return {**known, **{other.expression: known[first.expression] for other in others}}
 
-    def _enter(self, units: list[Unit], statistics: Future[list[Statistics]] | None) -> None:
+    def _enter(self, units: list[Unit], statistics: Future[Statistics] | None) -> None:
         """Make every uncommitted block of units the next to be computed."""
         try:
-            self._current = units, statistics.result() if statistics else [{} for _ in units]
+            self._current = units, statistics.result() if statistics else {}
         except (PassStopped, Interrupted):
             return  # the units stay pending, and the main loop raises for the signal
         first = self._first_block(units[0])

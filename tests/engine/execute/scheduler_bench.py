@@ -181,8 +181,8 @@ class Bench:
     def _compute_alike(
         self, units: Any, indices: range, statistics: Any, *, measures: bool
     ) -> Iterator[tuple[memoryview, bytes, None]]:
-        for unit, known in zip(units, statistics, strict=True):
-            yield *self._compute(unit, indices, known, None), None
+        for unit in units:
+            yield *self._compute(unit, indices, statistics, None), None
 
     def _passed_over(self, merged: Merged, indices: range) -> None:
         read = {(merged.name, index) for index in indices}
