@@ -1,17 +1,19 @@
-"""A Hub that takes no more files into a repo, once that has one more shard than before."""
+"""A Hub that takes no more files into a repo, once that promises one more shard than before."""
 
 from __future__ import annotations
-
-import re
 
 from loopback_hub import Hub
 from loopback_hub.faults import Fault
 
+from resumerge.mirror.names import snapshot_names
+from resumerge.mirror.snapshots import open_snapshot
+
 
 class NoMoreUploads(Fault):
-    """Answer no more uploads, once a shard has come; `reached` says that one was not answered.
+    """Answer no more uploads, once a snapshot names a new shard; `reached`: one was not answered.
 
-    Whoever mirrors to the repo is then in the middle of it, however long a test looks away.
+    Whoever mirrors to the repo is then in the middle of it, however long a test looks away. That a
+    shard has come is not enough: a heartbeat may have committed it before the snapshot.
 
     Args:
         hub: that this goes wrong with from now on.
@@ -36,7 +38,11 @@ class NoMoreUploads(Fault):
         self._hub.faults.remove(self)
 
     def _shards(self) -> int:
+        """Count the shards that the newest snapshot names."""
         repo = self._hub.repos.get(self._repo)
         commits = list(repo.commits.values()) if repo else []
-        names = commits[-1] if commits else {}
-        return sum(bool(re.fullmatch(r"model-.*\.safetensors", name)) for name in names)
+        files = commits[-1] if commits else {}
+        for snapshot in snapshot_names(files)[:1]:
+            with open_snapshot(files[snapshot.name].data) as ledger:
+                return len(ledger.mirrored.checksums())
+        return 0
