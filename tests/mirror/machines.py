@@ -35,6 +35,16 @@ RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
 SLOW = {"SLOWLY_SECONDS": "0.25"}
 """For each of 39 blocks in 8 shards: a batch, of a second, is less than a shard."""
 
+NAMED = """
+import ctypes, socket, sys
+CLONE_NEWUTS = 0x04000000
+assert ctypes.CDLL(None).unshare(CLONE_NEWUTS) == 0
+socket.sethostname(sys.argv.pop(1))
+from resumerge.__main__ import main
+main()
+"""
+"""The program on a machine with a name of its own, its first argument."""
+
 HELD = 20
 """Blocks after which a process waits: so many that a shard is sealed, and too few for all."""
 
@@ -86,12 +96,11 @@ class Machine:
 
     def start(self, *words: object, **env: str) -> subprocess.Popen[str]:
         """A command of resumerge, in the working folder."""
-        command = [sys.executable, "-m", "resumerge", *map(str, words)]
+        program = ["-m", "resumerge"]
         if can_be_named():
-            name = f"machine-{self.folder.name}"
-            command = ["unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "-", *command]
+            program = ["-c", NAMED, f"machine-{self.folder.name}"]
         return subprocess.Popen(
-            command,
+            [sys.executable, *program, *map(str, words)],
             cwd=self.work,
             env={**self.env, **env},
             stdout=subprocess.PIPE,

@@ -27,11 +27,17 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "resumerge"
+SCRIPT = str(Path(sys.executable).with_name(PROGRAM))
+"""What pip has installed for users."""
 
 WARM = (
     "numpy.random",
     "rich._emoji_codes",
+    "boto3.session",
+    "botocore.httpsession",
+    "httpx2",
     "resumerge.sources.local",
     "resumerge.supervisor.supervisor",
     "resumerge.ui.progress.json_reporter",
@@ -49,6 +55,9 @@ READ_AT_START = (
     *("RESUMERGE_KERNELS", "RESUMERGE_POSIX_ONLY"),
 )
 """How environment variables begin that are read when Python starts or a module is imported."""
+
+SERVERS = 4
+"""The largest number of processes that fork, each with another environment."""
 
 USUAL: dict[str, Any] = {
     "executable": None,
@@ -69,21 +78,20 @@ IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class ForkServer:
-    """A process that has imported the program, and forks. It ends with the process that made it."""
+    """A process that has imported the program, and forks. It ends with the process that made it.
 
-    def __init__(self) -> None:
+    Args:
+        environment: with which it starts.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._environment = _read_at_start(os.environ)
         with theirs:
             self._process = START(
-                [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+                [sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environment,
             )
-
-    def can_fork(self, environment: Mapping[str, str]) -> bool:
-        """Return whether a process with this environment would have started like the server."""
-        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
-        is_another = any(Path(folder, PROGRAM).is_dir() for folder in folders if folder)
-        return not is_another and _read_at_start(environment) == self._environment
 
     def fork(self, files: list[int], **job: Any) -> tuple[int, socket.socket]:
         """Return the pid of a process, and the socket that tells its wait status when it ends.
@@ -104,13 +112,44 @@ class ForkServer:
         self._process.wait()
 
 
+class ForkServers:
+    """The processes that fork, by what they read when they started.
+
+    One is made for what is asked for a second time; the one that was used least recently ends.
+    """
+
+    def __init__(self) -> None:
+        self._servers: dict[frozenset[tuple[str, str]], ForkServer] = {}  # the newest use last
+        self._asked: set[frozenset[tuple[str, str]]] = set()
+
+    def for_environment(self, environment: Mapping[str, str]) -> ForkServer | None:
+        """Return what has started as a process with this environment would; None: it must start."""
+        read = frozenset(_read_at_start(environment).items())
+        if _has_another_copy(environment) or read not in self._asked:
+            self._asked.add(read)
+            return None
+        server = self._servers.pop(read, None) or ForkServer(
+            {k: v for k, v in os.environ.items() if not k.startswith(READ_AT_START)} | dict(read)
+        )
+        self._servers[read] = server
+        if len(self._servers) > SERVERS:
+            self._servers.pop(next(iter(self._servers))).close()
+        return server
+
+    def close(self) -> None:
+        """End them all."""
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
+
+
 class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
     """A `Popen` that forks the program where that makes no difference, and else starts it."""
 
     is_cold = False
     """Whether every process is started, as the test of the moment needs it."""
 
-    _server: ForkServer | None = None  # made when it is needed first
+    servers = ForkServers()
     _ended: socket.socket | None = None  # None: a child of this process
     _is_usual = False
 
@@ -119,13 +158,6 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         self._is_usual = usual and not rest and _is_the_program(args)
         super().__init__(args, *rest, **options)
 
-    @classmethod
-    def end_server(cls) -> None:
-        """End the process that forks."""
-        if cls._server is not None:
-            cls._server.close()
-            cls._server = None
-
     def _execute_child(self, args: Any, *rest: Any) -> None:
         names = START._execute_child.__code__.co_varnames[2:]  # type: ignore[attr-defined]
         given = dict(zip(names, rest))
@@ -133,17 +165,14 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         pipes = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         files = [number if pipe == -1 else pipe for number, pipe in enumerate(pipes)]
         is_shown = any(map(os.isatty, files))  # consoles look at theirs when they are imported
-        if (
-            self.is_cold
-            or is_shown
-            or not self._is_usual
-            or not self._fork_server().can_fork(environment)
-        ):
+        can_fork = self._is_usual and not self.is_cold and not is_shown
+        server = self.servers.for_environment(environment) if can_fork else None
+        if server is None:
             super()._execute_child(args, *rest)  # type: ignore[misc]
             return
-        self.pid, self._ended = self._fork_server().fork(
+        self.pid, self._ended = server.fork(
             files,
-            words=[os.fspath(word) for word in args[1:]],
+            words=[os.fspath(word) for word in args],
             cwd=os.fspath(Path.cwd() if given["cwd"] is None else given["cwd"]),
             environment=environment,
             ignored=[n for n in IGNORED if signal.getsignal(n) is signal.SIG_IGN],
@@ -152,12 +181,6 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         self._child_created = True
         ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[name] for name in ends))  # type: ignore[attr-defined]
-
-    @classmethod
-    def _fork_server(cls) -> ForkServer:
-        if cls._server is None:
-            cls._server = ForkServer()
-        return cls._server
 
     def _internal_poll(self, *given: Any, **named: Any) -> int | None:
         if self._ended is None:
@@ -185,7 +208,13 @@ START = subprocess.Popen
 def _is_the_program(args: Any) -> bool:
     words = [os.fspath(word) for word in args] if isinstance(args, (list, tuple)) else []
     is_code = words[1:2] == ["-c"] and PROGRAM in words[2]
-    return words[:1] == [sys.executable] and (is_code or words[1:3] == ["-m", PROGRAM])
+    is_python = words[:1] == [sys.executable] and (is_code or words[1:3] == ["-m", PROGRAM])
+    return is_python or words[:1] == [SCRIPT]
+
+
+def _has_another_copy(environment: Mapping[str, str]) -> bool:
+    folders = [Path(f) for f in environment.get("PYTHONPATH", "").split(os.pathsep) if f]
+    return any((f / PROGRAM).is_dir() and f.resolve() != ROOT for f in folders)
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
@@ -201,8 +230,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """End the process that forks."""
-    WarmPopen.end_server()
+    """End the processes that fork."""
+    WarmPopen.servers.close()
     subprocess.Popen = START  # type: ignore[misc]
 
 
@@ -268,7 +297,7 @@ def become(job: dict[str, Any], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(job["environment"])
     path = os.environ.get("PYTHONPATH", "")
-    sys.path[:1] = ["" if job["words"][0] == "-c" else job["cwd"], *filter(None, path.split(":"))]
+    sys.path[:1] = [_own_folder(job["words"], job["cwd"]), *filter(None, path.split(":"))]
     random.seed()
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         usual = getattr(sys, name)
@@ -284,16 +313,23 @@ def become(job: dict[str, Any], files: list[int]) -> None:
         setattr(sys, f"__{name}__", file)
 
 
+def _own_folder(words: list[str], cwd: str) -> str:
+    """Return what Python puts before everything that it imports from."""
+    if words[0] == SCRIPT:
+        return str(Path(SCRIPT).parent)
+    return "" if words[1] == "-c" else cwd
+
+
 def run(words: list[str]) -> None:
     """Run the program, or the code, that these words of a command line are."""
-    if words[0] == "-m":
-        main = importlib.import_module("resumerge.__main__")
-        sys.argv = [str(main.__file__), *words[2:]]
-        main.main()
+    if words[0] != SCRIPT and words[1] == "-c":
+        sys.argv = words[1:2] + words[3:]
+        module = sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(words[2], "<string>", "exec"), module.__dict__)
         return
-    sys.argv = ["-c", *words[2:]]
-    module = sys.modules["__main__"] = ModuleType("__main__")
-    exec(compile(words[1], "<string>", "exec"), module.__dict__)
+    main = importlib.import_module("resumerge.__main__")
+    sys.argv = words if words[0] == SCRIPT else [str(main.__file__), *words[3:]]
+    main.main()
 
 
 def _main() -> None:
