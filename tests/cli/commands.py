@@ -48,18 +48,31 @@ Session.run = run
 """
 
 
-def each_help(commands: Sequence[str]) -> str:
-    """Return a program that prints the help of all these commands, in one process."""
+END = "\x1d"
+
+
+def each(commands: Sequence[str]) -> str:
+    """Return a program that runs these commands in one process; `separated` takes apart its output.
+
+    Args:
+        commands: words that follow ``resumerge``, with spaces between.
+    """
     return f"""
 import sys
 from resumerge.cli.main import main
 for command in {[*commands]}:
-    sys.argv[1:] = [*command.split(), "--help"]
+    sys.argv[1:] = command.split()
     try:
         main()
     except SystemExit as ended:
-        assert not ended.code, command
+        print(end=f"{END}{{ended.code or 0}}{END}", flush=True)
 """
+
+
+def separated(text: str) -> list[tuple[str, int]]:
+    """Return what each of the commands printed, and its exit code."""
+    pieces = text.split(END)[:-1]
+    return [(said, int(code)) for said, code in zip(pieces[::2], pieces[1::2])]
 
 
 def resumerge(
@@ -72,7 +85,15 @@ def resumerge(
         before: Python to run in the process first, to break something.
         environment: variables to set.
     """
-    program = f"{before}\nfrom resumerge.cli.main import main\nmain()"
+    return python(
+        f"{before}\nfrom resumerge.cli.main import main\nmain()", *words, cwd=cwd, **environment
+    )
+
+
+def python(
+    program: str, *words: object, cwd: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python in a folder, with words and variables that are set."""
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, words)],
         cwd=cwd,

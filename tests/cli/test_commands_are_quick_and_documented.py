@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import each_help, resumerge
+from commands import each, python, resumerge, separated
 
 from resumerge.cli.main import COMMANDS as SUMMARIES
 
-pytestmark = pytest.mark.cold_start
+cold = pytest.mark.cold_start
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = [
@@ -48,60 +48,73 @@ def copied(place: Path) -> Path:
     return recipe
 
 
-def heavy(place: Path, *words: str, before: str = "") -> set[str]:
-    """The heavy libraries that a command loaded."""
-    done = resumerge(*words, cwd=place, before=REPORT_HEAVY + before)
+def heavy_in(done: subprocess.CompletedProcess[str]) -> set[str]:
+    """The heavy libraries that a process had loaded when it ended."""
     assert done.returncode == 0, done.stderr
     return set(done.stderr.strip().splitlines()[-1].split()[1:])
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "--help",
-        "--version",
-        "status",
-        "status done --json",
-        "verify done",
-        "explain copied.yaml",
-        "plan copied.yaml",
-        "plan copied.yaml --json",
-        "plan linear.yaml",
-        "plan linear.yaml --json",
-        "methods ties",
-    ],
-)
-def test_loads_nothing_heavy(words: str, place: Path, copied: Path) -> None:
-    assert heavy(place, *words.split()) == set()
+def heavy(place: Path, *words: str) -> set[str]:
+    """The heavy libraries that a command loaded."""
+    return heavy_in(resumerge(*words, cwd=place, before=REPORT_HEAVY))
 
 
+LIGHT = [
+    "--help",
+    "--version",
+    "status",
+    "status done --json",
+    "verify done",
+    "explain copied.yaml",
+    "plan copied.yaml",
+    "plan copied.yaml --json",
+    "plan linear.yaml",
+    "plan linear.yaml --json",
+    "methods ties",
+]
+
+
+@cold
+def test_none_of_these_loads_anything_heavy(place: Path, copied: Path) -> None:
+    done = python(REPORT_HEAVY + each(LIGHT), cwd=place)
+    assert [code for _, code in separated(done.stdout)] == [0] * len(LIGHT), done.stderr
+    assert heavy_in(done) == set(), [words for words in LIGHT if heavy(place, *words.split())]
+
+
+@cold
 def test_no_help_loads_anything_heavy(place: Path) -> None:
-    done = resumerge("--help", cwd=place, before=each_help(COMMANDS))
-    assert all(f"Usage: -c {command} " in done.stdout for command in COMMANDS), done.stdout
-    assert heavy(place, "--help", before=each_help(COMMANDS)) == set()
+    done = python(REPORT_HEAVY + each([f"{command} --help" for command in COMMANDS]), cwd=place)
+    for command, (said, code) in zip(COMMANDS, separated(done.stdout), strict=True):
+        assert f"Usage: -c {command} " in said and code == 0
+    assert heavy_in(done) == set()
 
 
+@cold
 def test_importing_the_package_and_its_twins_loads_nothing_heavy(place: Path) -> None:
-    found = heavy(place, "--version", before="import resumerge; resumerge.status('done')")
-    assert found == set()
+    program = f"{REPORT_HEAVY}import resumerge; resumerge.status('done')"
+    assert heavy_in(python(program, cwd=place)) == set()
 
 
+@cold
 def test_a_merge_that_copies_loads_nothing_heavy(place: Path, copied: Path, tmp_path: Path) -> None:
     words = ["run", copied.name, str(tmp_path / "out"), "--state-dir", str(tmp_path / "state")]
     assert heavy(place, *words, "--no-supervise") == set()
 
 
+@cold
 def test_a_merge_by_kernels_loads_nothing_heavy(place: Path, tmp_path: Path) -> None:
     words = ["run", "linear.yaml", str(tmp_path / "out"), "--state-dir", str(tmp_path / "state")]
     found = heavy(place, *words, "--no-supervise")
     assert not found & {"torch", "transformers", "huggingface_hub", "pydantic"}
 
 
+@cold
 def test_the_supervisor_of_a_merge_loads_nothing_heavy(place: Path, tmp_path: Path) -> None:
     words = ["run", "linear.yaml", str(tmp_path / "out"), "--state-dir", str(tmp_path / "state")]
     assert heavy(place, *words) == set()
 
 
+@cold
 def test_status_answers_in_well_under_half_a_second(place: Path) -> None:
     """On a quiet core, which sums these squares in 0.3 s of CPU; a busy one is slower at both."""
     squares = [sys.executable, "-I", "-c", "sum(i * i for i in range(5_000_000))"]
@@ -128,6 +141,7 @@ def test_the_list_says_of_a_command_what_its_help_begins_with(command: str) -> N
     assert SUMMARIES[command] == module.command.get_short_help_str(1000)
 
 
+@cold
 def test_the_list_of_commands_imports_none(place: Path) -> None:
     report = """
 import atexit, sys
@@ -143,30 +157,27 @@ def test_the_readme_speaks_of_the_command(command: str) -> None:
     assert f"resumerge {command}" in README
 
 
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        (
-            "run",
-            "--state-dir --memory --threads --device --shard-size --seed --offline --restart "
-            "--no-supervise --stall-timeout --json",
-        ),
-        ("resume", "--state-dir --memory --threads --device --offline --restart --json"),
-        ("status", "--state-dir --json --watch --html"),
-        ("plan", "--memory --threads --shard-size --offline --json"),
-        ("verify", "--state-dir --json"),
-        ("explain", "--state-dir --offline --html --json"),
-        ("compare", "--state-dir --base --threads --offline --json"),
-        ("search", "--evaluate --trials --sampler --timeout --keep-best --seed --memory --json"),
-        ("try", "--state-dir --text --tokens --json"),
-        ("cache check", "--state-dir --offline --json"),
-        ("cache repair", "--state-dir --json"),
-        ("methods", "--json"),
-    ],
-)
-def test_the_options_of_the_contract_are_there(command: str, options: str, place: Path) -> None:
-    text = resumerge(*command.split(), "--help", cwd=place).stdout
-    assert set(options.split()) <= set(re.findall(r"--[\w-]+", text))
+OPTIONS = {
+    "run": "--state-dir --memory --threads --device --shard-size --seed --offline --restart "
+    "--no-supervise --stall-timeout --json",
+    "resume": "--state-dir --memory --threads --device --offline --restart --json",
+    "status": "--state-dir --json --watch --html",
+    "plan": "--memory --threads --shard-size --offline --json",
+    "verify": "--state-dir --json",
+    "explain": "--state-dir --offline --html --json",
+    "compare": "--state-dir --base --threads --offline --json",
+    "search": "--evaluate --trials --sampler --timeout --keep-best --seed --memory --json",
+    "try": "--state-dir --text --tokens --json",
+    "cache check": "--state-dir --offline --json",
+    "cache repair": "--state-dir --json",
+    "methods": "--json",
+}
+
+
+def test_the_options_of_the_contract_are_there(place: Path) -> None:
+    done = python(each([f"{command} --help" for command in OPTIONS]), cwd=place)
+    for (command, options), (said, _) in zip(OPTIONS.items(), separated(done.stdout), strict=True):
+        assert set(options.split()) <= set(re.findall(r"--[\w-]+", said)), command
 
 
 def test_the_state_folder_may_come_from_the_environment(place: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import each_help, resumerge
+from commands import each, python, separated
 from terminals import ended, in_a_terminal
 
 COLUMNS = 50
@@ -24,53 +24,59 @@ models:
 """
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        ("plan linear.yaml", 0, "threads"),
-        ("plan bad.yaml", 2, "Did you mean"),
-        ("run bad.yaml new", 2, "Did you mean"),
-        ("run linear.yaml new --state-dir state2", 0, "To upload it:"),
-        ("run linear.yaml new --memroy 1GB", 2, "'--memory-wait'"),
-        ("run linear.yaml math", 2, "other files"),
-        ("run linear.yaml small --memory 10MB", 2, "at least"),
-        ("status done", 0, "attempts"),
-        ("status", 0, "100%"),
-        ("status done --watch", 0, "ledger"),
-        ("verify done", 0, "intact"),
-        ("clean", 0, "Remove 1 run"),
-        ("cache check linear.yaml", 0, "Hub"),
-        ("methods", 0, "breadcrumbs_ties"),
-        ("resume nosuch", 2, "There is no run"),
-        ("init new.yaml --method ties --models a,b --base c", 0, "Wrote"),
-        ("--help", 0, "Usage"),
-    ],
-)
-def test_lines_end_at_spaces(words: str, code: int, says: str, place: Path, tmp_path: Path) -> None:
+CASES = [
+    ("clean", 0, "Remove 1 run"),  # first: it reads the answer
+    ("plan linear.yaml", 0, "threads"),
+    ("plan bad.yaml", 2, "Did you mean"),
+    ("run bad.yaml new", 2, "Did you mean"),
+    ("run linear.yaml new --state-dir state2", 0, "To upload it:"),
+    ("run linear.yaml new --memroy 1GB", 2, "'--memory-wait'"),
+    ("run linear.yaml math", 2, "other files"),
+    ("run linear.yaml small --memory 10MB", 2, "at least"),
+    ("status done", 0, "attempts"),
+    ("status", 0, "100%"),
+    ("status done --watch", 0, "ledger"),
+    ("verify done", 0, "intact"),
+    ("cache check linear.yaml", 0, "Hub"),
+    ("methods", 0, "breadcrumbs_ties"),
+    ("resume nosuch", 2, "There is no run"),
+    ("init new.yaml --method ties --models a,b --base c", 0, "Wrote"),
+    ("--help", 0, "Usage"),
+]
+HELP = [*("init", "plan", "run", "resume", "status", "verify", "push", "clean")]
+HELP += ["methods", "demo", "cache check"]
+
+Said = dict[str, tuple[str, int]]
+
+
+@pytest.fixture(scope="module")
+def said(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """What commands print in a narrow terminal, and their exit codes, without colours."""
+    folder = tmp_path_factory.mktemp("narrow")
     for source in place.iterdir():
-        (tmp_path / source.name).symlink_to(source)
-    (tmp_path / "bad.yaml").write_text(BAD)
-    program = "from resumerge.cli.main import main\nmain()"
+        (folder / source.name).symlink_to(source)
+    (folder / "bad.yaml").write_text(BAD)
+    commands = [*(words for words, _, _ in CASES), *(f"{command} --help" for command in HELP)]
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm"}
-    command = [sys.executable, "-c", program, *words.split()]
-    pid, terminal = in_a_terminal(command, tmp_path, environment)
-    if words == "clean":
-        os.write(terminal, b"n\n")
-    found, said = ended(pid, terminal)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
+    pid, terminal = in_a_terminal([sys.executable, "-c", each(commands)], folder, environment)
+    os.write(terminal, b"n\n")
+    _, text = ended(pid, terminal)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    return dict(zip(commands, separated(plain), strict=True))
+
+
+@pytest.mark.parametrize(("words", "code", "says"), CASES)
+def test_lines_end_at_spaces(words: str, code: int, says: str, said: Said) -> None:
+    text, found = said[words]
     assert says in text
     assert found == code, text
     check_lines(text)
 
 
-def test_lines_of_help_end_at_spaces(tmp_path: Path) -> None:
-    commands = [*("init", "plan", "run", "resume", "status", "verify", "push", "clean")]
-    commands += ["methods", "demo", "cache check"]
-    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm"}
-    command = [sys.executable, "-c", each_help(commands)]
-    found, said = ended(*in_a_terminal(command, tmp_path, environment))
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
-    assert found == 0 and text.count("Usage: ") == len(commands), text
+@pytest.mark.parametrize("command", HELP)
+def test_lines_of_help_end_at_spaces(command: str, said: Said) -> None:
+    text, code = said[f"{command} --help"]
+    assert code == 0 and text.count("Usage: ") == 1, text
     check_lines(text)
 
 
@@ -88,10 +94,14 @@ UNITS = {"s", *(size + per for size in ("kB", "MB", "GB") for per in ("", "/s", 
 """They differ between two measurements."""
 
 
-@pytest.mark.parametrize("words", ["run --help", "methods", "plan linear.yaml", "status"])
-def test_the_words_are_those_of_a_wide_terminal(words: str, place: Path) -> None:
-    wide = resumerge(*words.split(), cwd=place, COLUMNS="400").stdout
-    narrow = resumerge(*words.split(), cwd=place, COLUMNS=str(COLUMNS)).stdout
+def test_the_words_are_those_of_a_wide_terminal(place: Path) -> None:
+    commands = ["run --help", "methods", "plan linear.yaml", "status"]
+    wide, narrow = (
+        separated(python(each(commands), cwd=place, COLUMNS=columns).stdout)
+        for columns in ("400", str(COLUMNS))
+    )
     figures = re.compile(r"[0-9.]+")
-    difference = words_of(narrow) ^ words_of(wide)
-    assert {word for word in difference if not figures.fullmatch(word)} <= UNITS
+    for (wide_text, _), (narrow_text, _) in zip(wide, narrow, strict=True):
+        difference = words_of(narrow_text) ^ words_of(wide_text)
+        assert len(words_of(wide_text)) > 20
+        assert {word for word in difference if not figures.fullmatch(word)} <= UNITS
