@@ -141,18 +141,6 @@ def test_a_merge_of_adapted_models_is_rounded_once(feature: str, tmp_path: Path)
         torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
-def test_bfloat16_is_what_peft_gives_within_its_roundings(feature: str, tmp_path: Path) -> None:
-    kind, options = FEATURES[feature]
-    base = write_base(tmp_path / "base", kind, "bfloat16")
-    adapter = write_adapter(tmp_path / "adapter", base, kind, **options)
-    ours = tensors_of(merge(tmp_path, COPY, tmp_path / "out"))
-    theirs = merged_by_peft(base, adapter, kind)
-    for name, tensor in ours.items():
-        scale = tensor.float().abs().max().item()
-        torch.testing.assert_close(tensor, theirs[name], rtol=2.0**-6, atol=2.0**-8 * scale)
-
-
 def compare(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float) -> None:
     assert ours.keys() <= theirs.keys()
     for name, tensor in ours.items():
