@@ -11,7 +11,7 @@ import torch
 import transformers
 from families import FAMILIES
 from merging import merge, tensors_of
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, get_peft_model
 from zoo import ARCHITECTURES
 
 COPY = "merge_method: passthrough\nmodels: [{model: base+adapter}]\n"
@@ -90,24 +90,21 @@ def test_the_logits_are_those_of_peft_unmerged(
     feed = dict(architecture.feed)
     base = architecture.build(seed=0)
     base.save_pretrained(tmp_path / "base")
+    before = logits(base, feed)
     torch.manual_seed(1)
     adapted = get_peft_model(base, LoraConfig(r=2, init_lora_weights=False, **options(name, kind)))
     for key, parameter in adapted.named_parameters():
         if "modules_to_save" in key:
             parameter.data += torch.randn_like(parameter) * 0.1
     adapted.save_pretrained(tmp_path / "adapter")
-    model = getattr(transformers, architecture.model)
-    base = model.from_pretrained(tmp_path / "base")
-    before = logits(base, feed)
-    beside = PeftModel.from_pretrained(base, tmp_path / "adapter")
-    theirs = logits(beside, feed)
+    theirs = logits(adapted, feed)
     out = merge(tmp_path, COPY, tmp_path / "out")
     assert tensors_of(out).keys() == tensors_of(tmp_path / "base").keys()
-    ours = model.from_pretrained(out)
+    ours = getattr(transformers, architecture.model).from_pretrained(out)
     found = logits(ours, feed)
     record_property("largest difference", (found - theirs).abs().max().item())
     assert not torch.allclose(before, theirs, atol=1e-3), "the adapter changes something"
     torch.testing.assert_close(found, theirs, rtol=0, atol=1e-4)
-    weights, expected = ours.state_dict(), beside.merge_and_unload().state_dict()
+    weights, expected = ours.state_dict(), adapted.merge_and_unload().state_dict()
     for key in weights.keys() & expected.keys():  # also what these words do not pass through
         torch.testing.assert_close(weights[key], expected[key], rtol=1e-5, atol=1e-5)
