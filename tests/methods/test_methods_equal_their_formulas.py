@@ -4,6 +4,7 @@ Each merge covers tensors of no, one and many elements, and of sizes around the 
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensor_sets import Arrays, coarse, merged, normal, ones, write, zeros
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
+SEED = 3
 Oracle = Callable[[Sequence[np.ndarray]], np.ndarray]
 
 
@@ -149,11 +151,12 @@ def test_dare(
     densities: tuple[float, float],
     normalize: bool,
     rescale: bool,
+    kept: Callable[[tuple[float, float]], list[Arrays]],
     tmp_path: Path,
 ) -> None:
-    weights, scale, seed = (0.5, 0.75), 1.25, 3
+    weights, scale = (0.5, 0.75), 1.25
     oracle = getattr(oracles, method)
-    masks = [masks_of(tmp_path / f"mask {i}", i, densities, seed) for i in (0, 1)]
+    masks = kept(densities)
     models = [{"weight": w, "density": d} for w, d in zip(weights, densities)]
     check(
         tmp_path,
@@ -170,8 +173,20 @@ def test_dare(
             normalize,
             rescale,
         ),
-        seed,
+        SEED,
     )
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[float, float]], list[Arrays]]:
+    """Gives the masks of two models, which depend on densities, seed and the border of blocks."""
+
+    @cache
+    def made(densities: tuple[float, float]) -> list[Arrays]:
+        folder = tmp_path_factory.mktemp("masks")
+        return [masks_of(folder / str(i), i, densities, SEED) for i in (0, 1)]
+
+    return made
 
 
 def masks_of(folder: Path, model: int, densities: tuple[float, float], seed: int) -> Arrays:
