@@ -76,9 +76,19 @@ def test_json_leaves_cleanly_at_ctrl_c(place: Path) -> None:
     assert all(json.loads(line)["runs"] for line in out.splitlines())
 
 
+PATIENT = """
+from resumerge.cli.main import main
+from resumerge.ui.terminal import watch
+watch.RESTART_SECONDS = 600.0
+main()
+"""
+"""For a run whose next attempt may be late."""
+
+
 def test_between_two_attempts_it_waits_a_while(place: Path) -> None:
     with alive(place):
-        process = start("status", "--watch", "--json", cwd=place, stdout=subprocess.PIPE)
+        command = [sys.executable, "-c", PATIENT, "status", "--watch", "--json"]
+        process = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         process.stdout.readline()
     states = ["running"]

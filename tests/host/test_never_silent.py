@@ -7,11 +7,14 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_models import write_family
@@ -21,20 +24,24 @@ IPYTHON = {"JPY_PARENT_PID": "7", "TERM": "xterm-color", "CLICOLOR": "1", "FORCE
 """What the commands of a cell find; FORCE_COLOR is the kernel's wish, not the user's."""
 
 SLOW = """
-import os, signal, subprocess, time
+import os, signal, time
 from resumerge.engine.lifecycle.attempt import Attempt
 from resumerge.engine.opening import pinned_plan as pinned
 opened, finish = pinned.open_sources, Attempt._finish
 def slow(*words):
-    time.sleep(11)
+    time.sleep({least})
+    while not os.path.exists({said!r}):
+        time.sleep(0.05)
     return opened(*words)
 def stopped(self):
-    subprocess.Popen(["sh", "-c", f"sleep 11; kill -CONT {os.getpid()}"])
     os.kill(os.getpid(), signal.SIGSTOP)
     return finish(self)
 pinned.open_sources, Attempt._finish = slow, stopped
 """
-"""Planning takes long, and then the worker can say nothing at all for a while."""
+"""Planning takes until something is said of it, and then the worker can say nothing at all."""
+
+PLANNING = b"opening the models and planning: "
+STOPPED = re.compile(rb"The worker \(pid (\d+)\) is alive, but has made no progress")
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,19 @@ class Said:
     silence: float
 
 
-def on_a_terminal(folder: Path, *words: object, before: str = "", **env: str) -> Said:
-    """Run a command as IPython's ``!`` does: on a pseudo-terminal of its own."""
+def on_a_terminal(
+    folder: Path, *words: object, before: str = "", said: Path | None = None, **env: str
+) -> Said:
+    """Run a command as IPython's ``!`` does: on a pseudo-terminal of its own.
+
+    Args:
+        folder: the working folder.
+        words: those of the command.
+        before: Python to run in the process first.
+        said: a file that is made when planning is spoken of. A worker that is said to make no
+            progress goes on.
+        env: variables to set.
+    """
     program = f"{before}\nfrom resumerge.cli.main import main\nmain()"
     ours, theirs = pty.openpty()
     inherited = {k: v for k, v in os.environ.items() if k not in IPYTHON}
@@ -62,6 +80,11 @@ def on_a_terminal(folder: Path, *words: object, before: str = "", **env: str) ->
     text, silence, last = b"", 0.0, time.monotonic()
     try:
         while time.monotonic() - last < HANGS_SECONDS:
+            if said is not None and PLANNING in text:
+                said.touch()
+            if stopped := STOPPED.search(text):
+                with suppress(ProcessLookupError):
+                    os.kill(int(stopped[1]), signal.SIGCONT)
             if not select.select([ours], [], [], 1)[0]:
                 continue
             try:
@@ -89,16 +112,22 @@ def controls(text: bytes) -> list[bytes]:
     return re.findall(rb"[\x00-\x09\x0b-\x1f\x7f][^\n]{0,8}", text)
 
 
+def slow(tmp_path: Path, soak: bool) -> dict[str, Any]:
+    """Arguments of `on_a_terminal`; with --soak, a plan that takes more than ten seconds."""
+    said = tmp_path / "said"
+    return {"before": SLOW.format(least=11 if soak else 0, said=str(said)), "said": said}
+
+
 def test_a_slow_run_in_a_cell_is_never_silent_for_ten_seconds(
     place: Path, tmp_path: Path, soak: bool
 ) -> None:
     words = ["run", "merge.yaml", tmp_path / "out", "--state-dir", tmp_path / "state"]
-    said = on_a_terminal(place, *words, before=SLOW, **IPYTHON)
+    said = on_a_terminal(place, *words, **slow(tmp_path, soak), **IPYTHON)
     assert said.code == 0, said.text
     assert controls(said.text) == []
     assert said.silence < 10 or not soak, "on a quiet machine"
     assert b"opening the models" in said.text
-    assert re.search(rb"The worker \(pid \d+\) is alive, but has made no progress", said.text)
+    assert STOPPED.search(said.text)
     assert b"Done in" in said.text
 
 
@@ -111,11 +140,11 @@ def test_other_commands_print_no_codes_there_either(place: Path, tmp_path: Path)
         assert str(tmp_path / "out").encode() in said.text
 
 
-def test_a_slow_plan_is_not_silent_either(place: Path, soak: bool) -> None:
-    said = on_a_terminal(place, "plan", "merge.yaml", before=SLOW, **IPYTHON)
+def test_a_slow_plan_is_not_silent_either(place: Path, tmp_path: Path, soak: bool) -> None:
+    said = on_a_terminal(place, "plan", "merge.yaml", **slow(tmp_path, soak), **IPYTHON)
     assert (said.code, controls(said.text)) == (0, [])
     assert said.silence < 10 or not soak, "on a quiet machine"
-    assert b"opening the models and planning: " in said.text
+    assert PLANNING in said.text
 
 
 @pytest.mark.parametrize(
