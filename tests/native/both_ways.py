@@ -87,14 +87,12 @@ def both(compute: Callable[[], Found]) -> tuple[Found, Found]:
 def agree(compute: Callable[[Vector], None], length: int, dtype: int) -> None:
     """Whether kernels and oracles write the same bytes, those of NaN too."""
 
-    def written() -> list[int]:
+    def written() -> np.ndarray:
         out = Vector(np.zeros(length, KINDS[dtype]), dtype)
         compute(out)
-        found: list[int] = out.data.view(np.uint8).tolist()
-        return found
+        return out.data.view(np.uint8)
 
-    found, expected = both(written)
-    assert found == expected
+    np.testing.assert_array_equal(*both(written))
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:

@@ -19,6 +19,7 @@ from resumerge.methods import METHODS
 from resumerge.methods.base import REQUIRED
 
 NEEDS_TORCH = ("arcee_fusion", "iso_c")
+OUTPUTS = ("float32", "float16", "bfloat16")
 DTYPES = {"base": torch.bfloat16, "a": torch.float16, "b": torch.float32, "c": torch.bfloat16}
 SHAPES = ((), (1,), (7,), (1, 1), (40, 13), (1030, 1), (1, 1030), (3, 1500), (4, 5, 6), (9, 700))
 BLOCK = 1500
@@ -77,8 +78,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_same_bytes(
-    name: str, models: Path, tmp_path: Path, use_kernels: Use, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    models: Path,
+    tmp_path: Path,
+    use_kernels: Use,
+    monkeypatch: pytest.MonkeyPatch,
+    soak: bool,
 ) -> None:
+    """With --soak in each dtype; else in one, which differs from method to method."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
     method, params = RECIPES[name]
 
@@ -86,8 +93,8 @@ def test_the_same_bytes(
         monkeypatch.setattr("resumerge.engine.execute.limits.RUN_BYTES", blocks * 4 * BLOCK)
         return shards_of(merge(models, text, tmp_path / "out", restart=True))
 
-    for with_base in bases(method):
-        for dtype in ("float32", "float16", "bfloat16"):
+    for number, with_base in enumerate(bases(method), list(RECIPES).index(name)):
+        for dtype in OUTPUTS if soak else [OUTPUTS[number % len(OUTPUTS)]]:
             text = recipe(method, params, with_base, dtype)
             with computed_by_oracles():
                 expected = merged(blocks=1)
