@@ -12,12 +12,6 @@ from merging import merge, tensors_of
 from zoo import ARCHITECTURES
 
 RECIPES = {
-    "linear": """
-merge_method: linear
-models:
-  - {model: math, parameters: {weight: 0.75}}
-  - {model: code, parameters: {weight: [0.25, 0.5]}}
-""",
     "ties": """
 merge_method: ties
 base_model: base
@@ -47,7 +41,6 @@ def test_merges_load_with_every_tensor_and_no_other(
     }
     original = output(name, loaded(name, models / "base"))
     assert torch.equal(merged["itself"], original)
-    assert not torch.equal(merged["linear"], original)
     assert not torch.equal(merged["ties"], original)
 
 

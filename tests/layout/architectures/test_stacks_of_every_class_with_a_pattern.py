@@ -62,6 +62,8 @@ REFUSED = {
 }
 UNBUILT = "evolla qwen4_exp_text cohere_compass_text"
 """Types without a model of their own in transformers' mappings, or that only an option builds."""
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""Keys of numbers of experts, which are few here: each is planned."""
 KINDS = ("layer_types", "mlp_layer_types", "layers_block_type", "no_rope_layers", "indexer_types")
 KEPT = {"num_kv_shared_layers", "residual_multiplier"}
 """Keys of rules that are numbers, not lists: they stay in config.json."""
@@ -73,7 +75,11 @@ def config_of(model_type: str) -> Any:
     options = OPTIONS.get(model_type, {})
     if model_type not in ("nemotron_h", "reformer"):
         options = {counted: LAYERS, **options}
-    return cls(**options)
+    config = cls(**options)
+    for key in EXPERTS:
+        if isinstance(getattr(config, key, None), int):
+            setattr(config, key, min(getattr(config, key), 4))
+    return config
 
 
 def built(config: Any) -> dict[str, torch.Tensor]:
