@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import threading
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from beside_mergekit import MERGEKIT, run_beside_mergekit
 from dense_models import CONFIGS, PROMPTED, SIZES, mixture, write_dense
-from merging import merge, shards_of, tensors_of, working_in
+from merging import merge, shards_of, tensors_of
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -80,12 +82,13 @@ def by_transformers(base: Path, recipe: str, mode: str) -> list[torch.Tensor]:
     written = yaml.safe_load(recipe)
     tokenizer = AutoTokenizer.from_pretrained(base)
 
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+
     def mean(prompts: list[str]) -> torch.Tensor:
         of_prompts = []
         for prompt in prompts:
-            model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
             tokens = tokenizer("<s>" + prompt, add_special_tokens=False)["input_ids"]
-            of_prompts.append(torch.stack(states(model, tokens, mode)))
+            of_prompts.append(torch.stack(states(copy.deepcopy(model), tokens, mode)))
         return torch.stack(of_prompts).mean(0)
 
     rows = []
@@ -139,6 +142,25 @@ def test_rotary_embeddings_that_depend_on_the_length(
     assert all(a.equal(b) for a, b in zip(gates_of(tmp_path / "out"), calm, strict=True))
 
 
+GATES = """
+import json, sys, torch
+from mergekit.common import ModelReference
+from mergekit.moe.config import Expert
+from mergekit.moe.router import get_gate_params
+from transformers import AutoTokenizer
+experts, mode, out = sys.argv[1:]
+gates = get_gate_params(
+    ModelReference.parse("./base"),
+    AutoTokenizer.from_pretrained("./base", pad_token="<unk>"),
+    [Expert.model_validate(expert) for expert in json.loads(experts)],
+    mode,
+    device="cpu",
+)
+torch.save(list(gates), out)
+"""
+
+
+@pytest.mark.skipif(MERGEKIT is None, reason="needs mergekit")
 @pytest.mark.parametrize("mode", ["hidden", "hidden_avg", "hidden_last"])
 @pytest.mark.parametrize("family", CONFIGS)
 def test_same_directions_as_mergekit(
@@ -146,10 +168,6 @@ def test_same_directions_as_mergekit(
 ) -> None:
     """mergekit-moe computes in bfloat16: of a difference (negative prompts) few digits are left.
     It looks for the last token in the padding, if there is some: so each expert has one prompt."""
-    from mergekit.common import ModelReference
-    from mergekit.moe.config import Expert
-    from mergekit.moe.router import get_gate_params
-
     models = families / family
     experts = [
         {"source_model": f"./{name}", "positive_prompts": [f"a text of {name}"]} for name in "abc"
@@ -159,15 +177,9 @@ def test_same_directions_as_mergekit(
         recipe["shared_experts"] = [{"source_model": "./a", "positive_prompts": ["it"]}]
     found = gates_of(merge(models, yaml.safe_dump(recipe), tmp_path / "out"))
     every = [*experts, *recipe.get("shared_experts", [])]
-    tokenizer = AutoTokenizer.from_pretrained(models / "base", pad_token="<unk>")
-    with working_in(models):
-        theirs = get_gate_params(
-            ModelReference.parse("./base"),
-            tokenizer,
-            [Expert.model_validate(expert) for expert in every],
-            mode,
-            device="cpu",
-        )
+    words = json.dumps(every), mode, str(tmp_path / "theirs.pt")
+    run_beside_mergekit(models, GATES, *words, imports=["mergekit.moe.router"])
+    theirs = torch.load(tmp_path / "theirs.pt")
     for ours, gates in zip(found, theirs, strict=True):
         cosines = torch.nn.functional.cosine_similarity(ours, gates.float())
         assert float(cosines.min()) > 0.999, cosines

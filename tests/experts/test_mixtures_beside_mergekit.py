@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
+from beside_mergekit import MERGEKIT, run_beside_mergekit
 from dense_models import CONFIGS, PROMPTED, SHARED, mixture, write_dense
-from merging import merge, tensors_of, working_in
+from merging import merge, tensors_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
 MADE = [
@@ -24,6 +24,8 @@ MADE = [
     ("qwen3", "qwen3", ""),
 ]
 """Family of the dense models, architecture, shared experts."""
+
+needs_mergekit = pytest.mark.skipif(MERGEKIT is None, reason="needs mergekit")
 
 PACKED_BY_MERGEKIT = ("mixtral", "qwen3")
 
@@ -50,13 +52,18 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def by_mergekit(models: Path, recipe: str, out: Path) -> Path:
-    from mergekit.moe.config import MoEMergeConfig
-    from mergekit.options import MergeOptions
-    from mergekit.scripts.moe import build
+BUILD = """
+import sys, yaml
+from mergekit.moe.config import MoEMergeConfig
+from mergekit.options import MergeOptions
+from mergekit.scripts.moe import build
+recipe, out = sys.argv[1:]
+build(MoEMergeConfig.model_validate(yaml.safe_load(recipe)), out, MergeOptions())
+"""
 
-    with working_in(models):
-        build(MoEMergeConfig.model_validate(yaml.safe_load(recipe)), str(out), MergeOptions())
+
+def by_mergekit(models: Path, recipe: str, out: Path) -> Path:
+    run_beside_mergekit(models, BUILD, recipe, str(out), imports=["mergekit.scripts.moe"])
     return out
 
 
@@ -69,6 +76,7 @@ def config_of(folder: Path) -> dict[str, Any]:
     return config
 
 
+@needs_mergekit
 @pytest.mark.parametrize("gate_mode", ["random", "cheap_embed"])
 @pytest.mark.parametrize("family, architecture, shared", MADE)
 def test_tensors_and_config_are_mergekits(
@@ -96,6 +104,7 @@ def test_tensors_and_config_are_mergekits(
     assert config == {key: value for key, value in like.items() if key not in left_out}
 
 
+@needs_mergekit
 @pytest.mark.parametrize(
     "family, architecture, shared", [made for made in MADE if made[:2] != ("llama", "deepseek")]
 )

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -61,8 +61,16 @@ def _run_all(script: str, folder: Path, recipes: Mapping[str, str], *words: str)
     run_beside_mergekit(folder, RUN_ALL, command, json.dumps(commands))
 
 
-def run_beside_mergekit(folder: Path, program: str, *words: str) -> str:
+def run_beside_mergekit(
+    folder: Path, program: str, *words: str, imports: Sequence[str] = ()
+) -> str:
     """Run Python code in a folder, by a process that has mergekit; returns its stdout.
+
+    Args:
+        folder: the working folder.
+        program: the code.
+        words: its arguments.
+        imports: modules that it needs, which are imported once for all programs.
 
     Raises:
         subprocess.CalledProcessError: the program failed.
@@ -73,6 +81,7 @@ def run_beside_mergekit(folder: Path, program: str, *words: str) -> str:
             "folder": str(folder),
             "program": program,
             "words": words,
+            "imports": imports,
             "environment": dict(os.environ),
             "stdout": str(stdout),
             "stderr": str(stderr),

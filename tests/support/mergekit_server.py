@@ -1,7 +1,8 @@
 """A process that has mergekit imported and forks a child for every program.
 
 It is run by the interpreter that has mergekit, and imports nothing of this project. Jobs come as
-JSON lines on stdin, and each one's exit code goes to stdout.
+JSON lines on stdin, and each one's exit code goes to stdout. What a job imports is there for the
+next one.
 """
 
 import importlib
@@ -35,11 +36,14 @@ if __name__ == "__main__":
     for name in WARM:
         importlib.import_module(f"mergekit.scripts.{name}")
     for line in sys.stdin:
+        job = json.loads(line)
+        for name in job["imports"]:
+            importlib.import_module(name)
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                code = run(json.loads(line))
+                code = run(job)
                 sys.stdout.flush()
                 sys.stderr.flush()
             finally:
