@@ -182,8 +182,9 @@ def test_the_commands_that_it_names_can_be_copied(place: Path, tmp_path: Path) -
     for name in ("-a.yaml", "b\nc d.yaml"):
         done = resumerge("init", "--method", "linear", "--models", models, "--", name, cwd=tmp_path)
         assert len(done.stderr.splitlines()) == 3, done.stderr
-        words = done.stderr.splitlines()[1].replace("resumerge", f"{sys.executable} -m resumerge")
-        planned = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True)
+        script = f"resumerge() {{ printf '%s\\0' \"$@\"; }}\n{done.stderr.splitlines()[1]}"
+        words = subprocess.run(["bash", "-c", script], capture_output=True, text=True).stdout
+        planned = resumerge(*words.split("\0")[:-1], cwd=tmp_path)
         assert planned.returncode == 0, planned.stderr
 
 

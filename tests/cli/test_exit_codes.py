@@ -70,6 +70,7 @@ def test_75_before_there_is_a_run_and_the_last_line_works_from_anywhere(
         recipe.name,
         tmp_path / "out",
         cwd=place,
+        before="import time\ntime.sleep = lambda seconds: None",
         RESUMERGE_STATE_DIR="a state",
         HF_ENDPOINT="http://127.0.0.1:9",
         HF_HUB_OFFLINE="0",

@@ -94,7 +94,7 @@ def run(*words: object, cwd: Path, before: str = "", stdout: int | None, stderr:
         cwd=cwd,
         stdout=subprocess.DEVNULL if stdout is None else stdout,
         stderr=subprocess.DEVNULL if stderr is None else stderr,
-        preexec_fn=close,
+        preexec_fn=close if None in (stdout, stderr) else None,
     ).returncode
 
 
