@@ -65,7 +65,7 @@ class Case:
                 return ending.signature
         words = " ".join(ending.words[0] for ending in self.endings)
         if self.took.seconds > SECONDS:
-            return f"{self.kind}, {words}: more than {SECONDS:g} s"
+            return f"{self.kind}, {words}: more than {SECONDS:g} s of CPU time"
         if self.took.peak_rss > LARGEST_RSS:
             return f"{self.kind}, {words}: more than {LARGEST_RSS / 1e6:.0f} MB"
         return ""
