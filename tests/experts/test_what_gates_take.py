@@ -14,6 +14,7 @@ import torch
 from dense_models import CONFIGS, mixture, write_dense
 from merging import merge, working_in
 
+import resumerge
 from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError
 from resumerge.experts.upcycling.gates.decoder import Decoder
@@ -92,7 +93,7 @@ def test_the_peak_is_predicted(mode: str, llamas: Path, tmp_path: Path) -> None:
     recipe, state = [str(tmp_path / "recipe.yaml"), str(tmp_path / "out")], tmp_path / "state"
     predicted = told(llamas, state, "plan", *recipe)["memory"]["predicted_peak_rss"]
     told(llamas, state, "run", *recipe)
-    [run] = told(llamas, state, "status")["runs"]
+    [run] = resumerge.status(state_dir=state)["runs"]
     assert run["memory"]["peak_rss"] == pytest.approx(predicted, rel=0.15)
 
 

@@ -31,7 +31,7 @@ COMPARED = ("peft_type", "use_rslora", "r", "lora_alpha", "fan_in_fan_out", "ran
 
 def both(folder: Path, *words: str, **options: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     places = ["--model", "tuned", "--base-model", "base", "--out-path", "theirs"]
-    run_beside_mergekit(folder, EXTRACT, *places, *words)
+    run_beside_mergekit(folder, EXTRACT, *places, *words, imports=["mergekit.scripts.extract_lora"])
     with working_in(folder):
         resumerge.extract_lora("tuned", "base", "ours", progress="none", **options)
     return tensors_of(folder / "ours"), tensors_of(folder / "theirs")
@@ -87,8 +87,10 @@ FAILING = {
 
 
 @pytest.mark.parametrize("kind", FAILING)
-def test_mergekit_makes_none_or_leaves_changes_out(kind: str, tmp_path: Path) -> None:
+def test_mergekit_makes_none_or_leaves_changes_out(kind: str, tmp_path: Path, soak: bool) -> None:
     """A claim of the documentation, which a better mergekit would end."""
+    if kind not in ("mixtral", "gpt2") and not soak:
+        pytest.skip("mergekit's version is pinned: with --soak")
     write_pair(tmp_path, kind, tables=True)
     try:
         ours, theirs = both(tmp_path, "--max-rank", "4", max_rank=4)

@@ -160,7 +160,7 @@ def test_killed_and_resumed_it_is_the_same(
 def test_blocks_and_threads_do_not_matter(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_small_batches(monkeypatch, 3000)
+    use_small_batches(monkeypatch, 30_000)
     for scheme in SCHEMES:
         again = merge(models, linear(scheme), tmp_path / scheme, threads=3)
         assert as_bytes(stored(again)) == as_bytes(stored(models / scheme))

@@ -3,7 +3,7 @@
 from typing import Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.errors import InputError
@@ -47,7 +47,6 @@ def test_any_text(text: str) -> None:
     outcome(text)
 
 
-@settings(max_examples=300)
 @given(st.dictionaries(KEYS, JUNK, max_size=6))
 def test_any_data(data: dict[str, Any]) -> None:
     outcome(yaml.safe_dump(data))

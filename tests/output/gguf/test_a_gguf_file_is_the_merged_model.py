@@ -46,7 +46,11 @@ def test_it_is_what_llama_cpps_converter_writes(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("recipe", [AVERAGE, MASKED], ids=["linear", "dare_ties"])
 @pytest.mark.parametrize("name", ["llama", "gemma2", "qwen3moe"])
-def test_each_type_is_gguf_pys_of_the_float32_merge(name: str, recipe: str, tmp_path: Path) -> None:
+def test_each_type_is_gguf_pys_of_the_float32_merge(
+    name: str, recipe: str, tmp_path: Path, soak: bool
+) -> None:
+    if recipe == MASKED and name != "qwen3moe" and not soak:
+        pytest.skip("masks of one family are enough for every day: the others with --soak")
     write_checkpoint(tmp_path / name, name, 1, "bfloat16")
     write_checkpoint(tmp_path / "other", name, 2, "bfloat16")
     text = recipe.replace("NAME", name) + "out_dtype: "
