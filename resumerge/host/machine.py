@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
+import socket
 from pathlib import Path
 
 from resumerge.host.system import kernel_file, offered
@@ -12,7 +12,7 @@ from resumerge.host.system import kernel_file, offered
 
 def hostname() -> str:
     """Return the machine's name."""
-    return platform.node() or "unknown"
+    return socket.gethostname() or "unknown"
 
 
 def boot_id() -> str:
