@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 from ledger_rows import query
-from waiting import wait_until
+from waiting import HANGS_SECONDS, wait_until
 
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.state import MirrorState, read_state
@@ -29,6 +29,9 @@ ROOT = Path(__file__).parents[2]
 SLOWLY = ROOT / "tests" / "supervisor" / "slowly.py"
 BIN = Path(sys.executable).parent
 LEASE_SECONDS = 1.0
+WATCHES = {"RESUMERGE_LEASE_SECONDS": str(HANGS_SECONDS)}
+"""For a machine that finds another one alive, however long that one stands still."""
+
 SHARD_SIZE = "8kB"
 
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
@@ -225,7 +228,7 @@ def go_on_with(first: Machine, second: Machine, url: str) -> None:
     first.hold(HELD)  # alive until it is killed
     process = first.begin(url, "--mirror-then-delete", **SLOW)
     wait_until(lambda: in_mirror(url).sealed, process)
-    _, err = second.call("resume", url, expect=2)
+    _, err = second.call("resume", url, expect=2, **WATCHES)
     assert "is working on this mirror" in err
     assert not second.out.exists()
     kill(process)

@@ -14,6 +14,7 @@ import pytest
 from machines import (
     HELD,
     SLOW,
+    WATCHES,
     Machine,
     files_of,
     held,
@@ -200,7 +201,7 @@ def test_a_second_machine_is_refused_while_the_first_lives_and_follows_when_it_i
     first.hold(HELD)
     process = first.begin(mirror, **SLOW)
     wait_until(lambda: in_mirror(mirror).sealed, process)
-    _, err = second.call("resume", mirror, expect=2)
+    _, err = second.call("resume", mirror, expect=2, **WATCHES)
     assert f"machine-{first.folder.name}" in err
     assert process.poll() is None
     assert not second.out.exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from loopback_hub import Hub
-from machines import HELD, SLOW, Machine, files_of, in_mirror, kill
+from machines import HELD, SLOW, WATCHES, Machine, files_of, in_mirror, kill
 from waiting import wait_until
 
 from resumerge.mirror.stores.registry import open_store
@@ -87,7 +87,7 @@ def test_one_machine_at_a_time(
     first.hold(HELD)  # alive until it is killed
     process = first.begin(URL, **SLOW)
     wait_until(lambda: shards(hub), process)
-    _, err = second.call("resume", URL, expect=2)
+    _, err = second.call("resume", URL, expect=2, **WATCHES)
     assert "is working on this mirror" in err
     assert not second.out.exists()
     kill(process)
