@@ -7,13 +7,14 @@ import json
 import os
 import random
 import signal
+import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mirror_audit import check_mirror
+from small_disks import fill
 
 from resumerge.mirror.stores import folder as folder_module
 from resumerge.mirror.stores.folder import FolderStore
@@ -21,6 +22,14 @@ from resumerge.storage import Storage
 
 INCONSISTENT = 99
 """Exit code of a process that found its mirror inconsistent."""
+
+ACCIDENTS: dict[str, Callable[[Path], object]] = {
+    "full": lambda disk: fill(disk / "ballast"),
+    "read-only": lambda disk: subprocess.run(["mount", "-o", "remount,ro", disk], check=True),
+    "taken away": lambda mirror: mirror.rename(mirror.with_name("aside")),
+    "deleted": Path.unlink,
+}
+"""What somebody does to a mirror, or its disk, in the midst of a run."""
 
 STATES = ["empty", "unfinished", "finished"]
 T = TypeVar("T")
@@ -38,7 +47,7 @@ class FarStorage(Storage):
         seed: int = 0,
         share: float = 0.0,
         lacks: tuple[str, ...] = (),
-        pause: float = 0.0,
+        accident: tuple[str, ...] = (),
         watched: bool = True,
         ignores_exclusive: bool = False,
     ) -> None:
@@ -50,13 +59,14 @@ class FarStorage(Storage):
             share: of operations that fail for now.
             lacks: what the filesystem cannot do: ``rename``, ``rename_over``, ``exclusive``,
                 ``sync``, ``sync_folder``, ``extend``.
-            pause: seconds that a write takes.
+            accident: one of `ACCIDENTS` and its place: it happens when the third shard is begun.
             watched: the mirror has to be consistent after every operation; not where the test
                 itself removes something.
             ignores_exclusive: an exclusive create is done as any other.
         """
         self.ignores_exclusive = ignores_exclusive
-        self.mirror, self.at, self.mode, self.lacks, self.pause = mirror, at, mode, lacks, pause
+        self.mirror, self.at, self.mode, self.lacks = mirror, at, mode, lacks
+        self.accident = accident
         self.watched, self.share, self.draw = watched, share, random.Random(seed)
         self.kinds: list[str] = []
         self.failed = self.checks = 0
@@ -82,7 +92,6 @@ class FarStorage(Storage):
         return super().open(path)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        time.sleep(self.pause)
         path = Path(f"/proc/self/fd/{fd}").readlink()
 
         def torn() -> None:
@@ -124,6 +133,9 @@ class FarStorage(Storage):
     ) -> T:
         with self._guard:
             self.kinds.append(f"{kind} {path.name}")
+            if self.accident and self.kinds[-1].startswith("begin model-00003"):
+                (what, where), self.accident = self.accident, ()
+                ACCIDENTS[what](Path(where))
             if len(self.kinds) == self.at:
                 if self.mode == "torn" and torn is not None:
                     torn()
