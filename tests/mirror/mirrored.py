@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,6 +160,19 @@ def files_in(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def one_of_each_kind(kinds: Sequence[str], numbers: Iterable[int]) -> list[int]:
+    """Choose the first of one kind, the second of the next: so all parts of a run have some.
+
+    Args:
+        kinds: of all operations, in order; they are alike whatever numbers are in them.
+        numbers: of the operations to choose from, from 1.
+    """
+    alike: dict[str, list[int]] = defaultdict(list)
+    for number in numbers:
+        alike[re.sub(r"[0-9a-f]{8,}|\d+", "#", kinds[number - 1])].append(number)
+    return sorted(found[n % len(found)] for n, found in enumerate(alike.values()))
 
 
 class Bench:

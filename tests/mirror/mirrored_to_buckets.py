@@ -17,6 +17,13 @@ from resumerge.mirror.stores.registry import open_store
 
 _numbers = itertools.count()
 
+LIBRARIES = {
+    "s3": ("boto3.session", "botocore.httpsession", "requests"),
+    "gs": ("botocore.httpsession", "google.cloud.storage"),
+    "az": ("botocore.httpsession", "requests", "azure.storage.blob"),
+}
+"""What a merge imports of a cloud, and `FarBucket`: once, before processes are forked."""
+
 
 @dataclass
 class BucketMerge(Merge):
@@ -34,6 +41,7 @@ class BucketMerge(Merge):
     def _work(self, command: str, lacks: Any, far: dict[str, Any]) -> Ended:
         return self.driver.work(
             command=command,
+            imports=LIBRARIES[self.url.partition(":")[0]],
             env=self.env,
             far=far,
             log=self.folder / "log.json",

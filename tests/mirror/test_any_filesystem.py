@@ -43,14 +43,18 @@ def test_a_filesystem_that_fails_now_is_not_taken_for_one_that_cannot(tmp_path: 
 
 @pytest.mark.parametrize("lacks", LACKS, ids="+".join)
 def test_a_run_killed_now_and_then(
-    bench: Bench, reference: dict[str, bytes], lacks: tuple[str, ...]
+    bench: Bench, reference: dict[str, bytes], lacks: tuple[str, ...], soak: bool
 ) -> None:
+    """At some operations, of each filesystem at others."""
     calm = bench.merge()
     ended = calm.run(lacks)
     assert ended.code == 0, ended.stderr
     calm.assert_done(reference)
-    for mode, step in (("kill", 29), ("torn", 23)):
-        for at in range(3, len(ended.kinds), step):
+    first = LACKS.index(lacks) + 1
+    numbers = range(7 * first, len(ended.kinds), 10 if soak else 50)
+    writes = [n for n, kind in enumerate(ended.kinds, 1) if kind.startswith("write")]
+    for mode, points in (("kill", numbers), ("torn", writes[first :: 1 if soak else 8])):
+        for at in points:
             merge = bench.merge()
             assert merge.run(lacks, at=at, mode=mode).code in (KILLED, 0)
             assert merge.checked().consistent
