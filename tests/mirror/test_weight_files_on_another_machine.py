@@ -4,7 +4,8 @@ has the mirror and its own copies of these files, like any other merge.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,12 @@ def weights(store: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def of_files(store: Path, weights: Path) -> dict[str, bytes]:
+    """The model that nothing interrupts, without a mirror."""
+    return merged(Machine(store / "calm", weights, OF_FILES))
+
+
 @pytest.fixture
 def mirror(tmp_path: Path) -> Path:
     return tmp_path / "mirror"
@@ -47,16 +54,25 @@ def new(tmp_path: Path, weights: Path) -> Callable[[str, str], Machine]:
     return lambda name, recipe: Machine(tmp_path / name, weights, recipe)
 
 
-@pytest.fixture
-def half(new: Callable[[str, str], Machine], mirror: Path) -> Machine:
-    """A machine that merged some tensors of two files, and is gone."""
-    machine = new("first", OF_FILES)
+@pytest.fixture(scope="module")
+def died(store: Path, weights: Path) -> tuple[Machine, Path]:
+    """A machine that merged some tensors of two files, and is gone; its mirror."""
+    machine, mirror = Machine(store / "first", weights, OF_FILES), store / "its mirror"
     machine.hold(LAYERS - 2)
     process = machine.begin(mirror, **SLOW)
     wait_until(lambda: held(mirror).snapshot and committed(machine) > 2, process)
     kill(process)
     machine.wipe()
-    return machine
+    return machine, mirror
+
+
+@pytest.fixture
+def half(died: tuple[Machine, Path], mirror: Path) -> Iterator[Machine]:
+    """The machine of `died`, and a copy of its mirror."""
+    machine, its = died
+    shutil.copytree(its, mirror)
+    yield machine
+    shutil.rmtree(machine.folder, ignore_errors=True)
 
 
 def committed(machine: Machine) -> int:
@@ -70,11 +86,11 @@ def merged(machine: Machine) -> dict[str, bytes]:
 
 
 def test_one_shard_is_computed_again(
-    new: Callable[[str, str], Machine], half: Machine, mirror: Path
+    new: Callable[[str, str], Machine], half: Machine, mirror: Path, of_files: dict[str, bytes]
 ) -> None:
     second = new("second", OF_FILES)
     second.call("resume", mirror)
-    assert files_of(mirror) == merged(new("calm", OF_FILES))
+    assert files_of(mirror) == of_files
     assert [row["n"] for row in second.rows("SELECT n FROM attempts")] == [1, 2]
     second.call("verify")
 
@@ -115,7 +131,7 @@ def test_a_kept_stage_is_continued_with_the_rest(
 
 
 def test_a_file_is_found_by_its_name_though_its_old_folder_exists_here(
-    new: Callable[[str, str], Machine], half: Machine, mirror: Path
+    new: Callable[[str, str], Machine], half: Machine, mirror: Path, of_files: dict[str, bytes]
 ) -> None:
     """What lies in that folder is another model."""
     folder = half.work / "a"
@@ -123,7 +139,7 @@ def test_a_file_is_found_by_its_name_though_its_old_folder_exists_here(
     save_file({"other": torch.zeros(4)}, folder / "other.safetensors")
     second = new("second", OF_FILES)
     second.call("resume", mirror)
-    assert files_of(mirror) == merged(new("calm", OF_FILES))
+    assert files_of(mirror) == of_files
     folders = [row["folder"] for row in second.rows("SELECT folder FROM sources ORDER BY number")]
     assert folders == [str(second.work / name) for name in "ab"], "from any folder from now on"
 
@@ -146,18 +162,19 @@ BESIDE = {"README.md", "mergekit_config.yml"}
 """What the mirror has beside the weights, and the folder of one file has not."""
 
 
-def one_file(new: Callable[[str, str], Machine]) -> bytes:
+@pytest.fixture(scope="module")
+def one_file(store: Path, weights: Path) -> bytes:
     """The file that nothing interrupts, without a mirror."""
-    calm = new("calm", OF_FILES)
+    calm = Machine(store / "calm of one file", weights, OF_FILES)
     calm.call("run", "recipe.yaml", FILE)
     assert files_of(calm.work / "out").keys() == {"merged.safetensors"}
     return (calm.work / FILE).read_bytes()
 
 
-@pytest.fixture
-def half_of_one_file(new: Callable[[str, str], Machine], mirror: Path) -> None:
-    """A machine that merged some tensors into one file, and is gone."""
-    first = new("first", OF_FILES)
+@pytest.fixture(scope="module")
+def died_at_one_file(store: Path, weights: Path) -> Path:
+    """The mirror of a machine that merged some tensors into one file, and is gone."""
+    first, mirror = Machine(store / "of one file", weights, OF_FILES), store / "mirror of one file"
     first.hold(LAYERS - 2)
     process = first.start(
         *("run", "recipe.yaml", FILE, "--mirror", mirror, "--threads", "1"), **SLOW
@@ -167,11 +184,18 @@ def half_of_one_file(new: Callable[[str, str], Machine], mirror: Path) -> None:
     left = {path.name for path in (first.work / "out").iterdir()}
     assert left == {"merged.safetensors.partial", ".merged.safetensors.lock"}
     first.wipe()
+    return mirror
+
+
+@pytest.fixture
+def half_of_one_file(died_at_one_file: Path, mirror: Path) -> None:
+    """A copy of it."""
+    shutil.copytree(died_at_one_file, mirror)
 
 
 @pytest.mark.usefixtures("half_of_one_file")
 def test_one_file_is_resumed_under_its_name(
-    new: Callable[[str, str], Machine], mirror: Path
+    new: Callable[[str, str], Machine], mirror: Path, one_file: bytes
 ) -> None:
     second = new("second", OF_FILES)
     _, err = second.call("resume", mirror, "--output", "here/other.safetensors", expect=2)
@@ -180,11 +204,10 @@ def test_one_file_is_resumed_under_its_name(
     assert "The run in the mirror has another output" in err, err
     second.call("resume", mirror, "--output", "here/merged.safetensors")
     assert files_of(second.work / "here").keys() == {"merged.safetensors"}
-    expected = one_file(new)
-    assert (second.work / "here/merged.safetensors").read_bytes() == expected
+    assert (second.work / "here/merged.safetensors").read_bytes() == one_file
     there = files_of(mirror)
     assert there.keys() == {"merged.safetensors", *BESIDE}
-    assert there["merged.safetensors"] == expected
+    assert there["merged.safetensors"] == one_file
     assert "# merged\n" in there["README.md"].decode()
     second.call("verify", "here/merged.safetensors")
     second.call("verify", mirror)
@@ -192,7 +215,7 @@ def test_one_file_is_resumed_under_its_name(
 
 @pytest.mark.usefixtures("half_of_one_file")
 def test_one_file_that_is_only_in_the_mirror_is_brought_back_alone(
-    new: Callable[[str, str], Machine], mirror: Path
+    new: Callable[[str, str], Machine], mirror: Path, one_file: bytes
 ) -> None:
     second = new("second", OF_FILES)
     _, said = second.call("resume", mirror, "--mirror-then-delete")
@@ -203,7 +226,7 @@ def test_one_file_that_is_only_in_the_mirror_is_brought_back_alone(
     assert "a file named merged.safetensors" in err, err
     third.call("run", "recipe.yaml", FILE, "--mirror", mirror, "--bring-back")
     assert files_of(third.work / "out").keys() == {"merged.safetensors"}
-    assert (third.work / FILE).read_bytes() == one_file(new)
+    assert (third.work / FILE).read_bytes() == one_file
 
 
 def test_starting_over_replaces_one_file_in_the_mirror(
