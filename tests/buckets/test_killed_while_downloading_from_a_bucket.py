@@ -10,13 +10,13 @@ from loopback_s3 import Bucket, Proxy, Server
 from loopback_sockets import bytes_on_the_way
 from waiting import wait_until
 
-KILLS = 6
+KILLS = 3
 SLACK = 1_000_000
 """Bytes that a process has read, and not written when it is killed, each time."""
 
 
 def test_killed_again_and_again(s3: Server, bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
-    models = [sharded(seed, layers=4, numel=1_000_000) for seed in (1, 2)]
+    models = [sharded(seed, layers=4, numel=500_000) for seed in (1, 2)]
     here = [write(tmp_path / "models" / str(n), files) for n, files in enumerate(models)]
     there = [upload(bucket, f"m/{n}", files) for n, files in enumerate(models)]
     calm = Place(s3, tmp_path / "calm", linear(*here))
