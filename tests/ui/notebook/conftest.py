@@ -15,9 +15,17 @@ def llamas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, byte
     return tiny_llamas(tmp_path_factory.mktemp("llamas"))
 
 
+@pytest.fixture(scope="session")
+def undisturbed() -> dict[str, bytes]:
+    """The model that nothing interrupts, once a test has asked for it."""
+    return {}
+
+
 @pytest.fixture
-def hands(llamas: dict[str, dict[str, bytes]], hub: Hub, tmp_path: Path) -> Hands:
+def hands(
+    llamas: dict[str, dict[str, bytes]], hub: Hub, tmp_path: Path, undisturbed: dict[str, bytes]
+) -> Hands:
     """Execute the notebook in a folder of its own."""
     for name, files in llamas.items():
         hub.commit(f"org/{name}", files)
-    return Hands(hub, tmp_path)
+    return Hands(hub, tmp_path, undisturbed)

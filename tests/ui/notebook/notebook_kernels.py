@@ -22,6 +22,8 @@ from tiny_models import LLAMA, write_family
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOK = ROOT / "colab" / "resumerge.ipynb"
+MERGES = ("settings", "install", "recipe", "plan", "run")
+"""Cells that merge."""
 
 CONFIG = {**LLAMA, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 8}
 
@@ -82,10 +84,11 @@ class Hands:
     Args:
         hub: that the models are on.
         folder: of everything; each machine is a folder below it.
+        undisturbed: gets the model that `undisturbed` makes, and has it if it was made before.
     """
 
-    def __init__(self, hub: Hub, folder: Path) -> None:
-        self.hub, self._folder = hub, folder
+    def __init__(self, hub: Hub, folder: Path, undisturbed: dict[str, bytes]) -> None:
+        self.hub, self._folder, self._undisturbed = hub, folder, undisturbed
         (folder / "merge.yaml").write_text(RECIPE)
         self.lose_machine()
 
@@ -154,13 +157,18 @@ class Hands:
 
     def undisturbed(self) -> dict[str, bytes]:
         """The model as the command makes it on another machine."""
-        self.lose_machine()
+        if not self._undisturbed:
+            self.lose_machine()
+            self.merge()
+            self._undisturbed |= self.model()
+        return self._undisturbed
+
+    def merge(self, *options: str, **env: str) -> None:
+        """Merge with the command."""
         recipe = str(self._folder / "merge.yaml")
-        command = [sys.executable, "-m", "resumerge", "run", recipe, "merged"]
-        words = ["--shard-size", SHARD_SIZE]
-        env = self._environment()
-        subprocess.run([*command, *words], cwd=self.machine, env=env, check=True)
-        return self.model()
+        words = ["run", recipe, "merged", "--shard-size", SHARD_SIZE, *options]
+        command = [sys.executable, "-m", "resumerge", *words]
+        subprocess.run(command, cwd=self.machine, env={**self._environment(), **env}, check=True)
 
     def kill_when_committed(self, units: int, mirrored: int) -> Callable[[int], None]:
         """For `meanwhile`: SIGKILL as soon as so many units are committed, and shards mirrored."""
@@ -236,6 +244,18 @@ class Hands:
         """The finished files, but the card, which names the folder."""
         paths = sorted(path for path in self.output.iterdir() if path.name != "README.md")
         return {path.name: path.read_bytes() for path in paths}
+
+
+def cells(*parts: str) -> Any:
+    """A notebook of some of its cells, by their ids, and of others that are given as text."""
+    whole = nbformat.read(NOTEBOOK, as_version=4)
+    known = {cell["id"]: cell for cell in whole.cells}
+    whole.cells = []
+    for number, part in enumerate(parts):
+        cell = nbformat.v4.new_code_cell(known[part].source if part in known else part)
+        cell["id"] = f"{part if part in known else 'extra'}-{number}"
+        whole.cells.append(cell)
+    return whole
 
 
 def cell_outputs(notebook: Any, cell: str) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from notebook_kernels import Hands, cell_outputs, html_of, text_of
+from notebook_kernels import MERGES, Hands, cell_outputs, cells, html_of, text_of
 
 MOST = 1_200_000
 """Bytes that the Hub sends, of models of 1.5 MB together: enough for most units, not for all."""
@@ -43,9 +43,9 @@ def test_the_kernel_is_killed_while_it_merges(hands: Hands) -> None:
     hands.die_in_run_cell()
     done = hands.committed()
     hands.hub.allowance.give(None)
-    executed = hands.run_all()
+    executed = hands.run_all(notebook=cells(*MERGES))
     assert hands.attempts() == 2
-    assert "Resuming" in html_of(executed, "run")[0]
+    assert "Resuming" in html_of(executed, "run-4")[0]
     assert hands.computed_last() <= hands.total() - done
     assert hands.model() == hands.undisturbed()
 
@@ -64,9 +64,9 @@ def test_the_machine_is_lost_and_only_the_mirror_is_left(hands: Hands, tmp_path:
     far = {path.name: path.read_bytes() for path in mirror.iterdir() if path.is_file()}
     far.pop("README.md")
     hands.lose_machine()
-    finished = hands.run_all(**env)
-    assert "Already done: " in html_of(finished, "run")[0]
-    assert "intact" in html_of(finished, "verify")[0]
+    finished = hands.run_all(notebook=cells(*MERGES, "verify"), **env)
+    assert "Already done: " in html_of(finished, "run-4")[0]
+    assert "intact" in html_of(finished, "verify-5")[0]
     assert far == hands.undisturbed()
 
 
@@ -81,5 +81,5 @@ def test_an_interrupted_cell_commits_and_says_how_to_go_on(hands: Hands) -> None
     (error,) = [o for o in cell_outputs(interrupted, "run") if o["output_type"] == "error"]
     assert "Traceback" not in "\n".join(error["traceback"])
     assert "To resume: resumerge.resume('merged-" in "\n".join(error["traceback"])
-    hands.run_all()
+    hands.run_all(notebook=cells(*MERGES))
     assert hands.committed() == hands.total()
