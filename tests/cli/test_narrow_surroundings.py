@@ -16,8 +16,6 @@ import pytest
 from merging import shards_of
 from waiting import wait_until
 
-pytestmark = pytest.mark.cold_start
-
 HELD = """
 import os, time
 from resumerge.storage import Storage
@@ -52,7 +50,9 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("files", [12, 16, 32])
-def test_few_open_files(files: int, place: Path, tmp_path: Path) -> None:
+def test_few_open_files(files: int, place: Path, tmp_path: Path, soak: bool) -> None:
+    if files == 16 and not soak:
+        pytest.skip("too few and hardly enough are enough for every day: the others with --soak")
     words = ("run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state")
 
     def limit() -> None:
@@ -79,7 +79,9 @@ def test_the_limit_of_open_files_is_raised(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("megabytes", [60, 150, 300, 340, 380])
-def test_a_small_address_space(megabytes: int, place: Path, tmp_path: Path) -> None:
+def test_a_small_address_space(megabytes: int, place: Path, tmp_path: Path, soak: bool) -> None:
+    if megabytes > 300 and not soak:
+        pytest.skip("too little and hardly enough are enough for every day: others with --soak")
     words = ("run", "linear.yaml", tmp_path / "out", "--state-dir", tmp_path / "state")
 
     def limit() -> None:
