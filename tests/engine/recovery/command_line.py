@@ -20,15 +20,19 @@ from resumerge.ledger import LEDGER_FILE
 from resumerge.ledger.run_store import RunStore
 
 BIN = Path(sys.executable).parent
+COMMITTING = 50
+"""Blocks of a slow method, two threads and two seconds: the first of two batches is committed."""
 ENV = {
     **os.environ,
     **slow_average.VARIABLES,
+    "SLOW_SECONDS": "0.1",
     "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
     "COLUMNS": "200",
 }
 
 CONFIG = "a recipe.yaml"
-WORDS = ["run", CONFIG, "merged", "--shard-size", "100MB", "--state-dir", "ledgers"]
+WORDS = ["run", CONFIG, "merged", "--shard-size", "10MB", "--state-dir", "ledgers"]
+WORDS += ["--threads", "2"]
 """A merge in a working folder that `calm_merge` made."""
 
 
@@ -37,8 +41,10 @@ def calm_merge(folder: Path, models: Path, recipe: str = RECIPE) -> Path:
     for model in models.iterdir():
         (folder / model.name).symlink_to(model)
     (folder / CONFIG).write_text(recipe)
-    done = call(["run", CONFIG, "calm/merged", "--shard-size", "100MB"], folder)
-    assert done.returncode == 0, done.stderr
+    words = ["run", CONFIG, "calm/merged", "--shard-size", "10MB"]
+    process = start(words, folder, environment={"SLOW_SECONDS": "0"})
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
     return folder
 
 
@@ -57,6 +63,12 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def held(words: list[str], cwd: Path, blocks: int) -> subprocess.Popen[str]:
+    """`resumerge`, which waits for a signal after so many blocks: it ends by nothing else."""
+    (cwd / "hold").write_text(str(blocks))
+    return start(words, cwd, environment={"SLOW_HOLD": str(cwd / "hold")})
 
 
 def call(words: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import calm_merge
 from crash_points import crash_points
 from crashing import RECIPE, Bench, Driver, Ended
-from tiny_models import TWO_LAYERS, write_family
+from tiny_models import LLAMA, TWO_LAYERS, write_family
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +61,10 @@ def points(calm: tuple[Ended, dict[str, bytes]], soak: bool) -> list[int]:
 
 
 @pytest.fixture(scope="session")
-def large_merge(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working folder with large models and the output of their merge, `calm/merged`."""
-    return calm_merge(tmp_path_factory.mktemp("large merge"), large_llamas)
+def many_blocks(request: pytest.FixtureRequest, workplace: Path, soak: bool) -> Path:
+    """`base`, `math` and `code` of 167 blocks, 29 MB each; with --soak of 134 M parameters."""
+    if soak:
+        return Path(request.getfixturevalue("large_llamas"))
+    config = {**LLAMA, "hidden_size": 256, "intermediate_size": 512, "head_dim": 128}
+    config |= {"vocab_size": 8192, "num_hidden_layers": 18, "dtype": "bfloat16"}
+    return write_family(workplace / "many blocks", config, dtype="bfloat16")

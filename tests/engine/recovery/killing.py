@@ -12,7 +12,7 @@ from command_line import WORDS, call, committed, hashes, start
 
 from resumerge.ledger.run_store import RunStore
 
-MOST_KILLS = 8
+MOST_KILLS = 4
 """Of one merge: a machine that is slow enough would never come to its end."""
 
 Start = Callable[[list[str], Path], subprocess.Popen[str]]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from command_line import call, calm_merge, committed, hashes, start
-from slow_average import RECIPE
+from command_line import COMMITTING, call, calm_merge, committed, hashes, held
+from slow_average import MEAN
 from waiting import wait_until
 
 AGAIN = ["reproduce", "calm/merged", "again", "--state-dir", "ledgers"]
 
 
-def test_killed_and_typed_again(large_llamas: Path, tmp_path: Path) -> None:
-    folder = calm_merge(tmp_path, large_llamas, RECIPE)
+def test_killed_and_typed_again(many_blocks: Path, tmp_path: Path) -> None:
+    folder = calm_merge(tmp_path, many_blocks, MEAN)
     for signum, code in ((signal.SIGKILL, -9), (signal.SIGTERM, 143)):
         before = committed(folder / "ledgers")
-        process = start(AGAIN, folder)
-        wait_until(lambda: committed(folder / "ledgers") > before)  # noqa: B023
+        process = held([*AGAIN, "--threads", "2"], folder, COMMITTING)
+        wait_until(lambda: committed(folder / "ledgers") > before, process)  # noqa: B023
         process.send_signal(signum)
         _, said = process.communicate()
         assert process.returncode == code, said

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from command_line import calm_merge, hashes
 from killing import kill_until_done
-from slow_average import RECIPE
+from slow_average import MEAN
 
 
-def test_killed_at_random_times(large_llamas: Path, tmp_path: Path, soak: bool) -> None:
-    folder = calm_merge(tmp_path, large_llamas, RECIPE)
+def test_killed_at_random_times(many_blocks: Path, tmp_path: Path, soak: bool) -> None:
+    folder = calm_merge(tmp_path, many_blocks, MEAN)
     expected = hashes(folder / "calm" / "merged")
     kills = 0
     for seed in itertools.count():

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import posix_only
 import pytest
-from command_line import WORDS, calm_merge, committed, hashes, start
+from command_line import COMMITTING, WORDS, calm_merge, committed, hashes, start
 from killing import kill_until_done
-from slow_average import RECIPE
+from slow_average import MEAN
 from waiting import wait_until
 
 KILLS, KILLS_OF_SOAK = 3, 20
 
 
 @pytest.fixture(scope="module")
-def calm(large_llamas: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def calm(many_blocks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working folder with the output of a merge that took all that Linux has."""
-    return calm_merge(tmp_path_factory.mktemp("merge"), large_llamas, RECIPE)
+    return calm_merge(tmp_path_factory.mktemp("merge"), many_blocks, MEAN)
 
 
 @pytest.fixture
@@ -51,23 +51,26 @@ def test_killed_at_random_times(folder: Path, soak: bool) -> None:
 
 def test_what_does_not_ask_at_the_seam_is_noticed(folder: Path) -> None:
     """Otherwise the other tests would say nothing."""
-    process = start_posix_only(WORDS, folder, RESUMERGE_POSIX_ONLY="0")
+    process = start_posix_only(WORDS, folder, RESUMERGE_POSIX_ONLY="0", SLOW_SECONDS="0")
     process.communicate()
     noted = posix_only.noted(folder)
     assert {"open /proc/meminfo", "open /proc/self/cgroup", "ctypes.dlsym prctl"} <= set(noted)
 
 
 def test_memory_that_others_take_is_noticed_by_psutil(folder: Path) -> None:
-    process = start_posix_only([*WORDS, "--memory-wait", "1"], folder)
-    out = folder / "merged"
+    out, hold = folder / "merged", folder / "hold"
+    hold.write_text(str(COMMITTING))
+    process = start_posix_only([*WORDS, "--memory-wait", "1"], folder, SLOW_HOLD=str(hold))
     wait_until(lambda: committed(folder / "ledgers") > 0, process)
     (folder / "memory.txt").write_text("1000000")
+    hold.unlink()
     _, stderr = process.communicate()
     assert process.returncode == 75, stderr
     assert "Waiting for memory: other processes took" in stderr
     assert "Close other programs" in stderr
     (folder / "memory.txt").unlink()
-    resumed = start_posix_only(["resume", "merged", "--state-dir", "ledgers"], folder)
+    words = ["resume", "merged", "--state-dir", "ledgers"]
+    resumed = start_posix_only(words, folder, SLOW_SECONDS="0")
     _, stderr = resumed.communicate()
     assert resumed.returncode == 0, stderr
     assert hashes(out) == hashes(folder / "calm" / "merged")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from command_line import (
+    COMMITTING,
     ENV,
     WORDS,
     call_line,
@@ -22,12 +23,14 @@ from command_line import (
     committed,
     has_mapped,
     hashes,
+    held,
     listens,
     start,
     state_of,
 )
 from crashing import Bench, Merge
-from slow_average import RECIPE as SLOW
+from slow_average import MEAN
+from slow_average import RECIPE as BY_TORCH
 from waiting import wait_until
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
@@ -40,7 +43,7 @@ def small_models(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def slow_models(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return calm_merge(tmp_path_factory.mktemp("slow merge"), models, SLOW)
+    return calm_merge(tmp_path_factory.mktemp("slow merge"), models, BY_TORCH)
 
 
 @pytest.fixture
@@ -77,14 +80,16 @@ def stop(process: subprocess.Popen[str], signum: int, quiet: bool) -> str:
     return stderr.splitlines()[-1]
 
 
-def test_stopped_again_and_again_while_it_merges(large_merge: Path, soak: bool) -> None:
+def test_stopped_again_and_again_while_it_merges(
+    many_blocks: Path, tmp_path: Path, soak: bool
+) -> None:
     """Every stop commits what was done, and the line it leaves goes on from there."""
-    folder = large_merge
+    folder = calm_merge(tmp_path, many_blocks, MEAN)
     ledgers = folder / "ledgers"
     words = WORDS
     for number in range(3):
         before = committed(ledgers)
-        process = start(words, folder)
+        process = held(words, folder, COMMITTING)
         wait_until(lambda before=before: committed(ledgers) > before, process)
         line = stop(process, SIGNALS[number % 2], soak)
         assert line.startswith("resumerge resume merged-")
@@ -97,7 +102,6 @@ def test_stopped_again_and_again_while_it_merges(large_merge: Path, soak: bool) 
     assert state_of("merged", ledgers, folder) == "done"
     size = sum(path.stat().st_size for path in (folder / "merged").glob("*.safetensors"))
     assert committed(ledgers) < size, "no block was committed twice"
-    shutil.rmtree(folder / "merged")
 
 
 def test_stopped_at_every_operation(
@@ -122,6 +126,7 @@ def test_stopped_at_every_operation(
     assert sum(stopped) > 0.8 * len(stopped)
 
 
+@pytest.mark.cold_start
 @pytest.mark.parametrize(
     "signum, moment",
     [
@@ -144,7 +149,7 @@ def test_before_it_merges(
     soak: bool,
 ) -> None:
     folder = slow
-    process = start(WORDS, folder)
+    process = held(WORDS, folder, 0)
     wait_until(lambda: moment(folder, process), process, every=0.001)
     line = stop(process, signum, soak)
     done = call_line(line, folder)
