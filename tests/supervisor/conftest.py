@@ -39,6 +39,7 @@ def merge(new_merge: Callable[[], Supervised]) -> Supervised:
 def reference(tmp_path_factory: pytest.TempPathFactory, models: Path) -> dict[str, bytes]:
     """What a merge writes that nothing disturbs."""
     calm = Supervised(tmp_path_factory.mktemp("calm"), models, {"SLOWLY_SECONDS": "0"})
+    calm.go_on()
     process = calm.start()
     _, stderr = process.communicate()
     assert process.returncode == 0, stderr

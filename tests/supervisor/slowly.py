@@ -1,13 +1,15 @@
 """A merge method for tests: the mean, slowly, and with an accident where the test wants one.
 
 An accident is the name of a file in the folder `SLOWLY_ACCIDENTS`; `hurry` ends the slowness. The
-file `hold` has a number: after so many blocks a process waits until the file is gone.
+file `hold` has a number: after so many blocks a process waits until the file is gone, an accident
+is laid, or a signal has asked the process to stop, however late a test comes to that.
 The method computes with kernels: processes that import torch would take ten times as long to start.
 With `SLOWLY_WITH_TORCH` it computes with torch, to the same bits, for tests of what that takes.
 """
 
 import ctypes
 import os
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -53,7 +55,7 @@ def suffer(blocks):
     (accidents / "begun").touch()
     suffered.extend([None] * blocks)
     with suppress(FileNotFoundError):
-        while len(suffered) > int((accidents / "hold").read_text()):
+        while len(suffered) > int((accidents / "hold").read_text()) and not is_let_go(accidents):
             time.sleep(0.01)
     if not happens("hurry", once=False):
         time.sleep(float(os.environ.get("SLOWLY_SECONDS", "0.08")) * blocks)
@@ -69,6 +71,13 @@ def suffer(blocks):
         torch.empty(1 << 50)
     if happens("hang", once=True):
         time.sleep(1000)
+
+
+def is_let_go(accidents):
+    """Return whether an accident is laid, or a signal has asked this process to stop."""
+    handler = signal.getsignal(signal.SIGTERM)  # a method of the request to stop
+    asked = getattr(getattr(handler, "__self__", None), "requested", False)
+    return asked or any(path.name not in ("begun", "hold") for path in accidents.iterdir())
 
 
 def happens(accident, *, once):

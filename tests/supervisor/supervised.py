@@ -19,6 +19,9 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.output_path import CARD
 
 SLOWLY = Path(__file__).with_name("slowly.py")
+HELD = 40
+"""Of 52 blocks: three seconds, and the first of two batches is committed."""
+
 RECIPE = "merge_method: slowly\nmodels: [{model: math}, {model: code}]\n"
 
 
@@ -39,6 +42,7 @@ class Supervised:
         self.out, self.state = self.folder / "merged", self.folder / "state"
         self.accidents = self.folder / "accidents"
         self.accidents.mkdir()
+        (self.accidents / "hold").write_text(str(HELD))
         (self.folder / "recipe.yaml").write_text(RECIPE)
 
     @property
@@ -66,8 +70,13 @@ class Supervised:
         (self.accidents / "hurry").touch()
         return process.communicate()
 
+    def go_on(self) -> None:
+        """Have no process wait any more."""
+        (self.accidents / "hold").unlink(missing_ok=True)
+
     def resume(self) -> None:
         """`resumerge resume`, as fast as it can, to its end."""
+        self.go_on()
         words = ["resume", str(self.out), "--state-dir", str(self.state)]
         options = {**self.options, "env": {**self.options["env"], "SLOWLY_SECONDS": "0"}}
         done = subprocess.run([*self.command[:3], *words], text=True, **options)

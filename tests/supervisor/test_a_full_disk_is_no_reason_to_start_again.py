@@ -23,6 +23,7 @@ def test_a_disk_that_fills_up_and_is_freed(
     process = merge.start()
     merge.wait_until_committed(process)
     fill(small_disk / "ballast")
+    merge.go_on()
     _, stderr = process.communicate()
     assert process.returncode == 75, stderr
     assert "disk is full" in stderr

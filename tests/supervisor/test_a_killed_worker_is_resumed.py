@@ -173,7 +173,10 @@ def test_starting_over_is_not_done_twice(merge: Supervised, reference: dict[str,
 @pytest.mark.cold_start
 def test_the_supervisor_is_small(merge: Supervised) -> None:
     """Its worker has torch, which the method imports."""
+    hold = merge.folder / "hold"
+    hold.write_text("20")  # of 52, twice: after two batches
     merge.environment.update(slow_average.VARIABLES)
+    merge.environment |= {"SLOW_SECONDS": "0.16", "SLOW_HOLD": str(hold)}
     (merge.folder / "recipe.yaml").write_text(slow_average.RECIPE)
     process = merge.start()
     os.kill(merge.wait_until_committed(process), signal.SIGKILL)

@@ -39,6 +39,7 @@ def test_the_terminal_closes(
     assert code == 0, said
     assert merge.outcomes() == [None], "it returns while the merge works"
     assert said.splitlines()[-1].endswith("--watch")
+    merge.go_on()
     wait_until(lambda: merge.outcomes() == ["done"])
     log = run_folder(merge) / "detached.log"
     wait_until(lambda: "Done in" in log.read_text())
@@ -87,7 +88,7 @@ def test_another_process_works_on_the_run(merge: Supervised, reference: dict[str
     assert second.returncode == 2
     assert "Another process is working on this run" in stderr
     os.kill(worker, signal.SIGCONT)
-    _, stderr = process.communicate()
+    _, stderr = merge.end(process)
     assert process.returncode == 0, stderr
     assert merge.files() == reference
 
@@ -103,6 +104,7 @@ def test_the_terminal_closes_before_there_is_a_run(merge: Supervised, tmp_path: 
     pid, terminal = in_a_terminal(command, merge.models, merge.options["env"])
     wait_until(begun.exists)
     os.close(terminal)
+    merge.go_on()
     go.touch()
     os.waitpid(pid, 0)
     wait_until(lambda: merge.outcomes() == ["done"])

@@ -54,7 +54,7 @@ def test_a_killed_worker_is_resumed_when_there_is_memory_again(
     group.limit(LITTLE)
     said = list(_until("Waiting for memory: the cgroup", process))
     group.limit(PLENTY)
-    _, stderr = process.communicate()
+    _, stderr = merge.end(process)
     assert process.returncode == 0, (said, stderr)
     assert merge.files() == reference
 
@@ -64,6 +64,7 @@ def test_half_of_a_small_budget_is_still_enough_for_one_thread(
 ) -> None:
     group.limit(700 * MB)
     merge.environment["SLOWLY_SECONDS"] = "0"
+    merge.go_on()
     (merge.accidents / "hunger").touch()
     process = group.start([*merge.command, "--memory", "400MB"], **merge.options)
     _, stderr = process.communicate()

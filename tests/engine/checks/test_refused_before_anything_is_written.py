@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from merging import working_in
 from safetensors.torch import load_file
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_family, write_model
 
+from resumerge.cli.main import main
 from resumerge.sources.index import INDEX_FILE
 
 LINEAR = """merge_method: linear
@@ -37,7 +41,7 @@ class Case:
         path: in recipe.yaml, likewise.
         spoil: makes the fault in the models' folder, where it is there.
         options: of the command.
-        before: Python that runs in the process first.
+        free: bytes that the disk has left; None: as many as it has.
         where: what the message names as the place, where that is not the recipe.
     """
 
@@ -47,7 +51,7 @@ class Case:
     path: str = ""
     spoil: Callable[[Path], object] = lambda folder: None
     options: tuple[str, ...] = ()
-    before: str = ""
+    free: int | None = None
     where: str = "recipe.yaml"
 
 
@@ -243,8 +247,7 @@ CASES = {
     "disk_too_small": Case(
         LINEAR,
         "disk is too small … MB free … 1 kB free … free ",
-        before="import shutil\nfrom types import SimpleNamespace\n"
-        "shutil.disk_usage = lambda path: SimpleNamespace(total=10**9, used=10**9, free=1000)\n",
+        free=1000,
         where="out",
     ),
     "memory_too_small": Case(
@@ -268,33 +271,66 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_case(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
-    write_family(tmp_path)
-    (tmp_path / "recipe.yaml").write_text(case.recipe)
-    case.spoil(tmp_path)
-    before = everything_in(tmp_path)
-    program = f"{case.before}\nfrom resumerge.cli.main import main\nmain()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "run", "recipe.yaml", "out", *case.options],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    rest = done.stderr
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_family(tmp_path_factory.mktemp("family"))
+
+
+def prepared(case: Case, family: Path, folder: Path) -> dict[str, int]:
+    """Make a case's models and recipe; what is then in the folder."""
+    shutil.copytree(family, folder, dirs_exist_ok=True)
+    (folder / "recipe.yaml").write_text(case.recipe)
+    case.spoil(folder)
+    return everything_in(folder)
+
+
+def check_said(case: Case, said: str) -> None:
+    assert "Traceback" not in said
+    rest = said
     for words in case.says.split(" … "):
-        assert words in rest, f"{words!r} is not, or not in its place, in:\n{done.stderr}"
+        assert words in rest, f"{words!r} is not, or not in its place, in:\n{said}"
         rest = rest[rest.index(words) + len(words) :]
-    assert case.where in done.stderr
+    assert case.where in said
     if case.line is not None:
         place = f"recipe.yaml, line {case.line}" + (f", at {case.path}" if case.path else "")
-        assert place in done.stderr
-    assert "  found:" in done.stderr
-    assert "  do:" in done.stderr
+        assert place in said
+    assert "  found:" in said
+    assert "  do:" in said
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(
+    name: str,
+    family: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    case = CASES[name]
+    before = prepared(case, family, tmp_path)
+    words = ["resumerge", "run", "recipe.yaml", "out", "--no-supervise", *case.options]
+    monkeypatch.setattr(sys, "argv", words)
+    if case.free is not None:
+        usage = SimpleNamespace(total=10**9, used=10**9, free=case.free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with working_in(tmp_path), pytest.raises(SystemExit) as ended:
+        main()
+    out, said = capsys.readouterr()
+    assert (ended.value.code, out) == (2, ""), said
+    check_said(case, said)
+    assert everything_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["unknown_key", "truncated_safetensors"])
+def test_a_worker_that_refuses_says_so_through_its_supervisor(
+    name: str, family: Path, tmp_path: Path
+) -> None:
+    case = CASES[name]
+    before = prepared(case, family, tmp_path)
+    words = [sys.executable, "-m", "resumerge", "run", "recipe.yaml", "out", *case.options]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    check_said(case, done.stderr)
     assert everything_in(tmp_path) == before
 
 

@@ -342,6 +342,8 @@ class Bench:
         self._drivers = drivers
         self.imports: Sequence[str] = ()
         """Modules that drivers import once, for all attempts that follow."""
+        self.block, self.batch = 512, 8192
+        """Elements of a block, and bytes of a batch: larger for a merge of larger models."""
         self._names = itertools.count()
 
     def merge(self, recipe: str | None = None, worker: int = 0, disk: Path | None = None) -> Merge:
@@ -350,7 +352,7 @@ class Bench:
         driver, recipe = self._drivers[worker], recipe or self.recipe
         root, output = disk or Path(), self._output
         merge = Merge(folder, driver, self.models, recipe, self.options, root=root, output=output)
-        merge.imports = self.imports
+        merge.imports, merge.block, merge.batch = self.imports, self.block, self.batch
         return merge
 
     def beside(self, first: Merge) -> Merge:
