@@ -25,8 +25,11 @@ NUMBERS = st.floats(width=32) | st.sampled_from(
 
 LENGTHS = st.integers(0, 70) | st.sampled_from([1023, 1024, 1025, 5000, 131_073])
 varied = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=90 // len(SETS),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+"""A test has 90 draws in all, each of which one instruction set computes."""
 Use = Callable[[str], None]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Found = TypeVar("Found")

@@ -101,7 +101,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_merged_like_their_copies(
     method: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_small_batches(monkeypatch, 3000)
+    use_small_batches(monkeypatch, 30_000)
     names = [name.replace(" ", "-") for name in EXACT]
     plain = [f"{name}-plain" for name in names]
     ours = merge(models, recipe(method, *names), tmp_path / "ours")
