@@ -217,7 +217,8 @@ def _attempts(ledger: Ledger) -> list[Row]:
     """Return the attempts, of which the last one is this process's, and done."""
     rows = ledger.attempts.all()
     for row in rows[-1:]:
-        row |= {"outcome": "done", "ended": now(), "last_seen": now(), "peak_rss": peak_rss()}
+        ended = now()
+        row |= {"outcome": "done", "ended": ended, "last_seen": ended, "peak_rss": peak_rss()}
     return [{name: row[name] for name in TABLES["attempts"].imported} for row in rows]
 
 
