@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import nbformat
-from notebook_kernels import NOTEBOOK, Hands, cell_outputs, text_of
+from notebook_kernels import Hands, cell_outputs, cells, text_of
 
 COLAB = """
 import sys, types
@@ -30,18 +28,6 @@ try:
 except RuntimeError as error:
     print(error)
 """
-
-
-def cells(*parts: str) -> Any:
-    """A notebook of some of its cells, by their ids, and of others that are given as text."""
-    whole = nbformat.read(NOTEBOOK, as_version=4)
-    known = {cell["id"]: cell for cell in whole.cells}
-    whole.cells = []
-    for number, part in enumerate(parts):
-        cell = nbformat.v4.new_code_cell(known[part].source if part in known else part)
-        cell["id"] = f"{part if part in known else 'extra'}-{number}"
-        whole.cells.append(cell)
-    return whole
 
 
 def test_drive_is_mounted_whenever_its_cell_is_run_and_settings_keep_it(
@@ -81,20 +67,23 @@ def test_no_upload_of_a_part_and_the_advice_works(hands: Hands) -> None:
         "RESUMERGE_PUSH_TO": "org/pushed",
         "HF_TOKEN": "hf_test",
     }
-    notebook = cells("settings", "install", "recipe", "run")
-    hands.run_all(notebook=notebook, **env)
+    hands.merge("--mirror", env["RESUMERGE_MIRROR"], HF_TOKEN=env["HF_TOKEN"])
     hands.lose_machine()
-    executed = hands.run_all(**env)
-    assert not hands.output.exists()
-    assert "Already done: hf://org/mirrored" in text_of(executed, "run")
-    said = text_of(executed, "push")
+    nothing = "import huggingface_hub\nprint(huggingface_hub.repo_exists('org/pushed'))"
+    advice = "advice = how_to_have_it().splitlines()[-1]\nprint(advice)\nexec(advice)"
+    notebook = cells(
+        *("settings", "install", "recipe", "run", "print(Path(output).exists())", "try", "push"),
+        *(nothing, advice, "try", "push"),
+    )
+    hands.run_all(notebook=notebook, **env)
+    assert "Already done: hf://org/mirrored" in text_of(notebook, "run-3")
+    assert text_of(notebook, "extra-4") == text_of(notebook, "extra-7") == "False\n"
+    said = text_of(notebook, "push-6")
     assert said.startswith("Nothing was uploaded. The finished model is only in the mirror")
-    assert "org/pushed" not in hands.hub.repos
-    advice = said.strip().splitlines()[-1]
-    assert text_of(executed, "try").strip().splitlines()[-1] == advice
-    again = cells("settings", "install", advice, "try", "push")
-    hands.run_all(notebook=again, **env)
-    assert text_of(again, "try-3").startswith("The capital of France is ")
+    advised = said.strip().splitlines()[-1]
+    assert text_of(notebook, "try-5").strip().splitlines()[-1] == advised
+    assert text_of(notebook, "extra-8").startswith(f"{advised}\n"), "what was said is done"
+    assert text_of(notebook, "try-9").startswith("The capital of France is ")
     whole = {path.name: path.read_bytes() for path in hands.output.iterdir()}
     pushed = hands.hub.contents("org/pushed")
     assert {name: pushed[name] for name in whole} == whole
