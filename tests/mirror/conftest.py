@@ -82,10 +82,22 @@ def there(made: Path, tmp_path: Path) -> Path:
     return mirror
 
 
-@pytest.fixture
-def bed(made: Path, tmp_path: Path) -> Bed:
-    bed = Bed(tmp_path, made / "models")
+@pytest.fixture(scope="module")
+def finished(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bed, Path]:
+    """A machine whose run is finished, and a copy of everything that it has."""
+    folder = tmp_path_factory.mktemp("finished")
+    bed = Bed(folder / "bed", made / "models")
     bed.run()
+    shutil.copytree(folder / "bed", folder / "kept", symlinks=True)
+    return bed, folder / "kept"
+
+
+@pytest.fixture
+def bed(finished: tuple[Bed, Path]) -> Bed:
+    """The machine, as it was when its run was finished."""
+    bed, kept = finished
+    shutil.rmtree(bed.mirror.parent)
+    shutil.copytree(kept, bed.mirror.parent, symlinks=True)
     return bed
 
 
