@@ -11,6 +11,7 @@ from typing import Any
 
 from loopback_hub import Hub
 from models_in_files import SIX_LAYERS, write_adapter, write_in_files
+from no_more_uploads import NoMoreUploads
 from small_disks import mounted
 from waiting import wait_until
 
@@ -29,10 +30,12 @@ def test_by_way_of_a_small_disk(hub: Hub, tmp_path: Path) -> None:
         (disk / "recipe.yaml").write_text(RECIPE)
         words = ["run", "recipe.yaml", "out", "--stream"]
         words += ["--mirror", "hf://org/out", "--mirror-then-delete"]
+        fault = NoMoreUploads(hub, "org/out")
         killed = start(hub, disk, *words)
-        wait_until(lambda: hub.received > 0 or killed.poll() is not None)
+        wait_until(lambda: fault.reached, killed)
         killed.send_signal(signal.SIGKILL)
         assert killed.wait() == -signal.SIGKILL
+        fault.end()
         resumed = start(hub, disk, "resume", "out", "--take-over")
         _, stderr = resumed.communicate()
         assert resumed.returncode == 0, stderr

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from hub_models import shard
 from loopback_hub import Hub
+from loopback_sockets import bytes_on_the_way
 from merges import COPIES, Place, layered, output
 from small_disks import mounted
 from waiting import wait_until
 
-NUMEL = 2_000_000
+NUMEL = 1_000_000
 SHARD = 4 * NUMEL
 """Bytes of a shard, without its header."""
 
@@ -56,6 +57,7 @@ def test_a_disk_too_small_for_the_inputs(filled: Hub, small_disk: Path, tmp_path
             *(["run", "merge.yaml", "out", "--evict"] if part == 0.3 else ["resume"])
         )
         wait_until(filled.allowance.is_spent, process)
+        wait_until(lambda: not bytes_on_the_way(filled.url), process)  # they would come again
         process.kill()
         process.wait()
     filled.allowance.give(None)
