@@ -18,6 +18,7 @@ from resumerge.planning.plan import Plan
 from resumerge.printable import code_span, escaped, in_fence
 from resumerge.sizes import counted
 from resumerge.sources import MetadataCache, Source, fetch, list_companions
+from resumerge.sources.companion_content import companion
 from resumerge.sources.companions import is_tokenizer_file
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
@@ -51,7 +52,7 @@ def adapter_files(
         model = plan.reference_model.base or plan.reference_model
         names = [file for file in list_companions(model) if is_tokenizer_file(file)]
         fetch(model, names, metadata, offline=offline)
-        yield from ((file, model.folder / file) for file in names)
+        yield from ((file, companion(model, file)) for file in names)
     yield CARD, _card(plan, made, name, contents, section).encode()
     config = json.dumps(dict(made.config), indent=2, ensure_ascii=False) + "\n"
     yield "adapter_config.json", config.encode()

@@ -14,7 +14,8 @@ from resumerge.output.index import index_files
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.output_path import CARD
 from resumerge.planning.plan import Plan
-from resumerge.sources import MetadataCache, fetch, list_companions
+from resumerge.sources import MetadataCache, Source, fetch, list_companions
+from resumerge.sources.companion_content import companion
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.pipelines import PIPELINE
 from resumerge.sources.quantised import unquantised_config
@@ -69,18 +70,16 @@ def companions(
         names = [n for n in names if not is_tokenizer_file(n)]
         yield from tokenizer_files(reference, vocabulary, template, metadata, offline=offline)
     fetch(carrier, names, metadata, offline=offline)
-    for companion in sorted(names, key=lambda name: name == PIPELINE):
-        path = carrier.folder / companion
-        if companion == GENERATION and plan.vocabulary is not None:
+    for file in sorted(names, key=lambda name: name == PIPELINE):
+        if file == GENERATION and plan.vocabulary is not None:
             host_config = _generation_config_of_host(plan, metadata, offline=offline)
-            yield companion, _json(remap_token_ids(read_json(path), plan.vocabulary, host_config))
-        elif companion == PIPELINE:
+            generation = read_json(carrier, file)
+            yield file, _json(remap_token_ids(generation, plan.vocabulary, host_config))
+            continue
+        if file == PIPELINE:
             yield from ((name, text.encode()) for name, text in index_files(plan))
-            yield companion, path
-        elif config := _component_config(plan, path, companion):
-            yield companion, _json(config)
-        else:
-            yield companion, path
+        config = _component_config(plan, carrier, file)
+        yield file, _json(config) if config else companion(carrier, file)
     if not carrier.components:
         yield from ((name, text.encode()) for name, text in index_files(plan))
     yield RECIPE_IN_OUTPUT, plan.recipe.text.encode()
@@ -101,16 +100,16 @@ def _generation_config_of_host(
     if GENERATION not in list_companions(host):
         return dict(host.config)
     fetch(host, [GENERATION], metadata, offline=offline)
-    return read_json(host.folder / GENERATION)
+    return read_json(host, GENERATION)
 
 
-def _component_config(plan: Plan, path: Path, name: str) -> dict[str, Any] | None:
+def _component_config(plan: Plan, carrier: Source, name: str) -> dict[str, Any] | None:
     """Return a pipeline component's config as its weights are written; None for no change."""
     folder = name.removesuffix("config.json")
     dtype = main_dtype(plan, folder) if name.endswith("/config.json") else None
     if dtype is None:
         return None
-    config = read_json(path)
+    config = read_json(carrier, name)
     stated = [key for key in ("dtype", "torch_dtype") if config.get(key) not in (None, dtype)]
     found = {**unquantised_config(config), **dict.fromkeys(stated, dtype)}
     return found if found != config else None

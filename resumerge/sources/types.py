@@ -118,6 +118,21 @@ class Coding(NamedTuple):
     written: Layout | None
 
 
+class Contained(NamedTuple):
+    """The files beside the weights that a weight file has in it, made when they are read.
+
+    Args:
+        names: their names.
+        tokens: how many tokens they say something of, at most.
+    """
+
+    names: tuple[str, ...] = ()
+    tokens: int = 0
+
+
+NOTHING_CONTAINED = Contained()
+
+
 class Description(NamedTuple):
     """The description of a model that its weight files have, in their own words: of GGUF.
 
@@ -185,6 +200,7 @@ class Source:
         is_adapter: whether it is an adapter alone: `config` is its adapter_config.json.
         led_to_by_file: whether its first file alone leads to it, also in a folder with others: of
             a model in GGUF.
+        contained: what its first weight file has in it: the tokenizer of a model in GGUF.
     """
 
     ref: ModelRef
@@ -212,6 +228,7 @@ class Source:
     described: Description | None = None
     is_adapter: bool = False
     led_to_by_file: bool = False
+    contained: Contained = NOTHING_CONTAINED
 
     @property
     def note_on_quantisation(self) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.sources import MetadataCache, Source, fetch, list_companions
+from resumerge.sources.companion_content import companion
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.tokenizers.origin import tokenizer_part
 from resumerge.tokenizers.output_vocabulary import OutputVocabulary
@@ -52,28 +53,28 @@ def tokenizer_files(
     fetch(host, names, metadata, offline=offline)
     changed: dict[str, dict[str, Any]] = {}
     if vocabulary is not None and vocabulary.new:
-        changed = _with_new_tokens(host.folder, names, vocabulary)
+        changed = _with_new_tokens(host, names, vocabulary)
         if any(token.definition is None for token in vocabulary.new):
             names = [n for n in names if n in _CONSISTENT or "chat_template" in n]
     if chat_template is not None:
         names = [n for n in names if "chat_template" not in n]
-        config = changed.get(CONFIG) or _read(host.folder, names, CONFIG)
+        config = changed.get(CONFIG) or _read(host, names, CONFIG)
         changed[CONFIG] = {**config, "chat_template": chat_template}
     for name in sorted({*names, *changed}):
-        yield name, _text(name, changed[name]) if name in changed else host.folder / name
+        yield name, _text(name, changed[name]) if name in changed else companion(host, name)
 
 
 def _with_new_tokens(
-    folder: Path, names: list[str], vocabulary: OutputVocabulary
+    host: Source, names: list[str], vocabulary: OutputVocabulary
 ) -> dict[str, dict[str, Any]]:
     added = {t.content: t for t in vocabulary.new if t.definition is not None}
     changed = {TOKENIZER: extended_tokenizer(vocabulary)}
     if "added_tokens.json" in names:
-        listed = _read(folder, names, "added_tokens.json")
+        listed = _read(host, names, "added_tokens.json")
         changed["added_tokens.json"] = {**listed, **{c: t.id for c, t in added.items()}}
-    config = _read(folder, names, CONFIG)
+    config = _read(host, names, CONFIG)
     if config.get("added_tokens_decoder") is not None:
-        decoder = dict(added_tokens_decoder(config, folder / CONFIG))
+        decoder = dict(added_tokens_decoder(config, host.folder / CONFIG))
         decoder |= {str(t.id): _definition(t.content, t.definition) for t in added.values()}
         changed[CONFIG] = {**config, "added_tokens_decoder": decoder}
     return changed
@@ -125,8 +126,8 @@ def _definition(content: str, definition: Mapping[str, Any] | None) -> dict[str,
     return {**(definition or {}), "content": content}
 
 
-def _read(folder: Path, names: list[str], name: str) -> dict[str, Any]:
-    return read_json(folder / name) if name in names else {}
+def _read(host: Source, names: list[str], name: str) -> dict[str, Any]:
+    return read_json(host, name) if name in names else {}
 
 
 def _text(name: str, value: Mapping[str, Any]) -> bytes:

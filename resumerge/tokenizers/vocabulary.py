@@ -12,12 +12,11 @@ from typing import Any
 import xxhash
 
 from resumerge.errors import InputError, Interrupted, Reason, Resumable, refuse
-from resumerge.foreign_files import read_foreign
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.companion_content import read_companion, read_companion_object
 from resumerge.sources.companions import LARGEST, is_tokenizer_file, oversized_tokenizer_files
 from resumerge.sources.formats.weight_format import damaged
-from resumerge.sources.json_object import read_json_object
 from resumerge.sources.remote.files import fetch, list_companions
 from resumerge.sources.types import Source
 from resumerge.tokenizers.origin import has_tokenizer, tokenizer_part
@@ -134,7 +133,7 @@ def read_vocabulary(
     source = tokenizer_part(source)
     files = _fetched(source, metadata, offline)
     facts = _facts(source, files)
-    ids, added = _tokens(facts, source.folder, files)
+    ids, added = _tokens(facts, source, files)
     return Vocabulary(source, _kind(facts), ids, added, files, _digest(source, files))
 
 
@@ -144,20 +143,20 @@ def read_chat_template(
     """Return a model's chat template; None without one, or if no template is named ``default``."""
     source = tokenizer_part(source)
     files = _fetched(source, metadata, offline)
-    config = read_json(source.folder / CONFIG) if CONFIG in files else {}
-    return _template(source.folder, files, config)
+    config = read_json(source, CONFIG) if CONFIG in files else {}
+    return _template(source, files, config)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a tokenizer file.
+def read_json(source: Source, name: str) -> dict[str, Any]:
+    """Return the JSON object in a companion of a model, such as a tokenizer file.
 
     Raises:
         InputError: the file cannot be read, or is not a JSON object.
     """
     try:
-        return read_json_object(path, LARGEST)
+        return read_companion_object(source, name)
     except (OSError, ValueError) as error:
-        raise _damaged(str(path), "a JSON object", str(error)) from None
+        raise _damaged(str(source.folder / name), "a JSON object", str(error)) from None
 
 
 def added_tokens_decoder(config: Mapping[str, Any], where: Path) -> dict[str, dict[str, Any]]:
@@ -178,23 +177,24 @@ def added_tokens_decoder(config: Mapping[str, Any], where: Path) -> dict[str, di
     return found
 
 
-def _read(path: Path) -> bytes:
+def _read(source: Source, name: str) -> bytes:
     try:
-        return read_foreign(path, LARGEST)
+        return read_companion(source, name)
     except (OSError, ValueError) as error:
-        raise _damaged(str(path), "a file that can be read", str(error)) from None
+        where = str(source.folder / name)
+        raise _damaged(where, "a file that can be read", str(error)) from None
 
 
 def _digest(source: Source, files: tuple[str, ...]) -> str:
     digest = xxhash.xxh3_128()
     for name in files:
-        data = _read(source.folder / name)
+        data = _read(source, name)
         digest.update(f"{name} {len(data)}\n".encode() + data)
     return digest.hexdigest()
 
 
 def _facts(source: Source, files: tuple[str, ...]) -> dict[str, Any]:
-    return read_json(source.folder / TOKENIZER) if TOKENIZER in files else _converted(source, files)
+    return read_json(source, TOKENIZER) if TOKENIZER in files else _converted(source, files)
 
 
 def _fetched(source: Source, metadata: MetadataCache | None, offline: bool) -> tuple[str, ...]:
@@ -213,11 +213,11 @@ def _kind(facts: Mapping[str, Any]) -> str:
     return model
 
 
-def _template(folder: Path, files: tuple[str, ...], config: Mapping[str, Any]) -> str | None:
+def _template(source: Source, files: tuple[str, ...], config: Mapping[str, Any]) -> str | None:
     if TEMPLATE in files:
-        return _read(folder / TEMPLATE).decode(errors="replace")
+        return _read(source, TEMPLATE).decode(errors="replace")
     if "chat_template.json" in files:
-        found = read_json(folder / "chat_template.json").get("chat_template")
+        found = read_json(source, "chat_template.json").get("chat_template")
         return found if isinstance(found, str) else None
     template = config.get("chat_template")
     if isinstance(template, list):  # several, by name
@@ -227,12 +227,13 @@ def _template(folder: Path, files: tuple[str, ...], config: Mapping[str, Any]) -
 
 
 def _tokens(
-    facts: Mapping[str, Any], folder: Path, files: tuple[str, ...]
+    facts: Mapping[str, Any], source: Source, files: tuple[str, ...]
 ) -> tuple[dict[str, int], dict[str, dict[str, Any]]]:
     """Return the id of every token, and the definition of each added one."""
+    folder = source.folder
     ids = _plain_tokens(facts, folder / TOKENIZER)
     listed = _added_tokens(facts, folder / TOKENIZER)
-    config = read_json(folder / CONFIG) if CONFIG in files else {}
+    config = read_json(source, CONFIG) if CONFIG in files else {}
     late = added_tokens_decoder(config, folder / CONFIG)
     added: dict[str, dict[str, Any]] = {}
     numbers = set(ids.values())

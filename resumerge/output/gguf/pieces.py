@@ -13,9 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-SPACE = "\u2581"
-"""The sign that SentencePiece writes for a space."""
-
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 LOWEST = -1000.0

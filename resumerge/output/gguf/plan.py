@@ -156,7 +156,7 @@ def _tokenizer(
     tokenizer = WrittenTokenizer(
         model=host.ref.text,
         facts=extended_tokenizer(made) if made and made.new else host.facts(),
-        settings=read_json(host.source.folder / CONFIG) if CONFIG in host.files else {},
+        settings=read_json(host.source, CONFIG) if CONFIG in host.files else {},
         ids=made.ids if made else host.ids,
         added={**host.added, **{token: facts for token, facts in new.items() if facts is not None}},
         config=config,

@@ -16,12 +16,10 @@ import numpy as np
 
 from resumerge.errors import InputError, refuse
 from resumerge.output.gguf.header import Value
-from resumerge.output.gguf.pieces import SPACE, is_byte, scores_of
-from resumerge.output.gguf.pre_tokenizers import KNOWN, pre_tokenizer_name
+from resumerge.output.gguf.pieces import is_byte, scores_of
 from resumerge.sizes import some
-
-_NORMAL, _UNKNOWN, _CONTROL, _DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
-"""The types of tokens (gguf-py, TokenType)."""
+from resumerge.sources.gguf.pre_tokenizers import KNOWN, pre_tokenizer_name
+from resumerge.sources.gguf.tokenizer import SPACE, TokenType
 
 _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep": "seperator"}
 """The words of GGUF's keys (as they are spelt there) by those of transformers' ones."""
@@ -158,12 +156,14 @@ class WrittenTokenizer:
             )
         for token, number in plain.items():
             if is_byte(token):
-                types[number], scores[number] = _BYTE, 0.0
+                types[number], scores[number] = TokenType.BYTE, 0.0
         unknown = self.facts["model"].get("unk_token")
         if isinstance(unknown, str) and unknown in self.ids:
-            types[self.ids[unknown]] = _UNKNOWN
-        if (types == _BYTE).sum() != 256:
-            raise self._unfit("model.vocab", "a token for each byte", f"{(types == _BYTE).sum()}")
+            types[self.ids[unknown]] = TokenType.UNKNOWN
+        if (types == TokenType.BYTE).sum() != 256:
+            raise self._unfit(
+                "model.vocab", "a token for each byte", f"{(types == TokenType.BYTE).sum()}"
+            )
         return {
             "model": "llama",
             "pre": "default",
@@ -214,13 +214,13 @@ class WrittenTokenizer:
     def _tokens(self) -> tuple[list[str], np.ndarray]:
         """Return the text and the type of each token."""
         texts = [f"[PAD{number}]" for number in range(self.rows)]
-        types = np.full(self.rows, _UNUSED, np.int32)
+        types = np.full(self.rows, TokenType.UNUSED, np.int32)
         for token, number in self.ids.items():
             definition = self.added.get(token)
-            texts[number], types[number] = token, _NORMAL
+            texts[number], types[number] = token, TokenType.NORMAL
             if definition is not None:
                 control = bool(definition.get("special")) or _looks_like_control(token)
-                types[number] = _CONTROL if control else _DEFINED
+                types[number] = TokenType.CONTROL if control else TokenType.USER_DEFINED
                 texts[number] = token if control else token.replace(SPACE, " ")
         try:
             for text in texts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -54,6 +54,9 @@ USUAL_ALIGNMENT = 32
 PIECE = 1 << 18
 """Bytes of the header that are read at once."""
 
+LARGE_PIECE = 4 << 20
+"""The same where a vocabulary is read, which has as many."""
+
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
 _BOOL, _TEXT, _ARRAY = 7, 8, 9
 
@@ -92,6 +95,24 @@ _NOT_READ = {
 }
 
 
+def whole_values(
+    read: ReadRange, *, size: int, file: str, where: str, names: Collection[str]
+) -> dict[str, Any]:
+    """Return the values that describe a model, by name; None for long arrays that are not named.
+
+    Args:
+        read: returns the bytes of a range of the file.
+        size: the size of the file in bytes.
+        file: the name of the file.
+        where: what messages call it.
+        names: the arrays that are kept, however long.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    return _Reader(read, size, file, where, names, LARGE_PIECE).described()
+
+
 class Gguf(WeightFormat):
     """The format of llama.cpp."""
 
@@ -112,6 +133,8 @@ class _Reader:
     size: int
     file: str
     where: str
+    whole: Collection[str] = ()
+    piece: int = PIECE
 
     def __post_init__(self) -> None:
         self._data, self._at, self._start = b"", 0, 0
@@ -131,6 +154,11 @@ class _Reader:
         self._forget()
         found, coded = self._tensors(entries, begin, alignment)
         return Header(found, self._digest.hexdigest(), described=Description(described, coded))
+
+    def described(self) -> dict[str, Any]:
+        """Return the values that describe the model."""
+        _, values = self._counts()
+        return dict(self._values(values))
 
     @property
     def _place(self) -> int:
@@ -152,7 +180,7 @@ class _Reader:
                 f"{count} bytes more after {self._start}",
             )
         begin = self._start + len(self._data)
-        ahead = min(begin + max(missing, PIECE), self.size)
+        ahead = min(begin + max(missing, self.piece), self.size)
         self._data += self.read(begin, ahead)
         if len(self._data) < count:
             self._bad(f"{self.size} bytes", f"{begin + len(self._data)}: the file became shorter")
@@ -241,7 +269,7 @@ class _Reader:
             self._bad("an array of numbers or texts", f"{name!r}, of type {kind}")
         if count > MOST_IN_ARRAY:
             self._bad(f"at most {MOST_IN_ARRAY:,} elements", f"{name!r} of {count:,}")
-        if count <= KEPT:
+        if count <= KEPT or name in self.whole:
             return tuple(self._value(name, kind) for _ in range(count))
         if kind == _TEXT:
             self._pass_texts(count, name)

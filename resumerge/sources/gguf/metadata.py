@@ -47,6 +47,10 @@ class Metadata:
             raise self.bad(key, "a text", found)
         return found
 
+    def value(self, key: str) -> Any:
+        """Return a value as the file has it; None if there is none."""
+        return self._values.get(key)
+
     def of_model(self, key: str) -> Any:
         """Return a value of the architecture; None if there is none."""
         return self._values.get(f"{self.architecture}.{key}")

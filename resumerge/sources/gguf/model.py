@@ -6,19 +6,23 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from resumerge.errors import InputError, refuse
 from resumerge.quantisation.gguf_blocks import EXTRA, decoded, needs_package
 from resumerge.quantisation.scheme import USUAL_DTYPE, stated_dtype
 from resumerge.sizes import some
+from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.gguf.config import config_of
 from resumerge.sources.gguf.families import FAMILIES, MIXTRAL, SHARED_GATE, Family
 from resumerge.sources.gguf.metadata import Metadata
 from resumerge.sources.gguf.rope import TENSORS
+from resumerge.sources.gguf.tokenizer import FILES, reason_against
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.types import Coded, Description, Source, in_words
+from resumerge.sources.remote.files import list_companions
+from resumerge.sources.types import Coded, Contained, Description, Source, in_words
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Dequantised, Halved, Rounded, Stored, Tensor
 from resumerge.tensors.dtypes import FLOATS
@@ -86,6 +90,7 @@ class _Model:
             stored=self.source.tensors,
             described=None,
             left_out=(*self.source.left_out, *left_out),
+            contained=self._contained(),
             quantised=in_words(each.scheme for each in self.coded.values()),
         )
         notes = [opened.note_on_quantisation] if opened.quantised else []
@@ -231,6 +236,25 @@ class _Model:
                 fix="download the file again; one of several files is named by the first",
             )
 
+    @cached_property
+    def _has_tokenizer(self) -> bool:
+        """Whether a tokenizer lies beside the file."""
+        return any(map(is_tokenizer_file, list_companions(self.source)))
+
+    def _contained(self) -> Contained:
+        if self._has_tokenizer or reason_against(self.metadata):
+            return Contained()
+        return Contained(FILES, self._shape("token_embd.weight")[0])
+
     def _notes(self) -> Iterator[str]:
-        if not self.source.config:
-            yield f"{self.source.ref.text}: config.json is made of the metadata of the GGUF file"
+        made = ["config.json"] if not self.source.config else []
+        made += ["the tokenizer"] if self._contained().names else []
+        if made:
+            has = "are" if len(made) > 1 else "is"
+            yield (
+                f"{self.source.ref.text}: {' and '.join(made)} {has} made of the metadata of the "
+                "GGUF file"
+            )
+        why = reason_against(self.metadata)
+        if why and not self._has_tokenizer:
+            yield f"{self.source.ref.text}: the tokenizer in the GGUF file is not converted: {why}"

@@ -136,7 +136,7 @@ def fetch(
     if not source.is_remote:
         return
     metadata, callbacks = metadata or MetadataCache(), callbacks or DownloadCallbacks()
-    files = [remote_file(source, name) for name in sorted(set(names))]
+    files = [remote_file(source, name) for name in sorted({*names} - {*source.contained.names})]
     if files and (offline or files[0].is_offline):
         missing = [
             describe_missing(file) for file in files if not is_cached(file, metadata, callbacks)
@@ -150,7 +150,8 @@ def fetch(
 def list_companions(source: Source) -> list[str]:
     """Return the names of `companion_files` beside the weights; offline, the cached ones.
 
-    A single weight file has none. Code beside a model in GGUF is somebody else's.
+    Those that the weight file contains are among them. A single weight file has none. Code beside a
+    model in GGUF is somebody else's.
     """
     if source.single:
         return []
@@ -158,6 +159,7 @@ def list_companions(source: Source) -> list[str]:
         names = sorted(source.companions)
     else:
         names = folder_companions(source.folder, source.components)
+    names = sorted({*names, *source.contained.names})
     return [n for n in names if not n.endswith(".py")] if source.led_to_by_file else names
 
 

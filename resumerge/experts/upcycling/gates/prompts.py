@@ -89,7 +89,7 @@ def _token_that_begins(vocabulary: Vocabulary) -> str:
     """Return the text of the token that begins texts; empty if there is none."""
     names = [name for name in (CONFIG, "special_tokens_map.json") if name in vocabulary.files]
     for name in names:
-        token = read_json(vocabulary.source.folder / name).get("bos_token")
+        token = read_json(vocabulary.source, name).get("bos_token")
         content = token.get("content") if isinstance(token, dict) else token
         if isinstance(content, str):
             return content

@@ -3,12 +3,14 @@
 llama.cpp knows a pre-tokenizer by a name, whose expressions it has itself. Its converter finds the
 name by the hash of an encoded text. Here it is found by the expressions in tokenizer.json, so that
 models with other tokens are known too; one with other expressions is refused, since text would be
-split in another way, silently. Source of the names: llama.cpp, llama-vocab.cpp.
+split in another way, silently. A file is read the other way round, by the name. Source of the
+names: llama.cpp, llama-vocab.cpp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -42,6 +44,64 @@ _NAMES: dict[tuple[tuple[str, ...], bool], str] = {
 token stays one without merges."""
 
 KNOWN = ", ".join(_NAMES.values())
+
+_ALSO = {"llama3": "llama-bpe", "llama-v3": "llama-bpe", "deepseek-r1-qwen": "qwen2"}
+"""Further names that llama.cpp takes for these."""
+
+_NORMALISED = {"qwen2", "qwen35"}
+"""The names of which tokenizer.json has text normalised (NFC) first: llama.cpp leaves it out."""
+
+_BEGUN = {"llama-bpe", "tekken"}
+"""The names with which llama.cpp puts a token before a text, unless a file says otherwise."""
+
+
+@dataclass(frozen=True)
+class PreTokenizer:
+    """What a name says.
+
+    Args:
+        steps: the value of ``pre_tokenizer`` in tokenizer.json.
+        normalizer: that of ``normalizer``.
+        whole: whether a piece that is a token stays one without merges.
+        is_begun: whether a token comes before a text, unless a file says otherwise.
+    """
+
+    steps: Mapping[str, Any]
+    normalizer: Mapping[str, Any] | None
+    whole: bool
+    is_begun: bool
+
+
+def pre_tokenizer_named(name: str) -> PreTokenizer | None:
+    """Return what llama.cpp's name of a pre-tokenizer says; None for an unknown name."""
+    name = _ALSO.get(name, name)
+    found = next((key for key, known in _NAMES.items() if known == name), None)
+    if found is None:
+        return None
+    expressions, whole = found
+    steps = [_step(each) for each in expressions]
+    if expressions[-1] != _GPT_2:
+        steps.append(_by_bytes(use_regex=False))
+    return PreTokenizer(
+        steps={"type": "Sequence", "pretokenizers": steps} if len(steps) > 1 else steps[0],
+        normalizer={"type": "NFC"} if name in _NORMALISED else None,
+        whole=whole,
+        is_begun=name in _BEGUN,
+    )
+
+
+def _step(expression: str) -> dict[str, Any]:
+    if expression == _GPT_2:
+        return _by_bytes(use_regex=True)
+    if expression == _DIGITS:
+        return {"type": "Digits", "individual_digits": True}
+    pattern = {"Regex": expression}
+    return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+
+
+def _by_bytes(*, use_regex: bool) -> dict[str, Any]:
+    how = {"add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+    return {"type": "ByteLevel", **how}
 
 
 def pre_tokenizer_name(tokenizer: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,270 @@
+"""The tokenizer in a GGUF file as transformers has it: tokenizer.json and tokenizer_config.json.
+
+What llama.cpp's converter leaves out is what its readers know by the names of the tokenizer and of
+its pre-tokenizer (llama.cpp, llama-vocab.cpp); a file with another name is not converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Any
+
+from resumerge.errors import InputError
+from resumerge.sources.gguf.metadata import Metadata
+from resumerge.sources.gguf.pre_tokenizers import pre_tokenizer_named
+
+SPACE = "\u2581"
+"""The sign that SentencePiece writes for a space."""
+
+FILES = ("tokenizer.json", "tokenizer_config.json")
+"""The names of the files that are made."""
+
+LONG = ("tokens", "scores", "token_type", "merges")
+"""The arrays that are as long as the vocabulary."""
+
+_BYTES, _PIECES = "gpt2", "llama"
+"""llama.cpp's names of a BPE of bytes, and of SentencePiece's pieces."""
+
+_USUAL = {"bos": 1, "eos": 2, "unknown": 0}
+"""The numbers of tokens of SentencePiece where a file says none (llama.cpp)."""
+
+_TOKENS = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seperator": "sep"}
+"""The words of GGUF's keys, as they are spelt there, with those of transformers' ones."""
+
+
+class TokenType(IntEnum):
+    """The types of tokens (gguf-py)."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+def reason_against(metadata: Metadata) -> str:
+    """Return why the tokenizer of a file is not converted, in words; empty if it is."""
+    kind, split = metadata.text(_key("model")), metadata.text(_key("pre"))
+    if not kind:
+        return "it has none"
+    if kind == _BYTES and pre_tokenizer_named(split) is None:
+        return f"its pre-tokenizer, {split[:40]!r}, is not known"
+    return "" if kind in (_BYTES, _PIECES) else f"its kind, {kind[:40]!r}, is not known"
+
+
+def tokenizer_of(metadata: Metadata) -> dict[str, dict[str, Any]]:
+    """Return the files of a tokenizer for which there is no `reason_against`, by name.
+
+    Args:
+        metadata: the metadata with all of `LONG`.
+
+    Raises:
+        InputError: the tokenizer is damaged.
+    """
+    return _Tokenizer(metadata).files()
+
+
+class _Tokenizer:
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._tokens = self._texts("tokens")
+        self._types = self._beside("token_type", int) or [TokenType.NORMAL] * len(self._tokens)
+        self._has_pieces = metadata.text(_key("model")) == _PIECES
+        self._ids = dict(self._own_tokens())
+        self._special = {
+            ours: self._tokens[number]
+            for key, ours in _TOKENS.items()
+            if (number := self._number(key)) is not None
+        }
+
+    def files(self) -> dict[str, dict[str, Any]]:
+        settings = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            **{f"{name}_token": token for name, token in self._special.items()},
+        }
+        if length := self._metadata.size("context_length"):
+            settings["model_max_length"] = length
+        if template := self._metadata.text("tokenizer.chat_template"):
+            settings["chat_template"] = template
+        facts = {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": list(self._added_tokens()),
+            **(self._of_pieces() if self._has_pieces else self._of_bytes()),
+        }
+        return dict(zip(FILES, (facts, settings)))
+
+    def _of_bytes(self) -> dict[str, Any]:
+        split = pre_tokenizer_named(self._metadata.text(_key("pre")))
+        assert split is not None
+        by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
+        return {
+            "normalizer": split.normalizer,
+            "pre_tokenizer": split.steps,
+            "post_processor": self._around_text(split.is_begun) or {**by_bytes, "use_regex": False},
+            "decoder": {**by_bytes, "use_regex": True},
+            "model": self._model(self._merges(), ignore_merges=split.whole),
+        }
+
+    def _of_pieces(self) -> dict[str, Any]:
+        prefix = self._is_set("add_space_prefix", True)
+        to_signs = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+        first = [{"type": "Prepend", "prepend": SPACE}] if prefix else []
+        decoders = [
+            {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+            *([{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefix else []),
+        ]
+        return {
+            "normalizer": {"type": "Sequence", "normalizers": [*first, to_signs]},
+            "pre_tokenizer": None,
+            "post_processor": self._around_text(True),
+            "decoder": {"type": "Sequence", "decoders": decoders},
+            "model": self._model(
+                self._joins(),
+                unk_token=self._special.get("unk"),
+                fuse_unk=True,
+                byte_fallback=True,
+            ),
+        }
+
+    def _model(self, merges: Iterable[str], **more: Any) -> dict[str, Any]:
+        usual = {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+        }
+        return {**usual, **more, "vocab": self._ids, "merges": [*merges]}
+
+    # Tokens
+
+    def _own_tokens(self) -> Iterator[tuple[str, int]]:
+        """Yield each token with its number, but what only fills up the embedding's rows."""
+        seen = set[str]()
+        for number, (text, kind) in enumerate(zip(self._tokens, self._types)):
+            if kind == TokenType.UNUSED and text == f"[PAD{number}]":
+                continue
+            if self._has_pieces and kind == TokenType.USER_DEFINED:
+                text = text.replace(" ", SPACE)
+                self._tokens[number] = text
+            if text in seen:
+                raise self._bad("tokens", "each token once", f"{text} twice")
+            seen.add(text)
+            yield text, number
+
+    def _added_tokens(self) -> Iterator[dict[str, Any]]:
+        """Yield the definitions of tokens that are looked for before text is split."""
+        for text, number in self._ids.items():
+            kind = self._types[number]
+            if kind in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED):
+                how = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+                special = kind != TokenType.USER_DEFINED
+                yield {"id": number, "content": text, **how, "special": special}
+
+    def _merges(self) -> Iterator[str]:
+        """Yield the merges as texts: as pairs they would take several times as much memory."""
+        for merge in self._texts("merges"):
+            left, space, right = merge.partition(" ")
+            if not space or not {left, right, left + right} <= self._ids.keys():
+                raise self._bad("merges", "two tokens that make a third", merge)
+            yield merge
+
+    def _joins(self) -> Iterator[str]:
+        """Yield every way to make a piece of two others, those of the highest score first."""
+        scores = self._beside("scores", float)
+        if scores is None:
+            raise self._bad("scores", "a score for every token", None)
+        ids = {
+            text: number
+            for text, number in self._ids.items()
+            if self._types[number] == TokenType.NORMAL
+        }
+        for piece in sorted(ids, key=lambda text: (-scores[ids[text]], ids[text])):
+            cuts = [(piece[:n], piece[n:]) for n in range(1, len(piece))]
+            known = [cut for cut in cuts if cut[0] in ids and cut[1] in ids]
+            yield from map(" ".join, sorted(known, key=lambda cut: (ids[cut[0]], ids[cut[1]])))
+
+    def _around_text(self, is_begun: bool) -> dict[str, Any] | None:
+        """Return the step that puts tokens before and after a text; None for none."""
+        before = [self._special["bos"]] if self._puts("bos", is_begun) else []
+        after = [self._special["eos"]] if self._puts("eos", False) else []
+        if not before and not after:
+            return None
+
+        def single(name: str, number: int) -> list[dict[str, Any]]:
+            parts = [{"SpecialToken": {"id": token, "type_id": number}} for token in before]
+            parts.append({"Sequence": {"id": name, "type_id": number}})
+            parts += [{"SpecialToken": {"id": token, "type_id": number}} for token in after]
+            return parts
+
+        return {
+            "type": "TemplateProcessing",
+            "single": single("A", 0),
+            "pair": [*single("A", 0), *single("B", 1)],
+            "special_tokens": {
+                token: {"id": token, "ids": [self._ids[token]], "tokens": [token]}
+                for token in (*before, *after)
+            },
+        }
+
+    # Values
+
+    def _puts(self, kind: str, usual: bool) -> bool:
+        return self._is_set(f"add_{kind}_token", usual) and kind in self._special
+
+    def _is_set(self, key: str, usual: bool) -> bool:
+        found = self._metadata.value(_key(key))
+        if found is None:
+            return usual
+        if not isinstance(found, bool):
+            raise self._bad(key, "true or false", found)
+        return found
+
+    def _number(self, kind: str) -> int | None:
+        """Return the number of a special token; None if there is none."""
+        number = self._metadata.token(f"{kind}_token_id")
+        if number is None and self._has_pieces:
+            number = _USUAL.get(kind)
+        if number is None or number >= len(self._tokens):
+            if number is not None:
+                raise self._bad(f"{kind}_token_id", f"below {len(self._tokens)}", number)
+            return None
+        return number if self._tokens[number] in self._ids else None
+
+    def _texts(self, key: str) -> list[str]:
+        found = self._metadata.value(_key(key))
+        if not isinstance(found, tuple) or not all(isinstance(text, str) for text in found):
+            raise self._bad(key, "texts", type(found).__name__)
+        return list(found)
+
+    def _beside(self, key: str, kind: type) -> list[Any] | None:
+        """Return a number for every token; None if the file has none."""
+        found = self._metadata.value(_key(key))
+        if found is None:
+            return None
+        fits = isinstance(found, tuple) and len(found) == len(self._tokens)
+        if not fits or not all(type(number) is kind for number in found):
+            raise self._bad(key, f"{len(self._tokens)} numbers", type(found).__name__)
+        return list(found)
+
+    def _bad(self, key: str, expected: str, found: object) -> InputError:
+        return self._metadata.bad(_key(key), expected, found)
+
+
+def _key(name: str) -> str:
+    return f"tokenizer.ggml.{name}"
+
+
+def long_keys() -> frozenset[str]:
+    """Return the names of the values that a tokenizer is made of, and that are long."""
+    return frozenset(map(_key, LONG))
