@@ -18,8 +18,8 @@ from resumerge.planning.plan import Plan
 from resumerge.printable import code_span, escaped, in_fence
 from resumerge.sizes import counted
 from resumerge.sources import MetadataCache, Source, fetch, list_companions
-from resumerge.sources.companion_content import companion
 from resumerge.sources.companions import is_tokenizer_file
+from resumerge.tokenizers.companion_content import companion
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
 """The names that repos of the Hub have; a folder may have one too, as training tools write it."""

@@ -15,10 +15,10 @@ from resumerge.output.token_ids import remap_token_ids
 from resumerge.output_path import CARD
 from resumerge.planning.plan import Plan
 from resumerge.sources import MetadataCache, Source, fetch, list_companions
-from resumerge.sources.companion_content import companion
 from resumerge.sources.companions import is_tokenizer_file
 from resumerge.sources.pipelines import PIPELINE
 from resumerge.sources.quantised import unquantised_config
+from resumerge.tokenizers.companion_content import companion
 from resumerge.tokenizers.origin import tokenizer_part
 from resumerge.tokenizers.output_files import tokenizer_files
 from resumerge.tokenizers.vocabulary import read_json

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.sources import MetadataCache, Source, fetch, list_companions
-from resumerge.sources.companion_content import companion
 from resumerge.sources.companions import is_tokenizer_file
+from resumerge.tokenizers.companion_content import companion
 from resumerge.tokenizers.origin import tokenizer_part
 from resumerge.tokenizers.output_vocabulary import OutputVocabulary
 from resumerge.tokenizers.vocabulary import (

@@ -14,11 +14,11 @@ import xxhash
 from resumerge.errors import InputError, Interrupted, Reason, Resumable, refuse
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.sources.companion_content import read_companion, read_companion_object
 from resumerge.sources.companions import LARGEST, is_tokenizer_file, oversized_tokenizer_files
 from resumerge.sources.formats.weight_format import damaged
 from resumerge.sources.remote.files import fetch, list_companions
 from resumerge.sources.types import Source
+from resumerge.tokenizers.companion_content import read_companion, read_companion_object
 from resumerge.tokenizers.origin import has_tokenizer, tokenizer_part
 
 TOKENIZER = "tokenizer.json"
