@@ -186,6 +186,8 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         if self._ended is None:
             return super()._internal_poll(*given, **named)  # type: ignore[misc,no-any-return]
         with self._waitpid_lock:  # type: ignore[attr-defined]
+            if self._ended.fileno() == -1:  # it was collected, together with this
+                self.returncode = sys.maxsize if self.returncode is None else self.returncode
             if self.returncode is None:
                 pid, status = self._try_wait(os.WNOHANG)
                 if pid:
