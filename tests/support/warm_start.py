@@ -106,21 +106,28 @@ class ForkServer:
             socket.send_fds(self._channel, [message], [*files, theirs.fileno()])
         return int(ended.recv(100)), ended
 
+    def retire(self) -> None:
+        """Have the server end once all of its children have."""
+        self._channel.close()
+
     def close(self) -> None:
         """End the server."""
-        self._channel.close()
+        self.retire()
+        self._process.kill()
         self._process.wait()
 
 
 class ForkServers:
     """The processes that fork, by what they read when they started.
 
-    One is made for what is asked for a second time; the one that was used least recently ends.
+    One is made for what is asked for a second time; the one that was used least recently ends, but
+    not before its children.
     """
 
     def __init__(self) -> None:
         self._servers: dict[frozenset[tuple[str, str]], ForkServer] = {}  # the newest use last
         self._asked: set[frozenset[tuple[str, str]]] = set()
+        self._retired: list[ForkServer] = []
 
     def for_environment(self, environment: Mapping[str, str]) -> ForkServer | None:
         """Return what has started as a process with this environment would; None: it must start."""
@@ -133,12 +140,13 @@ class ForkServers:
         )
         self._servers[read] = server
         if len(self._servers) > SERVERS:
-            self._servers.pop(next(iter(self._servers))).close()
+            self._retired.append(self._servers.pop(next(iter(self._servers))))
+            self._retired[-1].retire()
         return server
 
     def close(self) -> None:
         """End them all."""
-        for server in self._servers.values():
+        for server in (*self._servers.values(), *self._retired):
             server.close()
         self._servers.clear()
 
@@ -247,14 +255,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
 def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Fork for every message; return, in each child, the job and its files.
 
-    The process ends when the other end of the channel is closed.
+    The process ends when the other end of the channel is closed, and no child is left.
     """
     ended: dict[int, socket.socket] = {}
+    asks = [channel]
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    while True:
-        ready = select.select([channel, woken], [], [])[0]
+    while asks or ended:
+        ready = select.select([*asks, woken], [], [])[0]
         if woken in ready:
             os.read(woken, 1000)
             for pid, status in _ended_children():
@@ -263,7 +272,8 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
         if channel in ready:
             message, files, _, _ = socket.recv_fds(channel, 1 << 20, 4)
             if not message:
-                os._exit(0)
+                asks.clear()
+                continue
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
@@ -273,6 +283,7 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
             ended[pid].send(str(pid).encode())
             for file in files:
                 os.close(file)
+    os._exit(0)
 
 
 def _ended_children() -> Iterator[tuple[int, int]]:
