@@ -61,7 +61,7 @@ def _files(first: _First) -> dict[str, bytes]:
         )
     finally:
         reader.close()
-    made = tokenizer_of(Metadata(source.ref.text, values))
+    made = tokenizer_of(Metadata(source.ref.text, values), source.contained.tokens)
     return {name: b"".join(_json(content)) + b"\n" for name, content in made.items()}
 
 

@@ -26,6 +26,9 @@ LONG = ("tokens", "scores", "token_type", "merges")
 _BYTES, _PIECES = "gpt2", "llama"
 """llama.cpp's names of a BPE of bytes, and of SentencePiece's pieces."""
 
+_LONGEST = 256
+"""The most characters of a piece that is made of others: all places to cut it are tried."""
+
 _USUAL = {"bos": 1, "eos": 2, "unknown": 0}
 """The numbers of tokens of SentencePiece where a file says none (llama.cpp)."""
 
@@ -54,22 +57,25 @@ def reason_against(metadata: Metadata) -> str:
     return "" if kind in (_BYTES, _PIECES) else f"its kind, {kind[:40]!r}, is not known"
 
 
-def tokenizer_of(metadata: Metadata) -> dict[str, dict[str, Any]]:
+def tokenizer_of(metadata: Metadata, rows: int) -> dict[str, dict[str, Any]]:
     """Return the files of a tokenizer for which there is no `reason_against`, by name.
 
     Args:
         metadata: the metadata with all of `LONG`.
+        rows: the rows of the embedding.
 
     Raises:
         InputError: the tokenizer is damaged.
     """
-    return _Tokenizer(metadata).files()
+    return _Tokenizer(metadata, rows).files()
 
 
 class _Tokenizer:
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: Metadata, rows: int) -> None:
         self._metadata = metadata
         self._tokens = self._texts("tokens")
+        if len(self._tokens) > rows:
+            raise self._bad("tokens", f"{rows}, the rows of the embedding", len(self._tokens))
         self._types = self._beside("token_type", int) or [TokenType.NORMAL] * len(self._tokens)
         self._has_pieces = metadata.text(_key("model")) == _PIECES
         self._ids = dict(self._own_tokens())
@@ -190,6 +196,8 @@ class _Tokenizer:
             if self._types[number] == TokenType.NORMAL
         }
         for piece in sorted(ids, key=lambda text: (-scores[ids[text]], ids[text])):
+            if len(piece) > _LONGEST:
+                raise self._bad("tokens", f"pieces of at most {_LONGEST} characters", piece)
             cuts = [(piece[:n], piece[n:]) for n in range(1, len(piece))]
             known = [cut for cut in cuts if cut[0] in ids and cut[1] in ids]
             yield from map(" ".join, sorted(known, key=lambda cut: (ids[cut[0]], ids[cut[1]])))

@@ -155,6 +155,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a merge of no tokens": ("merges", lambda found: ["zz qq", *found[1:]]),
     "a merge of one part": ("merges", lambda found: ["zz", *found[1:]]),
     "a token twice": ("tokens", lambda found: [found[5], *found[1:]]),
+    "more tokens than rows": ("tokens", lambda found: [*found, "one more"]),
     "too few types": ("token_type", lambda found: found[1:]),
     "a number above all": ("bos_token_id", lambda found: 100_000),
     "no truth": ("add_bos_token", lambda found: "yes"),
