@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import xxhash
+from finished_runs import Bed
 from ledger_rows import query
 from made_up_mirrors import put, put_bytes
 from mirror_audit import check_mirror
@@ -223,8 +224,8 @@ def test_files_that_the_store_makes_itself_are_nobodys(there: Path, ledger: Path
     assert read_state(PlainFolder(there), ledger).kind == FOREIGN
 
 
-def test_a_finished_one_needs_no_snapshot(bed: object, tmp_path: Path, ledger: Path) -> None:
-    state = read_state(PlainFolder(tmp_path / "mirror"), ledger)
+def test_a_finished_one_needs_no_snapshot(bed: Bed, ledger: Path) -> None:
+    state = read_state(PlainFolder(bed.mirror), ledger)
     assert state.kind == FINISHED and state.manifest is not None and not state.snapshot
     assert state.others == sorted(state.manifest.files)
 
