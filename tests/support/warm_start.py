@@ -341,7 +341,10 @@ def run(words: list[str]) -> None:
         exec(compile(words[2], "<string>", "exec"), module.__dict__)
         return
     main = importlib.import_module("resumerge.__main__")
-    sys.argv = words if words[0] == SCRIPT else [str(main.__file__), *words[3:]]
+    sys.argv = words
+    if words[0] != SCRIPT:
+        sys.argv = [str(main.__file__), *words[3:]]
+        sys.modules["__main__"] = main  # by which usage says what was typed
     main.main()
 
 
