@@ -180,9 +180,9 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
             return
         self.pid, self._ended = server.fork(
             files,
-            words=[os.fspath(word) for word in args],
-            cwd=os.fspath(Path.cwd() if given["cwd"] is None else given["cwd"]),
-            environment=environment,
+            words=[_in_bytes(word) for word in args],
+            cwd=_in_bytes(Path.cwd() if given["cwd"] is None else given["cwd"]),
+            environment={_in_bytes(k): _in_bytes(v) for k, v in environment.items()},
             ignored=[n for n in IGNORED if signal.getsignal(n) is signal.SIG_IGN],
             is_session=bool(given["start_new_session"]),
         )
@@ -278,12 +278,27 @@ def serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                return json.loads(message), files
+                job = json.loads(message)
+                job["words"] = [_from_bytes(word) for word in job["words"]]
+                job["cwd"] = _from_bytes(job["cwd"])
+                job["environment"] = {
+                    _from_bytes(k): _from_bytes(v) for k, v in job["environment"].items()
+                }
+                return job, files
             ended[pid] = socket.socket(fileno=files.pop())
             ended[pid].send(str(pid).encode())
             for file in files:
                 os.close(file)
     os._exit(0)
+
+
+def _in_bytes(text: str | os.PathLike[str]) -> str:
+    """Return what a process is given, byte for byte: the other may have another encoding."""
+    return os.fsencode(text).decode("latin-1")
+
+
+def _from_bytes(text: str) -> str:
+    return os.fsdecode(text.encode("latin-1"))
 
 
 def _ended_children() -> Iterator[tuple[int, int]]:
