@@ -46,9 +46,10 @@ def without_overflow(
     compute(small, Vector(again), SCALE)
     is_right = np.isfinite(result)
     if within:
-        total = np.empty(size, np.float32)
+        total, less = np.empty(size, np.float32), np.empty(size, np.float32)
         within(vectors, Vector(total), 1.0)
-        is_right &= np.isfinite(total)
+        within(small, Vector(less), SCALE)
+        is_right &= np.isfinite(total) | ~np.isfinite(less)  # or an operand is not finite itself
     is_right |= ~np.isfinite(again)  # an operand is not finite itself
     wide = np.where(is_right, result, again.astype(np.float64) / SCALE)
     if out.dtype == F64:
