@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,22 @@ def main(argument: int) -> None:
 Привет, мир! 你好，世界。 こんにちは 🦙🚀  \t tabs and   spaces\n\n\nNew lines.
 We've been told he's there; don't you think they're right? I'D LIKE 100,000 of THEM.
 """
+
+_PARTS = (
+    *("hello world", "It's", "I'LL", "don't", " ", "  ", "\n", "\n\n", "\t", "12345", "3.14"),
+    *("Größe", "café", "Привет", "你好，世界", "🦙🚀", "<tool>", "</s>", "a_b-c", "...!?", "\r\n"),
+    *("def f(x):\n    return x", "ABCdef", "e\u0301", "\u00a0x", "'s't", "100,000"),
+)
+
+
+def texts(*more: str) -> list[str]:
+    """Texts of parts that tokenizers split in different ways, and of further ones."""
+    draw, parts = random.Random(3), (*_PARTS, *more)
+    return [
+        "".join(draw.choice(parts) + draw.choice(("", " ")) for _ in range(draw.randint(1, 9)))
+        for _ in range(200)
+    ]
+
 
 _KEYS: dict[str, Any] = {
     "hidden_size": HIDDEN,

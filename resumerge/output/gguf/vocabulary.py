@@ -19,10 +19,13 @@ from resumerge.output.gguf.header import Value
 from resumerge.output.gguf.pieces import is_byte, scores_of
 from resumerge.sizes import some
 from resumerge.sources.gguf.pre_tokenizers import KNOWN, pre_tokenizer_name
-from resumerge.sources.gguf.tokenizer import SPACE, TokenType
-
-_SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep": "seperator"}
-"""The words of GGUF's keys (as they are spelt there) by those of transformers' ones."""
+from resumerge.sources.gguf.tokenizer import (
+    SPACE,
+    SPACE_FIRST,
+    SPECIAL,
+    TO_SPACE_SIGN,
+    TokenType,
+)
 
 _LIKE_CONTROL = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
 """Tokens that models mark as plain ones though they control; source: llama.cpp's converter."""
@@ -31,7 +34,6 @@ _PHI, _OF_PHI = re.compile("phi-?3", re.IGNORECASE), {"<unk>", "<s>", "<|endofte
 """The names of Phi 3, and tokens that llama.cpp takes a model of this name to have."""
 
 _PREFIX = {"always": True, "first": True, "never": False}
-_TO_SPACE_SIGN = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
 
 
 @dataclass
@@ -177,9 +179,8 @@ class WrittenTokenizer:
         """Return whether a space is put before a text; check how else text is changed."""
         found = self.facts.get("normalizer")
         steps = _steps(found, "normalizers")
-        prepended = {"type": "Prepend", "prepend": SPACE}
-        added = prepended in steps
-        rest = [step for step in steps if step != prepended]
+        added = SPACE_FIRST in steps
+        rest = [step for step in steps if step != SPACE_FIRST]
         before = _object(self.facts.get("pre_tokenizer"))
         if before.get("type") == "Metaspace" and not rest and not added:
             how = before.get("prepend_scheme", "always")
@@ -191,7 +192,7 @@ class WrittenTokenizer:
                     )
                 return _PREFIX[how]
         is_split = before.get("type") == "Split" and before.get("pattern") == {"String": " "}
-        if rest != [_TO_SPACE_SIGN] or (before and not is_split):
+        if rest != [TO_SPACE_SIGN] or (before and not is_split):
             raise self._unfit(
                 "normalizer and pre_tokenizer",
                 "those of SentencePiece: spaces become \u2581",
@@ -232,7 +233,7 @@ class WrittenTokenizer:
     def _special(self) -> dict[str, Value]:
         """Return the numbers of special tokens, and which of them a text gets."""
         found: dict[str, Value] = {}
-        for kind, name in _SPECIAL.items():
+        for kind, name in SPECIAL.items():
             number = self._number_of(kind)
             if number is not None:
                 found[f"{name}_token_id"] = number

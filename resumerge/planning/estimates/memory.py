@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from resumerge.buckets.address import is_bucket, scheme_of
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.remote.range_reader import AHEAD_BYTES
+from resumerge.sources import Source
 from resumerge.tensors import (
     Adapted,
     Gathered,
@@ -279,8 +280,7 @@ class MemoryCounter:
                 vocabulary += TOKEN_BYTES * len(result.tokenizers) * result.vocabulary.rows
         if plan.vocabulary is not None:
             vocabulary += sum(self._maps.values())
-        parts = [part for source in plan.sources for part in source.parts.values()]
-        vocabulary += MADE_TOKEN_BYTES * max(part.contained.tokens for part in parts)
+        vocabulary += MADE_TOKEN_BYTES * max(part.contained.tokens for part in _parts(plan))
         if plan.is_gguf:
             vocabulary += HEADER_FACTOR * len(plan.shards[0].header)
         results = sum(step.nbytes for step in steps)
@@ -301,8 +301,7 @@ class MemoryCounter:
     def _base(self, plan: Plan, mirror: str | None) -> int:
         base = BASE_RSS if self.needs_torch else KERNELS_RSS
         base += UNIT_BYTES * len(plan.units) + NODE_BYTES * self._nodes + RANDOM_RSS * self._draws
-        parts = [part for source in plan.sources for part in source.parts.values()]
-        clouds = {scheme_of(part.ref.name) for part in parts if part.kind == "bucket"}
+        clouds = {scheme_of(part.ref.name) for part in _parts(plan) if part.kind == "bucket"}
         is_mirrored = mirror is not None and is_bucket(mirror)
         clouds |= {scheme_of(mirror)} if mirror is not None and is_mirrored else set()
         if clouds:
@@ -322,6 +321,11 @@ def _reduction_bytes(node: Merged) -> int:
 def _run_elements(unit: Unit) -> int:
     blocks = 1 if unit.is_copied else unit.run_blocks(RUN_BYTES)
     return min(unit.numel, blocks * unit.block_elements)
+
+
+def _parts(plan: Plan) -> list[Source]:
+    """Return the folders and repos that the models of a plan consist of."""
+    return [part for source in plan.sources for part in source.parts.values()]
 
 
 def _run_bytes(unit: Unit, elements: int) -> int:

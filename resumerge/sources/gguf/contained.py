@@ -11,7 +11,7 @@ from typing import Any
 
 from resumerge.sources.formats.gguf import whole_values
 from resumerge.sources.gguf.metadata import Metadata
-from resumerge.sources.gguf.tokenizer import long_keys, tokenizer_of
+from resumerge.sources.gguf.tokenizer import LONG_KEYS, tokenizer_of
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import Source
 from resumerge.tensors import Stored
@@ -57,7 +57,7 @@ def _files(first: _First) -> dict[str, bytes]:
             size=file.size,
             file=file.name,
             where=f"{source.ref.text}: {file.name}",
-            names=long_keys(),
+            names=LONG_KEYS,
         )
     finally:
         reader.close()

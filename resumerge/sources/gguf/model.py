@@ -90,7 +90,7 @@ class _Model:
             stored=self.source.tensors,
             described=None,
             left_out=(*self.source.left_out, *left_out),
-            contained=self._contained(),
+            contained=self._contained,
             quantised=in_words(each.scheme for each in self.coded.values()),
         )
         notes = [opened.note_on_quantisation] if opened.quantised else []
@@ -237,24 +237,26 @@ class _Model:
             )
 
     @cached_property
-    def _has_tokenizer(self) -> bool:
-        """Whether a tokenizer lies beside the file."""
-        return any(map(is_tokenizer_file, list_companions(self.source)))
+    def _why_not_converted(self) -> str | None:
+        """Why the tokenizer in the file is not converted; None where another lies beside it."""
+        if any(map(is_tokenizer_file, list_companions(self.source))):
+            return None
+        return reason_against(self.metadata)
 
+    @property
     def _contained(self) -> Contained:
-        if self._has_tokenizer or reason_against(self.metadata):
-            return Contained()
-        return Contained(FILES, self._shape("token_embd.weight")[0])
+        if self._why_not_converted == "":
+            return Contained(FILES, self._shape("token_embd.weight")[0])
+        return Contained()
 
     def _notes(self) -> Iterator[str]:
         made = ["config.json"] if not self.source.config else []
-        made += ["the tokenizer"] if self._contained().names else []
+        made += ["the tokenizer"] if self._contained.names else []
         if made:
             has = "are" if len(made) > 1 else "is"
             yield (
                 f"{self.source.ref.text}: {' and '.join(made)} {has} made of the metadata of the "
                 "GGUF file"
             )
-        why = reason_against(self.metadata)
-        if why and not self._has_tokenizer:
+        if why := self._why_not_converted:
             yield f"{self.source.ref.text}: the tokenizer in the GGUF file is not converted: {why}"

@@ -81,7 +81,7 @@ def pre_tokenizer_named(name: str) -> PreTokenizer | None:
     expressions, whole = found
     steps = [_step(each) for each in expressions]
     if expressions[-1] != _GPT_2:
-        steps.append(_by_bytes(use_regex=False))
+        steps.append(by_bytes(use_regex=False))
     return PreTokenizer(
         steps={"type": "Sequence", "pretokenizers": steps} if len(steps) > 1 else steps[0],
         normalizer={"type": "NFC"} if name in _NORMALISED else None,
@@ -92,15 +92,16 @@ def pre_tokenizer_named(name: str) -> PreTokenizer | None:
 
 def _step(expression: str) -> dict[str, Any]:
     if expression == _GPT_2:
-        return _by_bytes(use_regex=True)
+        return by_bytes(use_regex=True)
     if expression == _DIGITS:
         return {"type": "Digits", "individual_digits": True}
     pattern = {"Regex": expression}
     return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
 
 
-def _by_bytes(*, use_regex: bool) -> dict[str, Any]:
-    how = {"add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+def by_bytes(*, use_regex: bool) -> dict[str, Any]:
+    """Return the step of tokenizer.json that has a character for each byte."""
+    how = {"add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
     return {"type": "ByteLevel", **how}
 
 

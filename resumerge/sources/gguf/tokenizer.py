@@ -12,16 +12,13 @@ from typing import Any
 
 from resumerge.errors import InputError
 from resumerge.sources.gguf.metadata import Metadata
-from resumerge.sources.gguf.pre_tokenizers import pre_tokenizer_named
+from resumerge.sources.gguf.pre_tokenizers import by_bytes, pre_tokenizer_named
 
 SPACE = "\u2581"
 """The sign that SentencePiece writes for a space."""
 
 FILES = ("tokenizer.json", "tokenizer_config.json")
 """The names of the files that are made."""
-
-LONG = ("tokens", "scores", "token_type", "merges")
-"""The arrays that are as long as the vocabulary."""
 
 _BYTES, _PIECES = "gpt2", "llama"
 """llama.cpp's names of a BPE of bytes, and of SentencePiece's pieces."""
@@ -32,8 +29,20 @@ _LONGEST = 256
 _USUAL = {"bos": 1, "eos": 2, "unknown": 0}
 """The numbers of tokens of SentencePiece where a file says none (llama.cpp)."""
 
-_TOKENS = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seperator": "sep"}
-"""The words of GGUF's keys, as they are spelt there, with those of transformers' ones."""
+SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep": "seperator"}
+"""The words of GGUF's keys (as they are spelt there) by those of transformers' ones."""
+
+SPACE_FIRST = {"type": "Prepend", "prepend": SPACE}
+TO_SPACE_SIGN = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+"""The steps by which tokenizer.json normalises text for SentencePiece's pieces."""
+
+
+def _key(name: str) -> str:
+    return f"tokenizer.ggml.{name}"
+
+
+LONG_KEYS = frozenset(map(_key, ("tokens", "scores", "token_type", "merges")))
+"""The names of the values that are as long as the vocabulary."""
 
 
 class TokenType(IntEnum):
@@ -61,7 +70,7 @@ def tokenizer_of(metadata: Metadata, rows: int) -> dict[str, dict[str, Any]]:
     """Return the files of a tokenizer for which there is no `reason_against`, by name.
 
     Args:
-        metadata: the metadata with all of `LONG`.
+        metadata: the metadata with all of `LONG_KEYS`.
         rows: the rows of the embedding.
 
     Raises:
@@ -81,7 +90,7 @@ class _Tokenizer:
         self._ids = dict(self._own_tokens())
         self._special = {
             ours: self._tokens[number]
-            for key, ours in _TOKENS.items()
+            for ours, key in SPECIAL.items()
             if (number := self._number(key)) is not None
         }
 
@@ -107,19 +116,17 @@ class _Tokenizer:
     def _of_bytes(self) -> dict[str, Any]:
         split = pre_tokenizer_named(self._metadata.text(_key("pre")))
         assert split is not None
-        by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
         return {
             "normalizer": split.normalizer,
             "pre_tokenizer": split.steps,
-            "post_processor": self._around_text(split.is_begun) or {**by_bytes, "use_regex": False},
-            "decoder": {**by_bytes, "use_regex": True},
+            "post_processor": self._around_text(split.is_begun) or by_bytes(use_regex=False),
+            "decoder": by_bytes(use_regex=True),
             "model": self._model(self._merges(), ignore_merges=split.whole),
         }
 
     def _of_pieces(self) -> dict[str, Any]:
         prefix = self._is_set("add_space_prefix", True)
-        to_signs = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
-        first = [{"type": "Prepend", "prepend": SPACE}] if prefix else []
+        first = [SPACE_FIRST] if prefix else []
         decoders = [
             {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
             {"type": "ByteFallback"},
@@ -127,7 +134,7 @@ class _Tokenizer:
             *([{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefix else []),
         ]
         return {
-            "normalizer": {"type": "Sequence", "normalizers": [*first, to_signs]},
+            "normalizer": {"type": "Sequence", "normalizers": [*first, TO_SPACE_SIGN]},
             "pre_tokenizer": None,
             "post_processor": self._around_text(True),
             "decoder": {"type": "Sequence", "decoders": decoders},
@@ -243,10 +250,10 @@ class _Tokenizer:
         number = self._metadata.token(f"{kind}_token_id")
         if number is None and self._has_pieces:
             number = _USUAL.get(kind)
-        if number is None or number >= len(self._tokens):
-            if number is not None:
-                raise self._bad(f"{kind}_token_id", f"below {len(self._tokens)}", number)
+        if number is None:
             return None
+        if number >= len(self._tokens):
+            raise self._bad(f"{kind}_token_id", f"below {len(self._tokens)}", number)
         return number if self._tokens[number] in self._ids else None
 
     def _texts(self, key: str) -> list[str]:
@@ -267,12 +274,3 @@ class _Tokenizer:
 
     def _bad(self, key: str, expected: str, found: object) -> InputError:
         return self._metadata.bad(_key(key), expected, found)
-
-
-def _key(name: str) -> str:
-    return f"tokenizer.ggml.{name}"
-
-
-def long_keys() -> frozenset[str]:
-    """Return the names of the values that a tokenizer is made of, and that are long."""
-    return frozenset(map(_key, LONG))

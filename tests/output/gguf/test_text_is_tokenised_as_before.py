@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -12,25 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFReader, TokenType
-from gguf_outputs import LLAMA_3, QWEN_2, write_bytes, write_checkpoint, write_pieces
+from gguf_outputs import LLAMA_3, QWEN_2, texts, write_bytes, write_checkpoint, write_pieces
 from merging import merge
 
 from resumerge.errors import InputError
 
 RECIPE = "merge_method: passthrough\nmodels: [{model: model}]\n"
-PARTS = (
-    *("hello world", "It's", "I'LL", "don't", " ", "  ", "\n", "\n\n", "\t", "12345", "3.14"),
-    *("Größe", "café", "Привет", "你好，世界", "🦙🚀", "<tool>", "</s>", "a_b-c", "...!?", "\r\n"),
-    *("def f(x):\n    return x", "ABCdef", "e\u0301", "\u00a0x", "'s't", "100,000"),
-)
-
-
-def texts() -> list[str]:
-    draw = random.Random(3)
-    return [
-        "".join(draw.choice(PARTS) + draw.choice(("", " ")) for _ in range(draw.randint(1, 9)))
-        for _ in range(200)
-    ]
 
 
 def metadata(path: Path) -> Mapping[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import gguf
 import pytest
-from gguf_outputs import LLAMA_3, QWEN_2, write_bytes, write_checkpoint, write_pieces
+from gguf_outputs import LLAMA_3, QWEN_2, texts, write_bytes, write_checkpoint, write_pieces
 from merging import merge
 
 from resumerge.errors import InputError
@@ -19,12 +18,6 @@ from resumerge.recipe.references import read_reference
 from resumerge.sources import list_companions, open_source
 
 RECIPE = "merge_method: passthrough\nmodels: [{model: model.gguf}]\n"
-PARTS = (
-    *("hello world", "It's", "I'LL", "don't", " ", "  ", "\n", "\n\n", "\t", "12345", "3.14"),
-    *("Größe", "café", "Привет", "你好，世界", "🦙🚀", "<tool>", "</s>", "a_b-c", "...!?", "\r\n"),
-    *("def f(x):\n    return x", "ABCdef", "\u00a0x", "'s't", "100,000", "<|user|>", "e\u0301"),
-)
-
 KINDS: dict[str, Callable[[Path], None]] = {
     "llama-bpe": lambda folder: write_bytes(folder, LLAMA_3),
     "qwen2": lambda folder: write_bytes(folder, QWEN_2),
@@ -33,14 +26,6 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "pieces": lambda folder: write_pieces(folder, prefix=True),
     "pieces without a space before": lambda folder: write_pieces(folder, prefix=False),
 }
-
-
-def texts() -> list[str]:
-    draw = random.Random(4)
-    return [
-        "".join(draw.choice(PARTS) + draw.choice(("", " ")) for _ in range(draw.randint(1, 9)))
-        for _ in range(200)
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +54,7 @@ def test_text_is_split_as_before(kind: str, checkpoint: Path, tmp_path: Path) ->
     before = Tokenizer.from_file(str(original))
     after = Tokenizer.from_file(str(out / "tokenizer.json"))
     assert after.get_vocab() == before.get_vocab()
-    for text in texts():
+    for text in texts("<|user|>"):
         if kind == "qwen2":
             text = text.replace("e\u0301", "")  # the name says that it is normalised
         for special in (False, True):
