@@ -42,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # spent waiting (for signals, servers, timeouts), so that three processes keep two cores busy.
 # Which tests are in which suite: tests/support/suites/.
 PYTEST := -m pytest -q --numprocesses 3 --dist loadfile --no-loadscope-reorder
-SUITE := $(BIN)/python $(PYTEST)
+SUITE := tests/support/disk_in_memory.sh $(BIN)/python $(PYTEST)
 REPORTS := build/suites
 TIMES := PYTHONPATH=tests/support $(BIN)/python -m suites
 
@@ -52,7 +52,7 @@ test: style
 
 # The quick suite in an environment of its own that has neither torch nor transformers.
 test-small: $(SMALL)/.ready
-	$(SMALL)/bin/python $(PYTEST) --suite quick
+	tests/support/disk_in_memory.sh $(SMALL)/bin/python $(PYTEST) --suite quick
 
 # Everything, nothing twice; then whether each quick file has stayed quick.
 test-all: lint test

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import each, python, resumerge, separated
@@ -112,22 +108,6 @@ def test_a_merge_by_kernels_loads_nothing_heavy(place: Path, tmp_path: Path) -> 
 def test_the_supervisor_of_a_merge_loads_nothing_heavy(place: Path, tmp_path: Path) -> None:
     words = ["run", "linear.yaml", str(tmp_path / "out"), "--state-dir", str(tmp_path / "state")]
     assert heavy(place, *words) == set()
-
-
-@cold
-def test_status_answers_in_well_under_half_a_second(place: Path) -> None:
-    """On a quiet core, which sums these squares in 0.3 s of CPU; a busy one is slower at both."""
-    squares = [sys.executable, "-I", "-c", "sum(i * i for i in range(5_000_000))"]
-
-    def seconds(work: Callable[[], Any]) -> float:
-        before = os.times()
-        assert work().returncode == 0
-        after = os.times()
-        return sum(after[2:4]) - sum(before[2:4])  # of children: user and system
-
-    works = (lambda: resumerge("status", cwd=place), lambda: subprocess.run(squares))
-    status, sums = (min(times) for times in zip(*[map(seconds, works) for _ in range(5)]))
-    assert status < 1.6 * sums
 
 
 def test_the_program_has_the_commands_that_the_contract_names(place: Path) -> None:
