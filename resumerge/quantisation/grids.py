@@ -80,7 +80,7 @@ def _grid(
         shape: the weight's shape.
         scales: one number for the whole weight, for each matrix of a stack, for each row, or for
             each block.
-        block: the (rows, columns) of a block that the model's config states.
+        block: the (rows, columns) of a block that the model's config states; no other is taken.
 
     Raises:
         InputError: the numbers of the two do not fit.
@@ -97,20 +97,14 @@ def _grid(
         return rows, columns, (1, columns)
     if len(scales.shape) == len(shape) > 1 and scales.shape[:-2] == shape[:-2]:
         high, wide = scales.shape[-2:]
-        for size in (block, (USUAL, USUAL), (_exact(rows, high), _exact(columns, wide))):
-            if (
-                size
-                and min(size) > 0
-                and (-(-rows // size[0]), -(-columns // size[1]))
-                == (
-                    high,
-                    wide,
-                )
-            ):
+        exact = _exact(rows, high), _exact(columns, wide)
+        for size in (block,) if block else ((USUAL, USUAL), exact):
+            if min(size) > 0 and (-(-rows // size[0]), -(-columns // size[1])) == (high, wide):
                 return rows, columns, size
     raise checkpoint.unfit(
         name,
-        f"scales for a weight of shape {list(shape)}, for each row or block of it",
+        f"scales for a weight of shape {list(shape)}, for each row or block"
+        + (f" of {block[0]} x {block[1]} (weight_block_size)" if block else " of it"),
         f"scales of shape {list(scales.shape)}",
     )
 

@@ -106,10 +106,6 @@ def scales_beside(checkpoint: Checkpoint, name: str) -> Stored | None:
 
 
 def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) -> Weight:
-    stated = checkpoint.stated.get("weight_block_size")
-    block = None
-    if isinstance(stated, list) and len(stated) == 2 and all(isinstance(n, int) for n in stated):
-        block = stated[0], stated[1]
     zeros = checkpoint.find(f"{name}_zero_point")
     if zeros is not None and zeros.numel != scales.numel:
         raise checkpoint.unfit(
@@ -122,7 +118,7 @@ def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) ->
         codes.shape,
         codes,
         as_scales(checkpoint, scales),
-        block=block,
+        block=_stated_block(checkpoint, name),
         zeros=None if zeros is None else as_floats(checkpoint, zeros),
     )
     return Weight(
@@ -132,6 +128,25 @@ def _weight(checkpoint: Checkpoint, name: str, codes: Stored, scales: Stored) ->
         f"{CODES[codes.dtype]} with {_scales(scales.numel, tensor.columns, tensor.block)}",
         written=None if zeros else _written(codes, scales, tensor),
     )
+
+
+def _stated_block(checkpoint: Checkpoint, name: str) -> tuple[int, int] | None:
+    """Return the (rows, columns) of a block that a model's config states; None if it states none.
+
+    Raises:
+        InputError: what is stated is no block.
+    """
+    match checkpoint.stated.get("weight_block_size"):
+        case None:
+            return None
+        case [rows, columns] if all(type(n) is int and n > 0 for n in (rows, columns)):
+            return rows, columns
+        case stated:
+            raise checkpoint.unfit(
+                name,
+                "rows and columns of a block as weight_block_size in config.json, like [128, 128]",
+                repr(stated)[:100],
+            )
 
 
 def _written(codes: Stored, scales: Stored, tensor: Dequantised) -> Layout | None:
