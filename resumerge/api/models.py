@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Unpack
 
-from resumerge.api.calls import speaks_python
+from resumerge.api.calls import Config, recipe_file, speaks_python
 from resumerge.comparison import compare_models
 from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.engine.reporter import Reporter
@@ -21,6 +22,7 @@ from resumerge.ui.notebook.results import DisplayedComparison
 def compare(
     *models: StrPath,
     base: StrPath | None = None,
+    recipe: Config | None = None,
     progress: str = "auto",
     **options: Unpack[CompareOptions],
 ) -> DisplayedComparison:
@@ -32,6 +34,8 @@ def compare(
         models: references as in a recipe: folders, files, Hub repos, places in buckets, each with
             an adapter or without. The others are compared with the first.
         base: the model that they were made of; each is compared with it, too.
+        recipe: a recipe of several documents, as for `plan`: models called like one of them are its
+            results (stages), which are computed and not written.
         OPTIONS
         progress: ``auto`` prints a line every few seconds in a notebook, and nothing elsewhere;
             ``bar`` and ``lines`` print such lines everywhere; ``json`` and ``none`` do not.
@@ -45,9 +49,13 @@ def compare(
         Interrupted: a signal stopped it; what was compared is kept.
     """
     chosen = Options.read("compare", options)
-    with keepalive_in_notebook("comparing", progress):
-        named = None if base is None else str(base)
-        return DisplayedComparison(compare_models([*map(str, models)], named, chosen, Reporter()))
+    named = None if base is None else str(base)
+    in_file = nullcontext() if recipe is None else recipe_file(recipe)
+    with in_file as file, keepalive_in_notebook("comparing", progress):
+        path = file.path if file is not None else None
+        return DisplayedComparison(
+            compare_models([*map(str, models)], named, chosen, Reporter(), recipe=path)
+        )
 
 
 @speaks_python

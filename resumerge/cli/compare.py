@@ -38,7 +38,11 @@ from resumerge.ui.text.commands import repeat_command
 @click.command(
     "compare",
     cls=Command,
-    examples=["resumerge compare org/model ./tuned", "resumerge compare A B --base BASE"],
+    examples=[
+        "resumerge compare org/model ./tuned",
+        "resumerge compare A B --base BASE",
+        "resumerge compare org/model STAGE --recipe recipe.yaml",
+    ],
 )
 @argument(
     "models",
@@ -49,6 +53,13 @@ from resumerge.ui.text.commands import repeat_command
     required=True,
 )
 @click.option("--base", metavar="BASE", help="The model that they were made of.")
+@click.option(
+    "--recipe",
+    type=LocalPath("recipe"),
+    metavar="CONFIG",
+    help="A recipe of several documents: models called like one of them are its results (stages), "
+    "which are computed and not written.",
+)
 @options_of("compare")
 @chdir_option
 @click.option(
@@ -58,6 +69,7 @@ from resumerge.ui.text.commands import repeat_command
 def command(
     models: tuple[str, ...],
     base: str | None,
+    recipe: Path | None,
     options: Options,
     html: Path | None,
     as_json: bool,
@@ -70,7 +82,7 @@ def command(
         check_page_file(html)
     reporter = reporter_of(Style.AUTO, err, PrintClock())
     try:
-        found = compare_models(models, base, options, reporter)
+        found = compare_models(models, base, options, reporter, recipe=recipe)
     except (Interrupted, Resumable) as stopped:
         reporter.close()
         print_text(str(stopped), err)

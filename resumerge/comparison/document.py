@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from resumerge.comparison.facts import compared_configs, compared_vocabularies
@@ -35,7 +36,7 @@ def document_of(
         "models": [
             {
                 "model": source.ref.text,
-                "role": "base" if models.has_base and not source.number else "model",
+                "role": "base" if models.has_base and not number else "model",
                 "kind": source.kind,
                 "revision": source.revision,
                 "tensors": len(source.tensors),
@@ -43,12 +44,12 @@ def document_of(
                 "bytes": sum(tensor.nbytes for tensor in source.tensors.values()),
                 "dtypes": sorted({tensor.dtype for tensor in source.tensors.values()}),
             }
-            for source in models.sources
+            for number, source in enumerate(models.sources)
         ],
         "config": compared_configs(models),
         "pairs": [_pair(models, pair, units, rows, places, vocabularies) for pair in models.pairs],
         "task_vectors": task_vectors_of(models, units, rows, places),
-        "notes": [note for source in models.sources for note in source.notes],
+        "notes": [*chain(*(source.notes for source in models.sources), models.stages.notes())],
     }
 
 

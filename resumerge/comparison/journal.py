@@ -22,6 +22,7 @@ import xxhash
 
 from resumerge.comparison.models import Models
 from resumerge.errors import refuse
+from resumerge.planning import fingerprint_parts
 from resumerge.storage import Storage
 
 VERSION = 1
@@ -121,9 +122,10 @@ class Journal:
 def _digest(models: Models) -> str:
     """Return the digest of what is compared, with the stamps of local files."""
     facts = [source.identity() for source in models.sources]
+    stages = [fingerprint_parts(plan) for plan in models.stages.plans]
     stamps = [
         [file.stamp.as_json() if file.stamp else None for file in source.files.values()]
-        for source in models.sources
+        for source in models.read.values()
     ]
-    text = json.dumps([VERSION, facts, stamps, models.has_base], sort_keys=True)
+    text = json.dumps([VERSION, facts, stages, stamps, models.has_base], sort_keys=True)
     return xxhash.xxh3_128_hexdigest(text.encode())

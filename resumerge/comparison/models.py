@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from resumerge.engine.context import RunContext
+from resumerge.engine.opening.opened_stages import NO_STAGES, OpenedStages, open_stages
 from resumerge.engine.opening.streamed_sources import whole_files
 from resumerge.engine.resources.device import check_torch
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.layout.layers import infer_layers
 from resumerge.layout.match import match_names
 from resumerge.layout.vocabulary_tensors import find_vocabulary
+from resumerge.planning import read_recipe
+from resumerge.recipe import ModelRef
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
 from resumerge.sources.remote.files import remote_file
-from resumerge.tensors import Stored, Tensor
+from resumerge.tensors import Tensor, stored_in
 from resumerge.tensors.dtypes import FLOATS
 
 Pair = tuple[int, int]
@@ -53,17 +57,25 @@ class Models:
     """The models of one comparison, the base first if there is one.
 
     Args:
-        sources: the models, each numbered by its place.
+        sources: the models.
         has_base: whether the first is the base of the others.
+        stages: those that are stages of a recipe, and what they are computed from.
     """
 
     sources: tuple[Source, ...]
     has_base: bool
+    stages: OpenedStages = NO_STAGES
 
     @property
     def needs_torch(self) -> bool:
         """Whether torch computes tensors of a model: those that an adapter changes."""
         return any(t.needs_torch for source in self.sources for t in source.tensors.values())
+
+    @property
+    def read(self) -> dict[int, Source]:
+        """The models in files that are read, by the numbers that their stored tensors state."""
+        read = (*self.stages.sources, *(each for each in self.sources if each.kind != "stage"))
+        return {source.number: source for source in read}
 
     @property
     def names(self) -> list[str]:
@@ -124,58 +136,71 @@ class Models:
         return of_tokens and first.shape[1:] == other.shape[1:]
 
 
-def open_models(context: RunContext, names: Sequence[str], base: str | None) -> Models:
+def open_models(
+    context: RunContext, names: Sequence[str], base: str | None, recipe: Path | None = None
+) -> Models:
     """Open the models; files on servers that are not on this disk are read by ranges.
 
     Args:
         context: the command's context.
         names: the references of two models or more; with a base, of one or more.
         base: the reference of their base.
+        recipe: a recipe, whose stages references may name as its documents may.
 
     Raises:
         InputError: a reference names no model, or a file cannot be read by ranges.
         Resumable: the network failed.
     """
-    references = [*([base] if base is not None else []), *names]
-    if len(references) < 2:
+    texts = [*([base] if base is not None else []), *names]
+    if len(texts) < 2:
         raise refuse(
             "There is nothing to compare with",
             expected="two models, or one model and a base",
-            found=", ".join(references) or "no model",
+            found=", ".join(texts) or "no model",
             fix="name another model",
         )
     context.reporter.doing("opening the models")
-    sources, problems = [], []
-    for number, text in enumerate(references):
+    references, problems = [], []
+    for text in texts:
         try:
-            sources.append(_open(context, text, number))
-        except InputError as error:
-            problems += error.problems
-    problems += [] if problems else _unreadable(sources, offline=context.options.offline)
+            references.append(read_reference(text))
+        except InvalidValue as error:
+            problems.append(
+                Problem(error.what, text, "", None, error.expected, error.found, error.fix)
+            )
     if problems:
         raise InputError(problems)
-    models = Models(tuple(sources), base is not None)
+    stages = NO_STAGES
+    if recipe is not None:
+        stages = open_stages(context, read_recipe(recipe), references)
+    sources: list[Source] = []
+    for ref in references:
+        try:
+            number = stages.count + len(sources)
+            sources.append(stages.models.get(ref) or _open(context, ref, number))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    models = Models(tuple(sources), base is not None, stages)
+    if problems := [*_unreadable(models, offline=context.options.offline)]:
+        raise InputError(problems)
     if models.needs_torch:
-        what = "An adapter is applied with torch, which is not installed"
-        check_torch(what, "torch, for models with an adapter")
+        what = "Torch, which applies adapters and computes some methods, is not installed"
+        check_torch(what, "torch, for models with an adapter, and for stages with such a method")
     return models
 
 
-def _open(context: RunContext, text: str, number: int) -> Source:
-    try:
-        ref = read_reference(text)
-    except InvalidValue as error:
-        raise refuse(
-            error.what, where=text, expected=error.expected, found=error.found, fix=error.fix
-        ) from None
+def _open(context: RunContext, ref: ModelRef, number: int) -> Source:
     source = open_source(ref, offline=context.options.offline, metadata=context.metadata)
     return replace(source.numbered(number), streams=True)
 
 
-def _unreadable(sources: Sequence[Source], *, offline: bool) -> Iterator[Problem]:
+def _unreadable(models: Models, *, offline: bool) -> Iterator[Problem]:
     """Yield a problem for each file that is not here and cannot be read by ranges."""
-    nodes = (n for source in sources for tensor in source.tensors.values() for n in tensor.nodes())
-    stored = [node for node in nodes if isinstance(node, Stored)]
+    sources: Mapping[int, Source] = models.read
+    tensors = (tensor for source in models.sources for tensor in source.tensors.values())
+    stored = dict.fromkeys(stored for tensor in tensors for stored in stored_in(tensor))
     if offline:
         absent = {(t.source, t.file): "" for t in stored if sources[t.source].is_streamed(t.file)}
         reasons = dict.fromkeys(absent, "it is not in the cache, and --offline was given")

@@ -6,29 +6,36 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from resumerge.comparison.document import document_of
 from resumerge.comparison.facts import read_vocabularies
 from resumerge.comparison.journal import Journal
 from resumerge.comparison.models import MatchedTensor, Models, open_models
-from resumerge.comparison.tensor import TensorComparison
+from resumerge.comparison.tensor import PIECE, Row, TensorComparison
+from resumerge.engine.checks.memory import memory_budget
 from resumerge.engine.context import RunContext
+from resumerge.engine.evaluation.tensor_evaluator import TensorEvaluator, serial_pass
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import Reason, Resumable
+from resumerge.errors import Reason, Resumable, refuse
 from resumerge.host.blas import one_blas_thread
 from resumerge.host.machine import cores
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
+from resumerge.sizes import show_size
 from resumerge.sources.reader import SourceReader
 from resumerge.storage import Storage
-from resumerge.tensors import Tensor
-from resumerge.tensors.buffers import Buffers
-from resumerge.tensors.evaluation import Evaluation, HeldValues, MethodCall
+from resumerge.tensors import Merged, Spilled
 
 MOST_THREADS = 4
 """More threads take memory, and are no faster: they wait for the disk, or for memory itself."""
+
+LARGEST_BUFFERS = 64 << 20
+"""Bytes of what all threads together compute the tensors of stages and adapters in: fewer threads
+are started if these would take more."""
 
 _WAIT_SECONDS = 0.2
 
@@ -40,6 +47,8 @@ def compare_models(
     reporter: Reporter,
     storage: Storage | None = None,
     stop: StopRequest | None = None,
+    *,
+    recipe: Path | None = None,
 ) -> dict[str, Any]:
     """Compare models, and return the document of ``compare --json``.
 
@@ -53,23 +62,26 @@ def compare_models(
         reporter: is told what is done.
         storage: writes the journal.
         stop: the request to stop that signals make.
+        recipe: a recipe, whose stages references may name: they are computed as they are read.
 
     Raises:
-        InputError: a reference is no model, or its files cannot be read by ranges.
+        InputError: a reference is no model, or its files cannot be read by ranges; a stage cannot
+            be planned, or takes more memory than there is.
         Interrupted: a signal asked to stop; what was compared is kept.
         Resumable: a model, or the state folder, cannot be used now.
     """
     storage, runs = storage or Storage(), RunStore(options.state_dir)
     context = RunContext(options, reporter, storage, stop or StopRequest(), runs)
     with context.working():
-        opened = open_models(context, models, base)
+        opened = open_models(context, models, base, recipe)
         vocabularies = read_vocabularies(context, opened)
         units = list(opened.units())
+        threads = _fitting_threads(units, options.threads)
         with Journal.of(opened, runs.folder, storage) as journal:
             pending = [unit for unit in units if unit.name not in journal.rows]
             pending.sort(key=lambda unit: -_bytes(unit))  # the last ones end at the same time
-            with closing(context.reader(opened.sources)) as reader:
-                _compare(context, opened, pending, reader, journal)
+            with closing(context.reader(opened.read)) as reader:
+                _compare(context, opened, pending, reader, journal, threads)
             document = document_of(opened, units, journal.rows, vocabularies)
             journal.remove()
         return document
@@ -81,21 +93,22 @@ def _compare(
     pending: Sequence[MatchedTensor],
     reader: SourceReader,
     journal: Journal,
+    threads: int,
 ) -> None:
     """Compare what is not in the journal yet."""
-    evaluation = Evaluation(reader, Buffers(), _held(pending), _no_method, {})
+    evaluator = TensorEvaluator(
+        reader, held_bytes=_held_bytes(pending), needs_torch=models.needs_torch
+    )
     progress = _Progress(context, sum(map(_bytes, pending)))
-    files = [(s.number, f) for s in models.sources for f in s.files if not s.is_streamed(f)]
-    threads = context.options.threads or min(cores(), MOST_THREADS)
+    files = [(n, f) for n, s in models.read.items() for f in s.files if not s.is_streamed(f)]
     context.reporter.doing("comparing the tensors")
-    todo = iter(pending)
-    start = _start_torch if models.needs_torch else _start
+    todo, start = iter(pending), evaluator.start_thread
     with context.stop.deferred(), one_blas_thread(), _threads(threads, progress, start) as pool:
         running: dict[Future[Any], MatchedTensor] = {}
         while True:
             for unit in todo:
-                work = TensorComparison(unit, models).compute
-                running[pool.submit(work, evaluation, progress.moved)] = unit
+                work = partial(_row_of, unit, models, evaluator, progress)
+                running[pool.submit(work)] = unit
                 if len(running) > threads:
                     break
             if not running:
@@ -133,6 +146,18 @@ class _Progress:
         if self.over.is_set():
             raise CancelledError
 
+    def run_pass(
+        self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
+    ) -> Iterator[Any]:
+        """Yield what a pass over a tensor returns, as `serial_pass` does.
+
+        Raises:
+            CancelledError: the comparison has ended.
+        """
+        for found in serial_pass(tensor, function, sample):
+            self.moved(0)
+            yield found
+
 
 @contextmanager
 def _threads(
@@ -148,15 +173,13 @@ def _threads(
             raise
 
 
-def _start() -> None:
-    """Prepare a thread that compares stored tensors: there is nothing to do."""
-
-
-def _start_torch() -> None:
-    """Prepare a thread that applies adapters."""
-    from resumerge.engine.evaluation.torch_backend import use_one_thread
-
-    use_one_thread()
+def _row_of(
+    unit: MatchedTensor, models: Models, evaluator: TensorEvaluator, progress: _Progress
+) -> Row:
+    """Compare a tensor, in the calling thread."""
+    tensors = (tensor for tensor in unit.tensors if tensor is not None)
+    evaluation = evaluator.evaluation_of(tensors, progress.run_pass)
+    return TensorComparison(unit, models).compute(evaluation, progress.moved)
 
 
 def _bytes(unit: MatchedTensor) -> int:
@@ -167,15 +190,31 @@ def _bytes(unit: MatchedTensor) -> int:
     )
 
 
-def _held(units: Sequence[MatchedTensor]) -> HeldValues:
-    """Return a cache for the values of the tensors that are compared at once."""
-    largest = max((sum(map(_held_bytes, unit.tensors)) for unit in units), default=0)
-    return HeldValues((MOST_THREADS + 1) * largest)
+def _held_bytes(units: Sequence[MatchedTensor]) -> int:
+    """Return the bytes of the values that are held for the tensors that are compared at once."""
+    held = (sum(node.held_bytes for t in unit.tensors if t for node in t.nodes()) for unit in units)
+    return (MOST_THREADS + 1) * max(held, default=0)
 
 
-def _held_bytes(tensor: Tensor | None) -> int:
-    return sum(node.held_bytes for node in tensor.nodes()) if tensor is not None else 0
+def _fitting_threads(units: Sequence[MatchedTensor], asked: int | None) -> int:
+    """Return the number of threads: those that are asked for, or that machine and memory allow.
 
-
-def _no_method(merged: object) -> MethodCall:
-    raise AssertionError(f"a model's tensor has no merge method: {merged}")
+    Raises:
+        InputError: the memory is too small for one.
+    """
+    needs = {
+        unit.name: int(sum(tensor.working_bytes(PIECE) for tensor in unit.tensors if tensor))
+        for unit in units
+    }
+    name = max(needs, key=needs.__getitem__, default="")
+    need = needs.get(name, 0)
+    if need > LARGEST_BUFFERS and need > (budget := memory_budget(None)):
+        raise refuse(
+            "The memory is too small to compute a tensor of a stage",
+            where=name,
+            expected=f"at least {show_size(need)}",
+            found=show_size(budget),
+            fix="keep the stage (run … --keep NAME) on a machine with more memory, and compare the "
+            "folder OUT/stages/NAME",
+        )
+    return asked or max(1, min(cores(), MOST_THREADS, LARGEST_BUFFERS // max(1, need)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from resumerge.comparison.in_order import InOrder
 from resumerge.comparison.models import MatchedTensor, Models, Pair
 from resumerge.comparison.relations.low_rank import (
     PROPOSING_ROWS,
@@ -24,7 +25,7 @@ from resumerge.comparison.relations.scaled import ScaledCopy, ScalingCount
 from resumerge.comparison.values import Two, floats
 from resumerge.kernels import Distance, count_conflicts, distance, row_gram
 from resumerge.native import Vector
-from resumerge.tensors.dtypes import BITS, nbytes
+from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, as_vector
 
 AT_ONCE = 1 << 18
@@ -168,9 +169,14 @@ class TensorComparison:
         width = sum(BITS[dtype] for dtype in self._dtypes.values())
         wanted = min(max(PIECE, PROPOSING_ROWS * self._row), 8 * LARGEST_BYTES // width)
         piece = max(1, wanted // self._block) * self._block
+        readers = {
+            n: InOrder(tensor, n, evaluation)
+            for n, tensor in enumerate(self._unit.tensors)
+            if tensor is not None
+        }
         for start in range(0, self._unit.elements, piece):
             stop = min(start + piece, self._unit.elements)
-            data = {n: self._read(evaluation, n, start, stop) for n in self._numbers}
+            data = {n: reader.next(stop - start) for n, reader in readers.items()}
             moved(sum(len(found) for found in data.values()))
             if self._unit.is_float:
                 if not start and self._row > 1:
@@ -179,13 +185,6 @@ class TensorComparison:
             else:
                 self._add_bytes(data)
         return self._as_row()
-
-    def _read(self, evaluation: Evaluation, number: int, start: int, stop: int) -> np.ndarray:
-        tensor = self._unit.tensors[number]
-        assert tensor is not None
-        data = evaluation.take(("raw", number), nbytes(tensor.dtype, stop - start))
-        tensor.read(evaluation.inner(), start, stop, data)
-        return data
 
     def _propose(self, data: dict[int, np.ndarray], rows: int) -> None:
         """Have each pair look at rows of the first piece, evenly spaced."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +75,7 @@ class RunContext:
         self._temporary.append(folder)
         return folder.path
 
-    def reader(self, sources: Sequence[Source]) -> SourceReader:
+    def reader(self, sources: Mapping[int, Source] | Sequence[Source]) -> SourceReader:
         """Return a reader of the sources; a signal ends its waiting for a server."""
         asked: list[float] = []
 

@@ -90,6 +90,9 @@ class CompareOptions(TypedDict, total=False):
 
     state_dir: StrPath | None
     threads: int | Literal["auto"] | None
+    seed: int | None
+    tensor_union: bool | None
+    tensor_intersection: bool | None
     offline: bool
 
 

@@ -107,19 +107,19 @@ class Options:
     )  # fmt: skip
     seed: int | None = declare(
         Number(), "Seed for randomized methods; of a search, also for what it tries.", *_RECIPES,
-        "extract-lora", _SEARCH,
+        "extract-lora", "compare", _SEARCH,
         default_text=str(SEED), kept=Kept.PLANNED,
         group=OUTPUT_GROUP,
     )  # fmt: skip
     tensor_union: bool | None = declare(
         Flag(), "Keep tensors that only some of the models have, each merged from the models that "
-        "have it (checkpoints without config.json).", *_PLANS, _SEARCH,
+        "have it (checkpoints without config.json).", *_PLANS, "compare", _SEARCH,
         kept=Kept.PLANNED, short="-u",
         group=OUTPUT_GROUP,
     )  # fmt: skip
     tensor_intersection: bool | None = declare(
         Flag(), "Leave out tensors that not all of the models have (checkpoints without "
-        "config.json).", *_PLANS, _SEARCH, kept=Kept.PLANNED, short="-i",
+        "config.json).", *_PLANS, "compare", _SEARCH, kept=Kept.PLANNED, short="-i",
         group=OUTPUT_GROUP,
     )  # fmt: skip
     keep: Sequence[str] | None = declare(

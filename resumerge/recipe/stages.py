@@ -59,6 +59,20 @@ def with_stages(documents: Sequence[Recipe]) -> Recipe:
     return replace(result, stages=tuple(d for d in ordered if d is not result), notes=notes)
 
 
+def stages_alone(recipe: Recipe, names: Set[str]) -> Recipe:
+    """Return the recipe of some stages: the last of them is its result.
+
+    Args:
+        recipe: a recipe.
+        names: the names of stages of it, at least one; those that they need come along.
+    """
+    needed = set(names)
+    for stage in reversed(recipe.stages):
+        needed |= _model_names(stage) if stage.name in needed else set()
+    *others, last = (stage for stage in recipe.stages if stage.name in needed)
+    return replace(last, stages=tuple(others))
+
+
 def with_variants(variants: Mapping[str, Recipe], text: str) -> Recipe:
     """Return the recipe of a sweep.
 

@@ -73,11 +73,18 @@ def as_stored(array: np.ndarray, dtype: str) -> np.ndarray:
     return rounded(array.ravel(), BY_TORCH_NAME[dtype]).reshape(array.shape)
 
 
-def compare(place: Path, *models: object, base: object = None, **options: Any) -> dict[str, Any]:
+def compare(
+    place: Path,
+    *models: object,
+    base: object = None,
+    recipe: Path | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     """The document of a comparison; the state folder is in `place`."""
     names = [str(model) for model in models]
     chosen = Options(state_dir=place / "state", **options)
-    return compare_models(names, None if base is None else str(base), chosen, Reporter())
+    named = None if base is None else str(base)
+    return compare_models(names, named, chosen, Reporter(), recipe=recipe)
 
 
 def pair(place: Path, *models: object, **options: Any) -> dict[str, Any]:

@@ -192,5 +192,5 @@ def test_an_adapter_is_refused_where_torch_is_missing(
     monkeypatch.setattr(device, "_has_torch", lambda: False)
     monkeypatch.setattr(Models, "needs_torch", True)
     a = write(tmp_path / "a", drawn())
-    with pytest.raises(InputError, match="An adapter is applied with torch"):
+    with pytest.raises(InputError, match="Torch, which applies adapters"):
         compare(tmp_path, a, a)

@@ -6,75 +6,37 @@ that evaluates the same block gets the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.evaluation.input_hashes import hashed_operands
-from resumerge.engine.evaluation.kernel_backend import KernelBackend
-from resumerge.engine.evaluation.method_failures import (
-    failures_named,
-    keeps_inputs,
-    kept_inputs,
-)
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.evaluation.shared_statistics import SharedStatistics
-from resumerge.kernels.blocks import MapFunction, Scan
+from resumerge.engine.evaluation.tensor_evaluator import (
+    Pass,
+    Statistics,
+    TensorEvaluator,
+    elements_of,
+    serial_pass,
+)
 from resumerge.kernels.hashes import hash_block
 from resumerge.planning import Estimate
 from resumerge.planning.plan import Plan, Unit
 from resumerge.sources.reader import SourceReader
-from resumerge.tensors import Merged, ScratchFile, Spilled, Step, Tensor
-from resumerge.tensors.buffers import Buffers
+from resumerge.tensors import Merged, Spilled, Step
 from resumerge.tensors.dtypes import nbytes
-from resumerge.tensors.evaluation import (
-    NO_HASHES,
-    Evaluation,
-    HeldValues,
-    InputHashes,
-    as_vector,
-)
-
-if TYPE_CHECKING:
-    from resumerge.engine.evaluation.torch_backend import TorchBackend
-
-Statistics = Mapping[Tensor, Any]
-"""The facts about whole tensors that a unit's blocks need.
-
-For each `Merged` it is what the reductions over its operands found, for each `Spilled` the file
-that it lies in.
-"""
+from resumerge.tensors.evaluation import NO_HASHES, Evaluation, as_vector
 
 KEPT_STATISTICS = 2
 """The number of tensors of a sweep whose statistics are kept for those after them: of the one that
 is computed, and of the next."""
 
-Pass = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
-"""A function that calls another one with the numbers of all blocks of a tensor, several at once.
 
-It yields what the other one returns, in order. It is told whether only samples are read, since more
-blocks are then one call.
-"""
-
-
-def serial_pass(
-    tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
-) -> Iterator[Any]:
-    """Yield the results of a pass in the calling thread, block by block."""
-    for index in range(tensor.blocks):
-        yield function(range(index, index + 1))
-
-
-class Evaluator:
+class Evaluator(TensorEvaluator):
     """An evaluator of blocks of the units of one plan. Many threads may use it at once.
-
-    Every thread reads and computes in buffers of its own, which it uses again for the next blocks:
-    memory depends on the depth of the trees, the number of operands and of threads, not on the size
-    of a tensor. torch is imported only for what computes with it.
 
     Args:
         plan: the plan.
@@ -93,27 +55,19 @@ class Evaluator:
         *,
         hashes: bool = True,
     ) -> None:
-        self._reader = reader
-        self.device = device
-        self._buffers = Buffers()
-        self._held = HeldValues(estimate.memory.across_blocks)
-        self._shared = SharedStatistics(KEPT_STATISTICS) if plan.variants else None
-        self._prepare_thread = _prepared(estimate.time.needs_torch)
-        self._backend = lru_cache(16)(self._choose_backend)
+        super().__init__(
+            reader,
+            held_bytes=estimate.memory.across_blocks,
+            needs_torch=estimate.time.needs_torch,
+            device=device,
+            shared=SharedStatistics(KEPT_STATISTICS) if plan.variants else None,
+        )
         self._hashed = lru_cache(16)(
             lambda number: _hashed_as_read(plan, plan.units[number]) if hashes else []
         )
         self._statistics_of_operands = lru_cache(1)(
             lambda number: self._statistics(plan.units[number].expression.children())
         )
-
-    def start_thread(self) -> None:
-        """Prepare the calling thread; every thread that evaluates calls this first."""
-        self._prepare_thread()
-
-    def evaluation_of(self, tensors: Iterable[Tensor]) -> Evaluation:
-        """Return the evaluation that tensors are read with by the calling thread."""
-        return self._evaluation(self._statistics(tensors))
 
     def evaluation_of_steps(self) -> Evaluation:
         """Return the evaluation that steps read tensors with."""
@@ -231,136 +185,13 @@ class Evaluator:
             return memoryview(b"")
         start = indices.start * unit.block_elements
         stop = min(indices.stop * unit.block_elements, unit.numel)
-        return _elements(unit.expression, start, stop, evaluation)
-
-    def _evaluation(
-        self,
-        statistics: Statistics,
-        hashes: InputHashes = NO_HASHES,
-        measurements: list[np.ndarray] | None = None,
-        block_elements: int = 0,
-    ) -> Evaluation:
-        return Evaluation(
-            self._reader,
-            self._buffers,
-            self._held,
-            self._backend,
-            statistics,
-            hashes,
-            measurements,
-            block_elements,
-            device=self.device,
-        )
-
-    def _statistics(
-        self,
-        tensors: Iterable[Tensor],
-        run_pass: Pass = serial_pass,
-        scratch: Scratch | None = None,
-    ) -> Statistics:
-        known: dict[Tensor, Any] = {}
-        for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
-            if isinstance(node, Merged) and node.needs_statistics:
-                compute = partial(self._statistics_of, node, dict(known), run_pass)
-                if self._shared is None or run_pass is serial_pass:
-                    known[node] = compute()
-                else:
-                    known[node] = self._shared.get(node.statistics_key, compute)
-            elif isinstance(node, Spilled) and scratch is not None:
-                file = self._spill(node, known, run_pass, scratch)
-                known |= {node: file} if file else {}
-        return known
-
-    def _statistics_of(self, merged: Merged, known: Statistics, run_pass: Pass) -> Any:
-        with failures_named(merged):
-            scan = self._scan(merged, known, run_pass)
-            return merged.merge_method.statistics(merged.context, scan)
-
-    def _scan(self, merged: Merged, statistics: Statistics, run_pass: Pass) -> Scan[Any]:
-        def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
-            def evaluate(indices: range) -> list[Any]:
-                return self._map_blocks(merged, statistics, indices, function, sample)
-
-            for partials in run_pass(merged, evaluate, sample):
-                yield from partials
-
-        return scan
-
-    def _map_blocks(
-        self,
-        merged: Merged,
-        statistics: Statistics,
-        indices: range,
-        function: MapFunction[Any],
-        sample: bool = False,
-    ) -> list[Any]:
-        """Return the partial results of `function` for consecutive blocks, or for samples of them.
-
-        Args:
-            merged: the tensor.
-            statistics: the statistics of the tensors that it is computed from.
-            indices: numbers of the blocks.
-            function: a map function of the merge method.
-            sample: whether only samples are read.
-
-        Raises:
-            Resumable: a method of a user fails, or keeps its inputs.
-        """
-        run, backend = merged.run(indices, sample=sample), self._backend(merged)
-        inputs = merged.inputs(self._evaluation(statistics), run)
-        with failures_named(merged):
-            partials = backend.map(function, inputs, run)
-        if backend.is_users and keeps_inputs(partials, backend.given(inputs, run)):
-            raise kept_inputs(merged)
-        return partials
-
-    def _spill(
-        self, spilled: Spilled, statistics: Statistics, run_pass: Pass, scratch: Scratch
-    ) -> ScratchFile | None:
-        """Return a file of the tensor's elements; None if the disk has no room for it."""
-        file = scratch.begin()
-        if file is None:
-            return None
-        evaluation, size = self._evaluation(statistics), spilled.block_elements
-
-        def write(indices: range) -> bool:
-            start, stop = indices.start * size, min(indices.stop * size, spilled.numel)
-            data = _elements(spilled.tensor, start, stop, evaluation)
-            return scratch.write(file, data, nbytes(spilled.dtype, start))
-
-        return file if all(run_pass(spilled, write, False)) else None
-
-    def _choose_backend(self, merged: Merged) -> KernelBackend | TorchBackend:
-        if not merged.uses_torch:
-            return KernelBackend(merged)
-        from resumerge.engine.evaluation.torch_backend import TorchBackend
-
-        return TorchBackend(merged, self._buffers, self.device)
-
-
-def _prepared(needs_torch: bool) -> Callable[[], None]:
-    """Return a function that prepares a thread for evaluating.
-
-    torch is imported now, where a signal stops it.
-    """
-    if not needs_torch:
-        return lambda: None
-    from resumerge.engine.evaluation.torch_backend import use_one_thread
-
-    return use_one_thread
+        return elements_of(unit.expression, start, stop, evaluation)
 
 
 def _hashed_as_read(plan: Plan, unit: Unit) -> list[int]:
     """Return the operands that are hashed as blocks are computed; none for a copy."""
     computed = isinstance(unit.expression, Merged) and unit.numel
     return list(hashed_operands(plan, unit)) if computed else []
-
-
-def _elements(tensor: Tensor, start: int, stop: int, evaluation: Evaluation) -> memoryview:
-    """Return the bytes of elements ``start:stop``, in a buffer that is used again."""
-    out = evaluation.take("out", nbytes(tensor.dtype, stop - start))
-    tensor.read(evaluation, start, stop, out)
-    return out.data
 
 
 def _by_block(hashes: Sequence[bytearray]) -> bytes:

@@ -9,8 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from resumerge.engine.evaluation.evaluator import Evaluator, Statistics
+from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
+from resumerge.engine.evaluation.tensor_evaluator import Statistics
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.limits import most_tasks

@@ -9,8 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from resumerge.engine.evaluation.evaluator import Evaluator, Statistics
+from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
+from resumerge.engine.evaluation.tensor_evaluator import Statistics
 from resumerge.engine.execute.execution import Execution
 from resumerge.engine.execute.limits import run_bytes
 from resumerge.engine.execute.passes import Passes, PassStopped

@@ -13,14 +13,14 @@ from resumerge.engine.checks.accounts import problems_of_accounts
 from resumerge.engine.checks.cluster import most_shards_here
 from resumerge.engine.context import RunContext
 from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
-from resumerge.engine.opening.stage_models import StageModels
+from resumerge.engine.opening.stage_models import StageModels, unshared_of
 from resumerge.engine.opening.streamed_sources import notes_on_streaming, problems_of_streaming
 from resumerge.errors import InputError, Problem
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
-from resumerge.output.gguf import planned_recipe, problems_of_types, with_gguf
+from resumerge.output.gguf import problems_of_types, with_gguf
 from resumerge.output_path import STEM, OutputPath
-from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate, make_plan
+from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate
 from resumerge.planning.adapters import with_ranks
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
@@ -34,7 +34,6 @@ from resumerge.recipe.references import is_local
 from resumerge.sources.companions import outward_links
 from resumerge.sources.remote.files import uncached
 from resumerge.sources.types import REMOTE, numbered
-from resumerge.tokenizers.required import read_tokenizers
 
 NO_PINS: Mapping[str, dict[str, Any]] = {}
 NO_RANKS: Mapping[str, int] = {}
@@ -89,28 +88,14 @@ def pinned_plan(
     shard_size = options.shard_size or created_with.get("shard_size")
     if out is not None and out.is_file:
         shard_size = shard_size or SHARD_SIZE
-    unshared = _unshared(vars(options)) or _unshared(created_with) or Unshared.REFUSED
+    unshared = unshared_of(vars(options)) or unshared_of(created_with) or Unshared.REFUSED
     stem = out.model if out is not None and out.is_file else STEM
     stages = StageModels(context, numbered(sources))
     plans: list[Plan] = []
     for document in recipe.documents:
         try:
-            models = {ref: stages.model(ref) for ref in document.models}
-            tokenizers = read_tokenizers(
-                document, models, context.metadata, offline=options.offline
-            )
-            asked = planned_recipe(document)
-            plan = stages.known_to(
-                make_plan(
-                    asked,
-                    models,
-                    tokenizers,
-                    seed=seed,
-                    shard_size=shard_size,
-                    unshared=unshared,
-                    stem=stem,
-                    reading=stages.reading,
-                )
+            plan = stages.plan(
+                document, seed=seed, shard_size=shard_size, unshared=unshared, stem=stem
             )
             if plan.adapter and plan.adapter.highest and ranks:
                 plan = with_ranks(plan, ranks)
@@ -198,12 +183,6 @@ def _accounted(plan: Plan, *, strict: bool) -> Plan:
     if placed := [with_place(plan.recipe, problem) for problem in problems]:
         raise in_order(placed)
     return replace(plan, accounts=accounts)
-
-
-def _unshared(options: Mapping[str, Any]) -> Unshared | None:
-    """Return the choice of these options for tensors that not all models have; None if none."""
-    asked = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
-    return next(asked, None)
 
 
 def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:

@@ -14,13 +14,16 @@ from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.errors import InputError, Problem
 from resumerge.extraction.differences import EvaluationOf, reading
 from resumerge.output import companions, output_config
-from resumerge.planning import Plan, estimate
+from resumerge.output.gguf import planned_recipe
+from resumerge.output_path import STEM
+from resumerge.planning import Plan, Unshared, estimate, make_plan
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources import Source
 from resumerge.sources.adapters.lora import with_adapter
 from resumerge.sources.reader import SourceReader
 from resumerge.tensors import Tensor
 from resumerge.tensors.evaluation import Evaluation
+from resumerge.tokenizers.required import read_tokenizers
 
 LARGEST_TREE = 10_000
 """Nodes of a stage's tensor. Stages that use each other twice double it each time."""
@@ -55,8 +58,39 @@ class StageModels:
             return replace(self._results[base.text], ref=ref)
         if ref.text not in self._adapted:
             adapted = with_adapter(ref, self._results[base.text], self._sources[adapters[0]])
-            self._adapted[ref.text] = replace(adapted, number=self._next_number)
+            self._adapted[ref.text] = replace(adapted, number=self.count)
         return self._adapted[ref.text]
+
+    def plan(
+        self,
+        document: Recipe,
+        *,
+        seed: int,
+        shard_size: int | None = None,
+        unshared: Unshared = Unshared.REFUSED,
+        stem: str = STEM,
+    ) -> Plan:
+        """Return the plan of a document, each of whose models is a source or a result by now.
+
+        The arguments are those of `make_plan`.
+
+        Raises:
+            InputError: the document cannot be planned.
+            Resumable: a model, or its tokenizer, cannot be read now.
+        """
+        models = {ref: self.model(ref) for ref in document.models}
+        offline = self._context.options.offline
+        plan = make_plan(
+            planned_recipe(document),
+            models,
+            read_tokenizers(document, models, self._context.metadata, offline=offline),
+            seed=seed,
+            shard_size=shard_size,
+            unshared=unshared,
+            stem=stem,
+            reading=self.reading,
+        )
+        return self.known_to(plan)
 
     @contextmanager
     def reading(self, models: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
@@ -122,13 +156,20 @@ class StageModels:
             components=plan.reference_model.components,
             modules=plan.reference_model.modules,
             single=plan.reference_model.single,
-            number=self._next_number,
+            number=self.count,
         )
         self._plans.append(plan)
 
     @property
-    def _next_number(self) -> int:
+    def count(self) -> int:
+        """The number of models that have a number: the next one is this."""
         return len(self._sources) + len(self._results) + len(self._adapted)
+
+
+def unshared_of(options: Mapping[str, Any]) -> Unshared | None:
+    """Return the choice of these options for tensors that not all models have; None if none."""
+    asked = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
+    return next(asked, None)
 
 
 def _too_often(stage: Recipe) -> Problem:

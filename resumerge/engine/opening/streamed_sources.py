@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from resumerge.errors import Problem
 from resumerge.host.machine import free_bytes
@@ -36,7 +36,9 @@ def problems_of_streaming(plan: Plan) -> list[Problem]:
     ]
 
 
-def whole_files(stored: Iterable[Stored], sources: Sequence[Source]) -> dict[SourceFileKey, str]:
+def whole_files(
+    stored: Iterable[Stored], sources: Mapping[int, Source] | Sequence[Source]
+) -> dict[SourceFileKey, str]:
     """Return why files that are on a server alone cannot be read by ranges.
 
     Args:

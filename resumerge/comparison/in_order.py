@@ -1,0 +1,48 @@
+"""A tensor that is read from its first element on, of which each block is computed once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from resumerge.tensors import Merged, Tensor
+from resumerge.tensors.dtypes import BITS, nbytes
+from resumerge.tensors.evaluation import Evaluation
+
+
+class InOrder:
+    """The elements of a tensor, in their order.
+
+    A merge computes whole blocks, and what is asked for may end within one: the rest of the block
+    is kept for the next call.
+
+    Args:
+        tensor: the tensor.
+        number: tells the buffers of the tensors that one thread reads apart.
+        evaluation: the means of reading.
+    """
+
+    def __init__(self, tensor: Tensor, number: int, evaluation: Evaluation) -> None:
+        self._tensor, self._evaluation, self._name = tensor, evaluation, ("read", number)
+        merged = (node for node in tensor.nodes() if isinstance(node, Merged))
+        self._block = max((node.block_elements for node in merged), default=1)
+        self._end = 0
+        self._rest = np.empty(0, np.uint8)
+
+    def next(self, elements: int) -> np.ndarray:
+        """Return the bytes (uint8) of the next elements, valid until the next call.
+
+        Raises:
+            Resumable: a file cannot be read.
+        """
+        tensor, kept = self._tensor, self._rest
+        wanted = nbytes(tensor.dtype, elements)
+        if len(kept) < wanted:
+            missing = elements - 8 * len(kept) // BITS[tensor.dtype]
+            stop = -(-(self._end + missing) // self._block) * self._block
+            first, self._end = self._end, min(stop, tensor.numel)
+            size = len(kept) + nbytes(tensor.dtype, self._end - first)
+            self._rest = self._evaluation.take(self._name, size)
+            self._rest[: len(kept)] = kept
+            tensor.read(self._evaluation.inner(), first, self._end, self._rest[len(kept) :])
+        found, self._rest = self._rest[:wanted], self._rest[wanted:]
+        return found

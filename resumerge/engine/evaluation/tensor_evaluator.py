@@ -1,0 +1,223 @@
+"""Computing ranges of tensors, of whatever they are computed from.
+
+An evaluator reads the sources and changes neither ledger nor output. Another process or machine
+that computes the same range gets the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from resumerge.engine.evaluation.kernel_backend import KernelBackend
+from resumerge.engine.evaluation.method_failures import (
+    failures_named,
+    keeps_inputs,
+    kept_inputs,
+)
+from resumerge.engine.evaluation.scratch import Scratch
+from resumerge.engine.evaluation.shared_statistics import SharedStatistics
+from resumerge.kernels.blocks import MapFunction, Scan
+from resumerge.sources.reader import SourceReader
+from resumerge.tensors import Merged, ScratchFile, Spilled, Tensor
+from resumerge.tensors.buffers import Buffers
+from resumerge.tensors.dtypes import nbytes
+from resumerge.tensors.evaluation import NO_HASHES, Evaluation, HeldValues, InputHashes
+
+if TYPE_CHECKING:
+    from resumerge.engine.evaluation.torch_backend import TorchBackend
+
+Statistics = Mapping[Tensor, Any]
+"""The facts about whole tensors that a unit's blocks need.
+
+For each `Merged` it is what the reductions over its operands found, for each `Spilled` the file
+that it lies in.
+"""
+
+Pass = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
+"""A function that calls another one with the numbers of all blocks of a tensor, several at once.
+
+It yields what the other one returns, in order. It is told whether only samples are read, since more
+blocks are then one call.
+"""
+
+
+def serial_pass(
+    tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
+) -> Iterator[Any]:
+    """Yield the results of a pass in the calling thread, block by block."""
+    for index in range(tensor.blocks):
+        yield function(range(index, index + 1))
+
+
+class TensorEvaluator:
+    """An evaluator of tensors. Many threads may use it at once.
+
+    Every thread reads and computes in buffers of its own, which it uses again for the next blocks:
+    memory depends on the depth of the trees, the number of operands and of threads, not on the size
+    of a tensor. torch is imported only for what computes with it.
+
+    Args:
+        reader: reads the sources' files.
+        held_bytes: bytes of what is held from block to block.
+        needs_torch: whether threads that evaluate load torch.
+        device: the device where torch computes.
+        shared: the statistics that tensors of several outputs share; None to compute them for each.
+    """
+
+    def __init__(
+        self,
+        reader: SourceReader,
+        *,
+        held_bytes: int,
+        needs_torch: bool,
+        device: str = "cpu",
+        shared: SharedStatistics | None = None,
+    ) -> None:
+        self._reader = reader
+        self.device = device
+        self._buffers = Buffers()
+        self._held = HeldValues(held_bytes)
+        self._shared = shared
+        self._prepare_thread = _prepared(needs_torch)
+        self._backend = lru_cache(16)(self._choose_backend)
+
+    def start_thread(self) -> None:
+        """Prepare the calling thread; every thread that evaluates calls this first."""
+        self._prepare_thread()
+
+    def evaluation_of(self, tensors: Iterable[Tensor], run_pass: Pass = serial_pass) -> Evaluation:
+        """Return the evaluation that tensors are read with by the calling thread.
+
+        Args:
+            tensors: the tensors.
+            run_pass: goes over the blocks of each tensor that is reduced before.
+        """
+        return self._evaluation(self._statistics(tensors, run_pass))
+
+    def _evaluation(
+        self,
+        statistics: Statistics,
+        hashes: InputHashes = NO_HASHES,
+        measurements: list[np.ndarray] | None = None,
+        block_elements: int = 0,
+    ) -> Evaluation:
+        return Evaluation(
+            self._reader,
+            self._buffers,
+            self._held,
+            self._backend,
+            statistics,
+            hashes,
+            measurements,
+            block_elements,
+            device=self.device,
+        )
+
+    def _statistics(
+        self,
+        tensors: Iterable[Tensor],
+        run_pass: Pass = serial_pass,
+        scratch: Scratch | None = None,
+    ) -> Statistics:
+        known: dict[Tensor, Any] = {}
+        for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
+            if isinstance(node, Merged) and node.needs_statistics:
+                compute = partial(self._statistics_of, node, dict(known), run_pass)
+                if self._shared is None or run_pass is serial_pass:
+                    known[node] = compute()
+                else:
+                    known[node] = self._shared.get(node.statistics_key, compute)
+            elif isinstance(node, Spilled) and scratch is not None:
+                file = self._spill(node, known, run_pass, scratch)
+                known |= {node: file} if file else {}
+        return known
+
+    def _statistics_of(self, merged: Merged, known: Statistics, run_pass: Pass) -> Any:
+        with failures_named(merged):
+            scan = self._scan(merged, known, run_pass)
+            return merged.merge_method.statistics(merged.context, scan)
+
+    def _scan(self, merged: Merged, statistics: Statistics, run_pass: Pass) -> Scan[Any]:
+        def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
+            def evaluate(indices: range) -> list[Any]:
+                return self._map_blocks(merged, statistics, indices, function, sample)
+
+            for partials in run_pass(merged, evaluate, sample):
+                yield from partials
+
+        return scan
+
+    def _map_blocks(
+        self,
+        merged: Merged,
+        statistics: Statistics,
+        indices: range,
+        function: MapFunction[Any],
+        sample: bool = False,
+    ) -> list[Any]:
+        """Return the partial results of `function` for consecutive blocks, or for samples of them.
+
+        Args:
+            merged: the tensor.
+            statistics: the statistics of the tensors that it is computed from.
+            indices: numbers of the blocks.
+            function: a map function of the merge method.
+            sample: whether only samples are read.
+
+        Raises:
+            Resumable: a method of a user fails, or keeps its inputs.
+        """
+        run, backend = merged.run(indices, sample=sample), self._backend(merged)
+        inputs = merged.inputs(self._evaluation(statistics), run)
+        with failures_named(merged):
+            partials = backend.map(function, inputs, run)
+        if backend.is_users and keeps_inputs(partials, backend.given(inputs, run)):
+            raise kept_inputs(merged)
+        return partials
+
+    def _spill(
+        self, spilled: Spilled, statistics: Statistics, run_pass: Pass, scratch: Scratch
+    ) -> ScratchFile | None:
+        """Return a file of the tensor's elements; None if the disk has no room for it."""
+        file = scratch.begin()
+        if file is None:
+            return None
+        evaluation, size = self._evaluation(statistics), spilled.block_elements
+
+        def write(indices: range) -> bool:
+            start, stop = indices.start * size, min(indices.stop * size, spilled.numel)
+            data = elements_of(spilled.tensor, start, stop, evaluation)
+            return scratch.write(file, data, nbytes(spilled.dtype, start))
+
+        return file if all(run_pass(spilled, write, False)) else None
+
+    def _choose_backend(self, merged: Merged) -> KernelBackend | TorchBackend:
+        if not merged.uses_torch:
+            return KernelBackend(merged)
+        from resumerge.engine.evaluation.torch_backend import TorchBackend
+
+        return TorchBackend(merged, self._buffers, self.device)
+
+
+def _prepared(needs_torch: bool) -> Callable[[], None]:
+    """Return a function that prepares a thread for evaluating.
+
+    torch is imported now, where a signal stops it.
+    """
+    if not needs_torch:
+        return lambda: None
+    from resumerge.engine.evaluation.torch_backend import use_one_thread
+
+    return use_one_thread
+
+
+def elements_of(tensor: Tensor, start: int, stop: int, evaluation: Evaluation) -> memoryview:
+    """Return the bytes of elements ``start:stop``, in a buffer that is used again."""
+    out = evaluation.take("out", nbytes(tensor.dtype, stop - start))
+    tensor.read(evaluation, start, stop, out)
+    return out.data

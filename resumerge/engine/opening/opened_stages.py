@@ -1,0 +1,151 @@
+"""Stages of a recipe, opened to be read as models: their tensors are computed, and not written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from resumerge.accounts import account
+from resumerge.engine.checks.accounts import problems_of_accounts
+from resumerge.engine.context import RunContext
+from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
+from resumerge.engine.opening.stage_models import StageModels, unshared_of
+from resumerge.errors import InputError, Problem
+from resumerge.options import SEED
+from resumerge.planning import Plan, Unshared, check_recipe
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.recipe.spelling import misspelled
+from resumerge.recipe.stages import stages_alone
+from resumerge.sources import Source, open_source
+from resumerge.sources.index import ADAPTER
+from resumerge.sources.types import numbered
+from resumerge.tensors import steps_of
+
+
+@dataclass(frozen=True)
+class OpenedStages:
+    """Stages of a recipe, and what they are computed from.
+
+    Args:
+        models: the stages, each with an adapter or without, by their references.
+        sources: the models and adapters in files that they are computed from; each has its place
+            as its number, and all others above have numbers from `count` on.
+        plans: the plans of these stages, and of those that they need.
+        count: the number of models that have a number.
+    """
+
+    models: Mapping[ModelRef, Source] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    count: int = 0
+
+    def notes(self) -> Iterator[str]:
+        """Yield the notes on the stages: what a run would tell of them."""
+        for plan in self.plans:
+            yield from (f"{plan.recipe.name}: {note}" for note in plan.notes)
+
+
+NO_STAGES = OpenedStages()
+
+
+def open_stages(
+    context: RunContext, recipe: Recipe, references: Sequence[ModelRef]
+) -> OpenedStages:
+    """Open those of these references that are stages; files that are not here are streamed.
+
+    Only the stages that are named, and those that they need, are planned.
+
+    Args:
+        context: the command's context: its options are those that a run would be given.
+        recipe: the recipe that has the stages.
+        references: references to models, some of them stages of the recipe.
+
+    Raises:
+        InputError: no reference is a stage, or one may be a misspelt one; a stage cannot be
+            planned, or needs steps, which only a run does.
+        Resumable: the network failed.
+    """
+    named = [ref for ref in references if ref.parts[0].text in recipe.stage_names]
+    if problems := [*_unknown(recipe, references, named)]:
+        raise InputError(problems)
+    part = stages_alone(recipe, {ref.parts[0].text for ref in named})
+    options = context.options
+    problems = check_recipe(part)
+    opened = open_sources(
+        part, {}, problems, context.metadata, options.offline, context.reporter.note
+    )
+    for adapter in (each for ref in named for each in ref.parts[1:] if each not in opened):
+        opened[adapter] = open_source(
+            adapter, offline=options.offline, metadata=context.metadata, contents=ADAPTER
+        )
+    sources = numbered({ref: replace(source, streams=True) for ref, source in opened.items()})
+    stages, plans = StageModels(context, sources), []
+    unshared = unshared_of(vars(options)) or Unshared.REFUSED
+    for document in part.documents if not problems else ():
+        try:
+            seed = SEED if options.seed is None else options.seed
+            plans.append(stages.plan(document, seed=seed, unshared=unshared))
+            stages.add(plans[-1])
+        except InputError as error:
+            problems += [with_place(part, problem) for problem in error.problems]
+            break
+    if problems:
+        raise in_order(problems)
+    models = {ref: stages.model(ref) for ref in named}
+    found = OpenedStages(models, tuple(sources.values()), tuple(plans), stages.count)
+    if problems := [*_lost(found), *_with_steps(found)]:
+        raise InputError(problems)
+    return found
+
+
+def _unknown(
+    recipe: Recipe, references: Sequence[ModelRef], named: Sequence[ModelRef]
+) -> Iterator[Problem]:
+    """Yield why these references do not fit the recipe."""
+    names = [stage.name for stage in recipe.stages]
+    for ref in references:
+        text = ref.parts[0].text
+        near = misspelled(text, names) if "/" not in text and ref not in named else None
+        if near is not None:
+            yield Problem(
+                f"No stage of the recipe has the name {text!r}",
+                where=recipe.file,
+                expected=f"the name of a stage ({', '.join(names)}), or a model",
+                found=text,
+                fix=f"write '{near}'; or './{text}' for a folder, and org/name for a model on the "
+                "Hub",
+            )
+            return
+    if not named:
+        yield Problem(
+            "No model is a stage of the recipe",
+            where=recipe.file,
+            expected=f"a stage: {', '.join(names)}"
+            if names
+            else "a recipe of several documents, with names",
+            found=", ".join(ref.text for ref in references),
+            fix="name a stage, or leave the recipe out",
+        )
+
+
+def _lost(stages: OpenedStages) -> Iterator[Problem]:
+    """Yield what a run would refuse: tensors of models that nobody knows a use of."""
+    units = (unit.expression for plan in stages.plans for unit in plan.units)
+    read = (tensor for model in stages.models.values() for tensor in model.tensors.values())
+    left_out = (each for plan in stages.plans for each in plan.left_out)
+    accounts = account(stages.sources, (*units, *read), left_out)
+    yield from problems_of_accounts(accounts, strict=False)
+
+
+def _with_steps(stages: OpenedStages) -> Iterator[Problem]:
+    for ref, model in stages.models.items():
+        steps = {step for tensor in model.tensors.values() for step in steps_of(tensor)}
+        for step in sorted(steps, key=lambda step: step.key)[:1]:
+            yield Problem(
+                f"The stage {ref} cannot be read without being written: it needs "
+                f"{step.title.partition(',')[0]}",
+                where=ref.text,
+                expected="a stage that is computed from ranges of its models",
+                found="one of which a part is computed from whole models first",
+                fix="keep it (run … --keep NAME), and compare the folder OUT/stages/NAME",
+            )
