@@ -56,7 +56,8 @@ def _has_own_head(plan: Plan) -> bool:
         return True
     models = (*plan.sources, *plan.stage_models)
     heads = {model.tensors[name] for model in models if (name := own_head(model))}
-    return any(node in heads for node in plan.nodes())
+    names = {head.name for head in heads}
+    return any(node.name in names and node in heads for node in plan.nodes())
 
 
 def main_dtype(plan: Plan, prefix: str = "") -> str | None:

@@ -181,7 +181,9 @@ class Expressions:
         only = inputs[0] if answers.is_copy and inputs == unaligned and len(inputs) == 1 else None
         if isinstance(only, Adapted) and only.dtype == dtype:
             return Target(spec.name, dtype, shape, block, only, tensors)
-        expression = replace(merged, block_elements=block)
+        expression = merged
+        if block != merged.block_elements:
+            expression = replace(merged, block_elements=block)
         return Target(spec.name, dtype, shape, block, expression, tensors)
 
     def _is_copy(self, operands: list[Operand], dtype: str) -> bool:

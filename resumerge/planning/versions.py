@@ -28,9 +28,14 @@ class Versions:
     @classmethod
     def of_plan(cls, plan: Plan) -> Versions:
         """Return the versions on this machine that matter for a plan."""
-        names = {node.method for node in plan.nodes() if isinstance(node, Merged)}
-        names |= {node.core.method for node in plan.nodes() if isinstance(node, Combined)}
-        libraries = ["torch"] if any(node.needs_torch for node in plan.nodes()) else []
+        names, needs_torch = set[str](), False
+        for node in plan.nodes():
+            if isinstance(node, Merged):
+                names.add(node.method)
+            elif isinstance(node, Combined):
+                names.add(node.core.method)
+            needs_torch = needs_torch or node.needs_torch
+        libraries = ["torch"] if needs_torch else []
         libraries += ["numpy"] if plan.adapter is not None else []
         return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))
 

@@ -184,7 +184,10 @@ def parse_index(raw: bytes, where: str) -> dict[str, str]:
         pairs = {str(tensor): str(file) for tensor, file in weight_map.items()}
     except (ValueError, KeyError, AttributeError):
         raise _unreadable_index(where, repr(raw[:60])[1:] if raw else "an empty file") from None
+    of_files: dict[str, str] = {}
     for tensor, file in pairs.items():
+        of_files.setdefault(file, tensor)
+    for file, tensor in of_files.items():
         path = PurePosixPath(file)
         if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file or not file:
             raise refuse(
@@ -245,15 +248,18 @@ def combined(
 
 
 def check_index(
-    path: Path, tensors: Mapping[str, Stored], headers: Mapping[str, Header], prefix: str = ""
+    path: Path,
+    files: Mapping[str, str],
+    tensors: Mapping[str, Stored],
+    headers: Mapping[str, Header],
 ) -> list[str]:
     """Check that every tensor of an index is in one of its files.
 
     Args:
         path: the index.
+        files: the file of each tensor by the index, as `read_index` returns it.
         tensors: the tensors of all files.
         headers: the header of each file, by the file's name.
-        prefix: the folder of the index and its files, with a slash.
 
     Returns:
         A line for each tensor that is in another file than the index says.
@@ -262,7 +268,7 @@ def check_index(
         InputError: some are in none; the error names the first five.
     """
     problems, misplaced = [], []
-    for tensor, file in read_index(path, prefix).items():
+    for tensor, file in files.items():
         if tensor not in tensors:
             problems.append(
                 Problem(

@@ -308,8 +308,10 @@ def _read_weights(files: ModelFiles, contents: Contents) -> Weights:
     index = chosen if is_index(chosen) else ""
     files.fetch(there & {index})
     weights = [chosen] if chosen else []
+    indexed: dict[str, str] = {}
     if index and index in there:
-        weights = sorted(set(read_index(files.folder / index, contents.prefix).values()))
+        indexed = read_index(files.folder / index, contents.prefix)
+        weights = sorted(set(indexed.values()))
     elif not chosen and contents.may_have_any_name(there):
         weights = checkpoint_files(there)
         check_shards(weights, files.where)
@@ -317,7 +319,7 @@ def _read_weights(files: ModelFiles, contents: Contents) -> Weights:
     headers = files.headers(weights)
     tensors, moved = combined(headers, files.where, index)
     if index:
-        moved += check_index(files.folder / index, tensors, headers, contents.prefix)
+        moved += check_index(files.folder / index, indexed, tensors, headers)
     return Weights(tensors, headers, chosen, _notes(files, contents, chosen, weights, moved))
 
 

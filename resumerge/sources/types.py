@@ -266,10 +266,12 @@ class Source:
         Those of a model with an adapter are the model's; empty for another model.
         """
         prefix, model = ("base/", self.base) if self.base else ("", self)
+        found = {n: t for n, t in (model.stored or {}).items() if isinstance(t, Stored)}
+        if not (prefix or self.number):
+            return found
         return {
             name: replace(tensor, source=self.number, file=prefix + tensor.file)
-            for name, tensor in (model.stored or {}).items()
-            if isinstance(tensor, Stored)
+            for name, tensor in found.items()
         }
 
     def part_of(self, file: str) -> tuple[Source, str]:

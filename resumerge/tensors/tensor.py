@@ -43,8 +43,10 @@ class Tensor(ABC):
     def __post_init__(self) -> None:
         # A model has ten thousands of these: a `cached_property` would give each a dict of its own.
         object.__setattr__(self, "numel", math.prod(self.shape))
-        widest = max((child._widest for child in self.children()), default=0)
-        object.__setattr__(self, "_widest", max(widest, BITS[self.dtype]))
+        widest = BITS[self.dtype]
+        for child in self.children():
+            widest = max(widest, child._widest)
+        object.__setattr__(self, "_widest", widest)
 
     @property
     def nbytes(self) -> int:

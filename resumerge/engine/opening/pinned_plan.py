@@ -15,6 +15,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.opening.open_sources import in_order, open_sources, with_place
 from resumerge.engine.opening.stage_models import StageModels, unshared_of
 from resumerge.engine.opening.streamed_sources import notes_on_streaming, problems_of_streaming
+from resumerge.engine.resources.collector import collector_paused
 from resumerge.errors import InputError, Problem
 from resumerge.ledger import Ledger
 from resumerge.options import SEED, SHARD_SIZE
@@ -39,6 +40,7 @@ NO_PINS: Mapping[str, dict[str, Any]] = {}
 NO_RANKS: Mapping[str, int] = {}
 
 
+@collector_paused()
 def pinned_plan(
     context: RunContext,
     recipe: Recipe,

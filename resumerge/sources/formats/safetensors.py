@@ -147,7 +147,7 @@ def _tensor(
         raise damaged(
             FORMAT, where, "shape and offsets in whole numbers", f"tensor {name!r}: {entry}"
         )
-    if any("\ud800" <= letter <= "\udfff" for letter in name):
+    if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
         raise damaged(
             FORMAT, where, "names in UTF-8", f"tensor {name!r} with half a surrogate pair"
         )

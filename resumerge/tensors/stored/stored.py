@@ -72,7 +72,7 @@ def stored_in(tensor: Tensor) -> Iterator[Stored]:
 
 
 def with_stored(tensor: Tensor, change: Callable[[Stored], Stored]) -> Tensor:
-    """Return the same computation of other stored tensors.
+    """Return the same computation of other stored tensors; the tensor itself if none is another.
 
     Args:
         tensor: the computation.
@@ -80,4 +80,7 @@ def with_stored(tensor: Tensor, change: Callable[[Stored], Stored]) -> Tensor:
     """
     if isinstance(tensor, Stored):
         return change(tensor)
-    return tensor.with_children(tuple(with_stored(t, change) for t in tensor.children()))
+    children = tensor.children()
+    changed = tuple(with_stored(child, change) for child in children)
+    same = all(new is child for new, child in zip(changed, children))
+    return tensor if same else tensor.with_children(changed)
