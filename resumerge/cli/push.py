@@ -10,16 +10,16 @@ from click.exceptions import Exit
 
 from resumerge.cli.parsing.arguments import LocalPath, argument, json_option, options_of
 from resumerge.cli.parsing.command import Command
-from resumerge.engine.push import Pushed, commits_of, push
+from resumerge.engine.push import commits_of, push
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Interrupted, Resumable
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.sizes import counted, show_size
 from resumerge.ui.progress.upload import UploadProgress
 from resumerge.ui.terminal.console import print_json_line
 from resumerge.ui.terminal.terminal import err, print_command_to_resume, print_document, print_text
 from resumerge.ui.text.commands import repeat_command
+from resumerge.ui.text.pushed import pushed_sentence
 
 
 @click.command("push", cls=Command)
@@ -72,12 +72,4 @@ def command(
     if as_json:
         print_document(pushed.as_json())
     else:
-        print_text(_show(pushed))
-
-
-def _show(pushed: Pushed) -> str:
-    """Return a line that says which model is there now."""
-    there = show_size(pushed.nbytes - pushed.sent)
-    known = f" ({there} were already there)" if pushed.sent < pushed.nbytes else ""
-    what = f"{counted(len(pushed.files), 'file')}, {show_size(pushed.nbytes)}{known}"
-    return f"Done: {what}, in {pushed.url}"
+        print_text(pushed_sentence(pushed.as_json()))

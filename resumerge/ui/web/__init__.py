@@ -1,7 +1,8 @@
 """The page to merge from, in a browser: ``resumerge ui FOLDER``.
 
-`workspace` has what the page does in its folder: plans, runs, stops and resumes, each by what the
-commands use; `recipe_paths` refuses recipes that name a path outside it. `background` starts
-commands. `page` is what a browser shows, and the only file that imports Gradio; `server` serves it.
-What is shown of plans and runs are the fragments of `resumerge.ui.html`.
+`workspace` has what the page does in its folder: plans, runs, stops, resumes, comparisons, pushes,
+each by a command of the program, which `commands` starts in a process of its own. `recipe_paths`
+refuses paths outside of the folder; `settings` has the options that a page may set. `page` is what
+a browser shows, of its `parts`: these alone import Gradio. `server` serves it. What is shown of
+plans, runs and comparisons are the fragments of `resumerge.ui.html`.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,10 @@ from resumerge.recipe.yaml_lines import descend, load_yaml, nearest_line
 
 RECIPE = "recipe"
 """What messages call the text of a recipe that is no file."""
+
+WHAT = "This path leads out of the page's folder"
+EXPECTED = "a path below {}, a model on the Hub, or one in a bucket"
+FIX = "Copy the model into this folder, or make a link to it there, and name that"
 
 _WORDS = ("chat_template", "negative_prompts", "positive_prompts", "token")
 """The keys whose values are words for a model, and no paths."""
@@ -34,20 +38,44 @@ def check_paths(text: str, folder: Path) -> None:
     """
     problems = [
         Problem(
-            "This path leads out of the page's folder",
+            WHAT,
             RECIPE,
             path := descend("", at),
             nearest_line(document.lines, path),
-            expected=f"a path below {folder}, a model on the Hub, or one in a bucket",
+            expected=EXPECTED.format(folder),
             found=value,
-            fix="Copy the model into this folder, or make a link to it there, and name that",
+            fix=FIX,
         )
         for document in load_yaml(text, RECIPE)
         for at, value in _texts(document.data, ())
-        if any(_leads_out(part.strip(), folder) for part in (value, *value.split("+")))
+        if leads_out(value, folder)
     ]
     if problems:
         raise InputError(problems)
+
+
+def check_models(models: Iterable[str], folder: Path) -> None:
+    """Refuse models, named as in a recipe, that lie outside of a folder.
+
+    Args:
+        models: the names.
+        folder: the folder, which relative paths begin at.
+
+    Raises:
+        InputError: with every such name.
+    """
+    problems = [
+        Problem(WHAT, expected=EXPECTED.format(folder), found=model, fix=FIX)
+        for model in models
+        if leads_out(model, folder)
+    ]
+    if problems:
+        raise InputError(problems)
+
+
+def leads_out(model: str, folder: Path) -> bool:
+    """Return whether a model, or one of those with an adapter, is a path outside of a folder."""
+    return any(_leads_out(part.strip(), folder) for part in (model, *model.split("+")))
 
 
 def _texts(value: Any, at: Location) -> Iterator[tuple[Location, str]]:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from resumerge.errors import refuse
+from resumerge.ui.web.settings import settings
 from resumerge.ui.web.workspace import Workspace
 
 GRACE_SECONDS = 1
@@ -18,7 +19,7 @@ EXTRA = "pip install 'resumerge[ui]'"
 
 
 def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) -> None:
-    """Serve the page that merges in a folder, which becomes the working folder of this process.
+    """Serve the page that merges in a folder.
 
     Args:
         folder: the folder.
@@ -32,7 +33,7 @@ def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) 
     if find_spec("gradio") is None:
         raise refuse("The page needs Gradio, which is not installed", fix=EXTRA)
     try:
-        os.chdir(folder)
+        os.scandir(folder).close()
     except OSError as error:
         raise refuse(
             "This cannot be the page's folder",
@@ -46,9 +47,11 @@ def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) 
         )
         import uvicorn
 
-        from resumerge.ui.web.page import app_of
+        from resumerge.ui.web.page import app_of, build
 
-        app = app_of(Workspace(Path.cwd()))
+        workspace = Workspace(folder)
+        heading = f"# resumerge\nModels and outputs are in `{workspace.folder}`."
+        app = app_of(build(lambda request: workspace, settings(), heading))
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
         )

@@ -1,30 +1,38 @@
-"""What a page does in its folder: it plans, and has processes of the program merge."""
+"""What a page does in its folder, by commands of the program."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from resumerge.documents.plan_report import describe_plan
 from resumerge.documents.recipe_file import recipe_of_text
 from resumerge.documents.status import status_json
 from resumerge.engine.resources.lock import lock_holder
 from resumerge.errors import Problem, refuse
 from resumerge.host.machine import hostname
+from resumerge.hub.search import search_models
 from resumerge.ledger.run_store import RunStore, output_of
 from resumerge.options import Options
+from resumerge.sources.formats.registry import is_readable
 from resumerge.storage import Storage
-from resumerge.ui.web.background import start
-from resumerge.ui.web.recipe_paths import RECIPE, check_paths
+from resumerge.ui.web.commands import Commands, Process
+from resumerge.ui.web.recipe_paths import RECIPE, check_models, check_paths
+from resumerge.ui.web.settings import words_of
 
 STATE, RECIPES = "state", "recipes"
 """The folders beside the outputs: of the ledgers, and of the recipes that were merged."""
 
+Began = Callable[[Process], None]
+Lines = Iterator[str | dict[str, Any]]
+
+_REPO = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
+NO_OPTIONS = Options()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 
 
@@ -32,14 +40,41 @@ class Workspace:
     """The folder of a page: its models, outputs, recipes and runs.
 
     Args:
-        folder: the folder, which is the working folder of this process.
+        folder: the folder.
+        environment: the variables of the processes that work in it; None for those of this one.
+        token: the token to search the Hub with; None for that of this process.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str] | None = None, token: str | None = None
+    ) -> None:
         self.folder = folder.resolve()
         self.runs = RunStore(self.folder / STATE)
+        self._commands = Commands(self.folder, self.runs.folder, environment)
+        self._token = token
 
-    def plan(self, text: str, name: str) -> dict[str, Any]:
+    def models(self) -> list[str]:
+        """Return the names of the models in the folder: folders with weights, and weight files."""
+        return sorted(
+            path.name
+            for path in self.folder.iterdir()
+            if not path.name.startswith(".") and is_model(path)
+        )
+
+    def search(self, words: str) -> list[str]:
+        """Return the names of models: those in the folder, then those on the Hub.
+
+        Args:
+            words: part of their names; if it is empty, the Hub is not searched.
+
+        Raises:
+            InputError: the network is off, or the Hub refuses.
+            Resumable: the Hub cannot be reached.
+        """
+        here = [name for name in self.models() if words.lower() in name.lower()]
+        return here + (search_models(words, token=self._token) if words else [])
+
+    def plan(self, text: str, name: str, options: Options = NO_OPTIONS) -> dict[str, Any]:
         """Return the document of ``resumerge plan --json``, with the problems of a recipe.
 
         Only headers of the models are read; nothing is written.
@@ -47,23 +82,26 @@ class Workspace:
         Args:
             text: the recipe.
             name: of the output; empty if it has none yet.
+            options: those that the merge would have.
 
         Raises:
             InputError: the recipe names a path outside of the folder, or the name is invalid.
         """
-        out = self._output(name) if name else None
+        out = [self._output(name).name] if name else []
         check_paths(text, self.folder)
         with recipe_of_text(text, RECIPE) as recipe:
-            document = describe_plan(recipe.path, out, Options(state_dir=self.runs.folder), "none")
+            words = [*words_of(options, "plan"), "--", str(recipe.path), *out]
+            document = self._commands.document("plan", *words)
             problems = [recipe.placed(Problem(**problem)) for problem in document["problems"]]
             return {**document, "problems": list(map(asdict, problems))}
 
-    def merge(self, text: str, name: str) -> str:
+    def merge(self, text: str, name: str, options: Options = NO_OPTIONS) -> str:
         """Start ``resumerge run``, which goes on when this process ends, and return the run's id.
 
         Args:
             text: the recipe, which is kept as ``recipes/NAME.yaml``.
             name: of the output.
+            options: those of the merge.
 
         Raises:
             InputError: the recipe names a path outside of the folder, the name is invalid, or the
@@ -75,27 +113,83 @@ class Workspace:
         recipe = self.folder / RECIPES / f"{name}.yaml"
         Storage().make_folder(recipe.parent)
         Storage().write_file(recipe, text.encode("utf-8"))
-        start(["run", f"{RECIPES}/{recipe.name}", name], self.folder, self.runs.folder)
+        self._commands.detach(
+            "run", *words_of(options, "run"), "--", f"{RECIPES}/{recipe.name}", name
+        )
         return self.runs.of_output(out)[-1].name
 
-    def resume(self, run: str) -> None:
+    def resume(self, run: str, options: Options = NO_OPTIONS) -> None:
         """Start ``resumerge resume``.
+
+        Args:
+            run: the run's id.
+            options: those that it goes on with; it keeps most of what it had.
 
         Raises:
             InputError: there is no such run here, or its output is elsewhere.
             Resumable: it stopped again at once.
         """
-        folder = self._run(run)
-        output = output_of(folder)
+        self.output_of(run)
+        self._commands.detach("resume", *words_of(options, "resume"), "--", run)
+
+    def output_of(self, run: str) -> Path:
+        """Return the output of a run.
+
+        Raises:
+            InputError: there is no such run here, or its output is elsewhere.
+        """
+        output = output_of(self._run(run))
         if not Path(output).resolve().is_relative_to(self.folder):
             raise refuse(
                 "This run writes outside of the page's folder",
                 where=run,
                 expected=f"an output below {self.folder}",
                 found=output,
-                fix=f"resume it by the command line: `resumerge resume {run}`",
+                fix="resume or push it by the command line",
             )
-        start(["resume", run], self.folder, self.runs.folder)
+        return Path(output)
+
+    def compare(self, models: Sequence[str], base: str, began: Began) -> Lines:
+        """Yield what ``resumerge compare`` says, line by line, and then its document.
+
+        A comparison that was stopped goes on where it was, if it is asked for again.
+
+        Args:
+            models: the models, as a recipe names them.
+            base: the model that they were made of; empty for none.
+            began: is called with the process, which `ask_to_stop` stops.
+
+        Raises:
+            InputError: a model is outside of the folder, or the command refused it.
+            Resumable, Interrupted: it stopped before its end.
+        """
+        check_models([*models, base], self.folder)
+        of_base = ["--base", base] if base else []
+        return self._commands.follow(["compare", *of_base, "--", *models], began)
+
+    def push(self, run: str, repo: str, began: Began) -> Lines:
+        """Yield what ``resumerge push`` says, line by line, and then its document.
+
+        A repo that is new is private.
+
+        Args:
+            run: the id of the run that made the model.
+            repo: the repo on the Hub, ``org/name``.
+            began: is called with the process, which `ask_to_stop` stops.
+
+        Raises:
+            InputError: there is no such run here, its output is elsewhere, this is no name of a
+                repo, or the command refused it.
+            Resumable, Interrupted: it stopped before its end.
+        """
+        output = self.output_of(run)
+        if not _REPO.fullmatch(repo):
+            raise refuse(
+                "This cannot be the name of a repo",
+                expected="a model repo on the Hub, like your-name/my-merge",
+                found=repo or "nothing",
+            )
+        return self._commands.follow(["push", "--", str(output), repo], began)
 
     def stop(self, run: str) -> None:
         """Ask the process that works on a run to commit and stop, as Ctrl-C does.
@@ -160,3 +254,13 @@ class Workspace:
             if folder.name == run:
                 return folder
         raise refuse("There is no such run", where=self.runs.folder, found=run or "nothing")
+
+
+def is_model(path: Path) -> bool:
+    """Return whether a path is a weight file, or a folder with one."""
+    try:
+        if path.is_dir():
+            return any(is_readable(file.name) for file in path.iterdir())
+        return is_readable(path.name)
+    except OSError:
+        return False

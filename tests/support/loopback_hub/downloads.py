@@ -17,6 +17,8 @@ class Downloads(Exchange):
         if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/(.+))?", path):
             repo, verb, revision = match.groups()
             self.api(repo, verb or "revision", revision, "blobs" in parse_qs(url.query))
+        elif path == "/api/models":
+            self.listed(parse_qs(url.query))
         elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+|refs/pr/\d+)/(.+)", path):
             self.resolve(*match.groups())
         elif match := re.fullmatch(r"/cdn/([0-9a-f]{64})", path):
@@ -42,6 +44,21 @@ class Downloads(Exchange):
             self.refuse(404, "RevisionNotFound")
             return None
         return commit, store.commits[commit]
+
+    def listed(self, asked: dict[str, list[str]]) -> None:
+        """The models that a search finds, of those that the token may read."""
+        if fault := self.hub.fault_for(self.command, self.path, self.file, "status"):
+            self.refuse(fault.status or 500, fault.code, fault.headers)
+            return
+        words, author = asked.get("search", [""])[0], asked.get("author", [""])[0]
+        found = [
+            {"id": name, "modelId": name, "private": repo.private, "tags": []}
+            for name, repo in self.hub.repos.items()
+            if words.lower() in name.lower()
+            and (not author or name.split("/")[0] == author)
+            and self.permits("read", name)
+        ]
+        self.json(found[: int(asked.get("limit", ["1000"])[0])])
 
     def api(self, repo: str, verb: str, revision: str | None, blobs: bool) -> None:
         if not (found := self.find(repo, revision)):

@@ -81,18 +81,31 @@ class Exchange(BaseHTTPRequestHandler):
         """Whether the request's token allows it; if not, an error was sent."""
         if self.hub.tokens is None:
             return True
-        given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        allowed = self.hub.tokens.get(given)
-        if allowed == "write" or allowed == what:
-            return True
-        known = self.hub.repos.get(repo or "")
-        if what == "read" and known is not None and not known.private and not given:
+        given, allowed = self.token()
+        if self.permits(what, repo):
             return True
         if allowed is None:
             self.refuse(401, None if given or repo is None else "RepoNotFound")
         else:
             self.refuse(403)
         return False
+
+    def token(self) -> tuple[str, str | None]:
+        """The request's token, and what it may."""
+        given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        return given, (self.hub.tokens or {}).get(given)
+
+    def permits(self, what: str, repo: str | None = None) -> bool:
+        """Whether the request's token allows it."""
+        if self.hub.tokens is None:
+            return True
+        given, allowed = self.token()
+        known = self.hub.repos.get(repo or "")
+        is_public = known is not None and not known.private
+        if allowed is not None and allowed.startswith("@"):
+            own = repo is not None and repo.startswith(f"{allowed[1:]}/")
+            return own or (what == "read" and is_public)
+        return allowed in ("write", what) or (what == "read" and is_public and not given)
 
     def refuse(
         self,

@@ -67,7 +67,8 @@ class Hub:
         self.xet = False
         """True: large files are said to be in Xet's store."""
         self.tokens: dict[str, str] | None = None
-        """What each token may: ``read`` or ``write``. None: whoever comes may do anything."""
+        """What each token may: ``read``, ``write``, or ``@NAME``: write NAME's repos, read public
+        ones. None: whoever comes may do anything."""
         self.part_bytes: int | None = None
         """Files above this size are uploaded in parts of it."""
         self.regular_limit = 10_000_000

@@ -65,9 +65,9 @@ class Uploads(Downloads):
         return data
 
     def create(self, asked: dict[str, Any]) -> None:
-        if not self.may("write"):
-            return
         name = "/".join(part for part in (asked.get("organization"), asked["name"]) if part)
+        if not self.may("write", name):
+            return
         answer = {"url": f"{self.hub.url}/{name}", "id": name}
         with self.hub.lock:
             there = name in self.hub.repos

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
 import held_average
 import pytest
-from chromium import CHROMIUM, Browser, Tab, browser
+from chromium import CHROMIUM, Browser
 from merging import merge, shards_of
-from tiny_models import LLAMA, write_family
+from pages import TOKEN, Page, button, field, opened, press, says, write
 from waiting import wait_until
 
-import resumerge
 from resumerge.documents.new_recipe import new_recipe
 
 pytestmark = [
@@ -28,85 +23,7 @@ pytestmark = [
 ]
 
 LINEAR = "merge_method: linear\nmodels: [{model: base}, {model: math}]\nparameters: {weight: 0.5}\n"
-TOKEN = "hf_thisisatokenwhichnobodymaysee"
 OWN = build_opener(ProxyHandler({}))
-
-
-class Page:
-    """The page that a process serves, and its folder."""
-
-    def __init__(self, folder: Path, hold: Path) -> None:
-        self.folder, self.hold = folder, hold
-        self.log = folder.with_name("log")
-        self.start()
-
-    def start(self) -> None:
-        with self.log.open("w") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "resumerge", "ui", str(self.folder), "--port", "0"],
-                env=os.environ | held_average.variables(self.hold) | {"HF_TOKEN": TOKEN},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        wait_until(lambda: self.log.read_text().endswith("/\n"), self._process)
-        self.address = self.log.read_text().strip()
-
-    def states(self) -> list[str]:
-        runs = resumerge.status(state_dir=self.folder / "state")["runs"]
-        return [run["state"] for run in runs]
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def end(self) -> None:
-        self.hold.unlink(missing_ok=True)
-        self._process.terminate()
-        self._process.wait()
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    served = Page(write_family(tmp_path / "place", LLAMA), tmp_path / "hold")
-    yield served
-    served.end()
-
-
-@pytest.fixture
-def chromium(tmp_path: Path) -> Iterator[Browser]:
-    with browser(tmp_path) as started:
-        yield started
-
-
-def opened(chromium: Browser, page: Page, width: int = 1280) -> Tab:
-    tab = chromium.open(page.address, width)
-    tab.wait(f"{button('Resume')} !== undefined")  # the last of all
-    return tab
-
-
-def field(label: str) -> str:
-    """The input with a label."""
-    labelled = f"[...document.querySelectorAll('label')].find(e => e.innerText.includes('{label}'))"
-    return f"{labelled}?.querySelector('input, textarea')"
-
-
-def button(name: str) -> str:
-    named = f"e => e.innerText.trim().startsWith('{name}')"
-    return f"[...document.querySelectorAll('button')].find({named})"
-
-
-def write(tab: Tab, label: str, text: str) -> None:
-    tab.run(f"{field(label)}.focus(); {field(label)}.select()")
-    tab.type(text)
-
-
-def says(tab: Tab, text: str) -> None:
-    tab.wait(f"document.body.innerText.includes({json.dumps(text)})")
-
-
-def press(tab: Tab, name: str) -> None:
-    tab.wait(f"{button(name)} && !{button(name)}.disabled")
-    tab.run(f"{button(name)}.click()")
 
 
 def test_from_an_empty_page_to_a_merged_model(

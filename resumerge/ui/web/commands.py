@@ -1,0 +1,146 @@
+"""Has commands of the program do what the page is asked for, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resumerge.errors import (
+    InputError,
+    Interrupted,
+    Problem,
+    Reason,
+    Resumable,
+    ResumergeError,
+    refuse,
+)
+
+Process = subprocess.Popen[str]
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Runs commands in a folder.
+
+    Args:
+        folder: the working folder.
+        state_dir: the folder of the ledgers.
+        environment: the variables of the processes; None for those of this one.
+    """
+
+    folder: Path
+    state_dir: Path
+    environment: Mapping[str, str] | None = None
+
+    def document(self, *words: str) -> dict[str, Any]:
+        """Return the document that a command prints with ``--json``, whatever its exit code is.
+
+        Args:
+            words: the command and its arguments.
+
+        Raises:
+            InputError: it refused what it was to do.
+            Resumable: it stopped before its end.
+        """
+        with self._process(words, stderr=subprocess.PIPE) as process:
+            printed, said = process.communicate()
+        return _document(words, process.returncode, printed, said)
+
+    def detach(self, *words: str) -> None:
+        """Run a command that merges, until it works on its run or has ended.
+
+        It goes on when this process ends.
+
+        Args:
+            words: the command and its arguments.
+
+        Raises:
+            InputError: it refused what it was to do; nothing was written.
+            Resumable: it stopped; the same command goes on.
+        """
+        with self._process([words[0], "--detach", *words[1:]], stderr=subprocess.PIPE) as process:
+            printed, said = process.communicate()
+        if process.returncode:
+            raise _error(words, process.returncode, printed, said)
+
+    def follow(
+        self, words: Sequence[str], began: Callable[[Process], None]
+    ) -> Iterator[str | dict[str, Any]]:
+        """Yield what a command says as it works, line by line, and then its document.
+
+        Args:
+            words: the command and its arguments.
+            began: is called with the process, which SIGINT stops.
+
+        Raises:
+            InputError: it refused what it was to do.
+            Resumable, Interrupted: it stopped before its end.
+        """
+        said = ""
+        with tempfile.TemporaryFile("w+", errors="replace") as printed:
+            with self._process(words, stdout=printed, stderr=subprocess.PIPE) as process:
+                began(process)
+                assert process.stderr is not None
+                for line in process.stderr:
+                    said = (said + line)[-_MOST_SAID:]
+                    yield line.strip()
+            printed.seek(0)
+            yield _document(words, process.returncode, printed.read(), said)
+
+    def _process(self, words: Sequence[str], stderr: int, stdout: Any = subprocess.PIPE) -> Process:
+        # -P: what lies in the folder is imported by no name.
+        begins = [sys.executable, "-P", "-m", "resumerge", words[0]]
+        return subprocess.Popen(
+            [*begins, "--state-dir", str(self.state_dir), "--json", *words[1:]],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            errors="replace",
+        )
+
+
+_MOST_SAID = 2000
+
+
+def ask_to_stop(process: Process) -> None:
+    """Ask a process to stop, as Ctrl-C does."""
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+
+
+def _document(words: Sequence[str], code: int, printed: str, said: str) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(printed)
+    except ValueError:
+        raise _error(words, code, printed, said) from None
+    if "kind" in document:
+        raise _error(words, code, printed, said)
+    return document
+
+
+def _error(words: Sequence[str], code: int, printed: str, said: str) -> ResumergeError:
+    """Return the error that a command ended with, from its last line of JSON."""
+    try:
+        told: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        if told["kind"] == "interrupted":
+            return Interrupted(signal.Signals[told["signal"]])
+        if "problems" in told:
+            return InputError([Problem(**problem) for problem in told["problems"]])
+        return Resumable(Reason(told["reason"]), told["message"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return refuse(
+            f"`resumerge {words[0]}` failed",
+            expected="a document, and an exit code of 0",
+            found=f"{code}: {said.strip()[-1000:]}",
+        )

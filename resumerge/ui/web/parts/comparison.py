@@ -1,0 +1,46 @@
+"""Models that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import gradio as gr
+
+from resumerge.ui.html.comparison import comparison_fragment
+from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Follower, Whose
+
+
+class ComparisonPart:
+    """The fields that name models, and what they are to each other.
+
+    Args:
+        whose: returns the folder of who asks.
+    """
+
+    def __init__(self, whose: Whose) -> None:
+        self._whose = whose
+        self._comparisons = Follower("The comparison", comparison_fragment)
+
+    def build(self) -> None:
+        """Build the fields, and say what follows from them."""
+        with gr.Accordion("Compare models", open=False):
+            models = gr.Textbox(
+                label="Models to compare, one in a line",
+                info="as in a recipe; the others are compared with the first",
+                lines=2,
+                max_lines=12,
+            )
+            base = gr.Textbox(label="Base model of these", info="that they were made of; or empty")
+            with gr.Row():
+                begin = gr.Button("Compare them")
+                stop = gr.Button("Interrupt the comparison")
+            shown = gr.HTML()
+        begin.click(self._followed, [models, base], shown, **QUIET)
+        stop.click(self._comparisons.stop, None, None, **PRIVATE)
+
+    def _followed(self, request: gr.Request, models: str, base: str) -> Iterator[str]:
+        """Compare models."""
+        names = list(filter(None, map(str.strip, models.splitlines())))
+        yield from self._comparisons.follow(
+            request, lambda began: self._whose(request).compare(names, base.strip(), began)
+        )

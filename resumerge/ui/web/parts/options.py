@@ -1,0 +1,45 @@
+"""The options of a merge: a field for each, made from its declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import gradio as gr
+
+from resumerge.options import Option
+from resumerge.options.types import Choice, Flag
+
+Field = gr.components.Component
+
+
+def option_fields(declarations: Sequence[Option]) -> list[Field]:
+    """Build the fields of options under the headings of their groups, and return them in order.
+
+    A field that is empty, or off, is an option that is not given.
+
+    Args:
+        declarations: the options.
+    """
+    built: dict[str, Field] = {}
+    by_group = sorted(declarations, key=lambda option: _order(declarations).index(option.group))
+    for group, options in groupby(by_group, lambda option: option.group):
+        gr.Markdown(f"#### {group}")
+        built |= {option.name: _field(option) for option in options}
+    return [built[option.name] for option in declarations]
+
+
+def _order(declarations: Sequence[Option]) -> list[str]:
+    return [*dict.fromkeys(option.group for option in declarations)]
+
+
+def _field(option: Option) -> Field:
+    label = option.name.replace("_", " ").capitalize()
+    info = " ".join(filter(None, (option.help, option.type.note)))
+    default = f"default: {option.shown_default}" if option.shown_default else option.type.metavar
+    if isinstance(option.type, Flag):
+        return gr.Checkbox(label=label, info=info, value=False)
+    if isinstance(option.type, Choice):
+        choices = [(default, ""), *((word, word) for word in option.type.words)]
+        return gr.Dropdown(choices, value="", label=label, info=info)
+    return gr.Textbox(label=label, info=info, placeholder=default)

@@ -1,0 +1,152 @@
+"""The recipe: written, planned and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+
+from resumerge.documents.methods import methods_json
+from resumerge.documents.new_recipe import new_recipe
+from resumerge.errors import ResumergeError, refuse
+from resumerge.options import Option
+from resumerge.ui.html.plan import fragment
+from resumerge.ui.web.parts.options import option_fields
+from resumerge.ui.web.parts.run import RunPart, choices_of
+from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Whose, said
+from resumerge.ui.web.settings import options_of
+
+RECIPE = """\
+merge_method: linear
+models:
+  - model: org/first
+    parameters:
+      weight: 0.5
+  - model: org/second
+    parameters:
+      weight: 0.5
+dtype: bfloat16
+"""
+
+
+class RecipePart:
+    """The fields of a recipe and of the options, the plan, and the button that merges.
+
+    Args:
+        whose: returns the folder of who asks.
+        declarations: the options that are on the page.
+    """
+
+    def __init__(self, whose: Whose, declarations: Sequence[Option]) -> None:
+        self._whose, self._declarations = whose, declarations
+
+    def build(self) -> None:
+        """Build the fields."""
+        with gr.Row():
+            with gr.Column(min_width=320):
+                with gr.Accordion("Write a recipe", open=False):
+                    self._build_writer()
+                with gr.Accordion("Options of the merge", open=False):
+                    self.options = option_fields(self._declarations)
+                self._recipe = gr.Textbox(
+                    label="Recipe (YAML)",
+                    placeholder=RECIPE,
+                    lines=14,
+                    max_lines=40,
+                    elem_classes="recipe",
+                )
+                self._name = gr.Textbox(label="Name of the output", placeholder="my-merge")
+                self._merge = gr.Button("Merge", variant="primary")
+                self.said = gr.HTML()
+            with gr.Column(min_width=320):
+                self._plan = gr.HTML()
+
+    def _build_writer(self) -> None:
+        named = methods_json(None)["methods"]
+        methods = [(f"{method['name']}: {method['summary']}", method["name"]) for method in named]
+        words = gr.Textbox(
+            label="Find models", info="part of a name; empty finds those in the folder"
+        )
+        find = gr.Button("Find")
+        found = gr.Radio(
+            [], label="Found", info="the one that is chosen is added below", visible=False
+        )
+        models = gr.Textbox(label="Models, one in a line", lines=2, max_lines=12)
+        self._parts: list[gr.components.Component] = [
+            gr.Dropdown(methods, label="Method", value="linear"),
+            models,
+            gr.Textbox(label="Base model", info="that the others were trained from; or empty"),
+            gr.Dropdown(["bfloat16", "float16", "float32"], label="Type of the numbers"),
+        ]
+        self._begin = gr.Button("Write it")
+        self._not_found = gr.HTML()
+        gr.on([words.submit, find.click], self._find, words, [found, self._not_found], **PRIVATE)
+        found.input(self._add, [found, models], [found, models], **QUIET)
+
+    def wire(self, run: RunPart) -> None:
+        """Say what follows from what is typed and pressed.
+
+        Args:
+            run: the part that shows the run.
+        """
+        asked = [self._recipe, self._name, *self.options]
+        gr.on(
+            [field.change for field in asked],
+            self._planned,
+            asked,
+            self._plan,
+            trigger_mode="always_last",  # while one is planned, only the last of what follows waits
+            **QUIET,
+        )
+        self._begin.click(
+            self._write, [self._recipe, *self._parts], [self._recipe, self._not_found], **PRIVATE
+        )
+        self._merge.click(self._merged, asked, [self.said, run.run], **PRIVATE)
+
+    def _find(self, request: gr.Request, words: str) -> tuple[Any, str]:
+        """Return models to choose from."""
+        try:
+            found = self._whose(request).search(words.strip())
+            if not found:
+                raise refuse("No model has such a name", found=words or "no models in the folder")
+        except ResumergeError as error:
+            return gr.update(choices=[], value=None, visible=False), said(
+                "Nothing was found", error
+            )
+        return gr.update(choices=found, value=None, visible=True), ""
+
+    def _add(self, found: str | None, models: str) -> tuple[Any, str]:
+        """Add a model that was found to the models."""
+        lines = list(filter(None, [*models.splitlines(), found]))
+        return gr.update(value=None), "\n".join(lines)
+
+    def _write(self, text: str, method: str, models: str, base: str, dtype: str) -> tuple[Any, str]:
+        """Write a recipe with comments, where there is none yet."""
+        try:
+            if text.strip():
+                raise refuse("The recipe would be replaced", fix="empty it first")
+            names = list(filter(None, map(str.strip, models.splitlines())))
+            return new_recipe(method, names, base.strip() or None, dtype), ""
+        except ResumergeError as error:
+            return gr.skip(), said("The recipe was not written", error)
+
+    def _planned(self, request: gr.Request, text: str, name: str, *options: Any) -> str:
+        """Return what is known of a recipe before it is merged."""
+        if not text.strip():
+            return ""
+        try:
+            chosen = options_of(self._declarations, options)
+            plan = self._whose(request).plan(text, name.strip(), chosen)
+            return fragment({**plan, "choices": []})  # which are made by arguments elsewhere
+        except ResumergeError as error:
+            return said("Problems to fix first", error)
+
+    def _merged(self, request: gr.Request, text: str, name: str, *options: Any) -> tuple[str, Any]:
+        """Start a merge, and choose its run."""
+        try:
+            workspace = self._whose(request)
+            run = workspace.merge(text, name.strip(), options_of(self._declarations, options))
+        except ResumergeError as error:
+            return said("The merge did not begin", error), gr.skip()
+        return "", gr.update(choices=choices_of(workspace), value=run)

@@ -1,0 +1,152 @@
+"""A run: shown as it works, stopped, resumed and pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from resumerge.errors import ResumergeError
+from resumerge.options import Option
+from resumerge.ui.html.page import fragment
+from resumerge.ui.text.format import committed_share, state_word
+from resumerge.ui.text.pushed import pushed_sentence
+from resumerge.ui.web.parts.options import Field
+from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Follower, Whose, said, told
+from resumerge.ui.web.settings import options_of
+from resumerge.ui.web.workspace import Workspace
+
+SECONDS = 1.0
+"""Between two looks at the run that is shown."""
+
+
+def choices_of(workspace: Workspace) -> list[tuple[str, str]]:
+    """Return the runs to choose from, the newest first."""
+    return [(_label(run), run["id"]) for run in workspace.all_runs()]
+
+
+class RunPart:
+    """The run that is chosen, what becomes of it, and the buttons.
+
+    Args:
+        whose: returns the folder of who asks.
+        declarations: the options that are on the page.
+    """
+
+    def __init__(self, whose: Whose, declarations: Sequence[Option]) -> None:
+        self._whose, self._declarations = whose, declarations
+        self._pushes = Follower("The push", lambda found: told("Pushed", pushed_sentence(found)))
+
+    def build(self) -> None:
+        """Build the fields."""
+        self.run = gr.Dropdown(label="Run", choices=[], value=None)
+        with gr.Row():
+            self._stop = gr.Button("Stop", interactive=False)
+            self._resume = gr.Button("Resume", interactive=False)
+        with gr.Accordion("Upload to the Hub", open=False):
+            self._repo = gr.Textbox(
+                label="Repo",
+                placeholder="your-name/my-merge",
+                info="a model repo; if it is new, it is private",
+            )
+            with gr.Row():
+                self._push = gr.Button("Push", interactive=False)
+                self._stop_push = gr.Button("Interrupt the push")
+            self._pushed = gr.HTML()
+
+    def build_picture(self) -> None:
+        """Build what shows the run, which is long."""
+        self._shown = gr.HTML()
+        self._seen = gr.State()
+
+    def wire(self, page: gr.Blocks, options: Sequence[Field], told_at: Field) -> None:
+        """Say what follows from what is chosen and pressed, and as time passes.
+
+        Args:
+            page: the page.
+            options: the fields of the options, which a run is resumed with.
+            told_at: where it is told what was refused.
+        """
+        page.load(self._newest, None, self.run, **QUIET)
+        self._stop.click(self._stopped, self.run, told_at, **PRIVATE)
+        self._resume.click(self._resumed, [self.run, *options], told_at, **PRIVATE)
+        self._push.click(self._followed, [self.run, self._repo], self._pushed, **QUIET)
+        self._stop_push.click(self._pushes.stop, None, None, **QUIET)
+        buttons = [self._stop, self._resume, self._push]
+        look: dict[str, Any] = {
+            "fn": self._look,
+            "inputs": [self.run, self._seen],
+            "outputs": [self._shown, self._seen, self.run, *buttons],
+        }
+        gr.Timer(SECONDS).tick(**look, **QUIET)
+        self.run.change(**look, **QUIET)
+
+    def _newest(self, request: gr.Request) -> Any:
+        """Choose the newest run, if there is one."""
+        try:
+            choices = choices_of(self._whose(request))
+        except ResumergeError:
+            return gr.skip()
+        return gr.update(choices=choices, value=choices[0][1] if choices else None)
+
+    def _stopped(self, request: gr.Request, run: str | None) -> str:
+        """Ask a run to stop."""
+        refused = _tried("The run was not stopped", lambda: self._whose(request).stop(run or ""))
+        return refused or told("The run was asked to stop", "It commits first; it can be resumed.")
+
+    def _resumed(self, request: gr.Request, run: str | None, *options: Any) -> str:
+        """Have a run go on."""
+
+        def resume() -> None:
+            self._whose(request).resume(run or "", options_of(self._declarations, options))
+
+        return _tried("The run did not go on", resume)
+
+    def _followed(self, request: gr.Request, run: str | None, repo: str) -> Iterator[str]:
+        """Upload the model of a run."""
+        yield from self._pushes.follow(
+            request, lambda began: self._whose(request).push(run or "", repo.strip(), began)
+        )
+
+    def _look(self, request: gr.Request, run: str | None, seen: Any) -> tuple[Any, ...]:
+        """Return a run as it is now; nothing where it is as it was seen last.
+
+        Args:
+            request: of the page that asks.
+            run: the run's id.
+            seen: what this returned second, the last time.
+        """
+        if not run:
+            return "", None, gr.skip(), *_buttons("")
+        try:
+            workspace = self._whose(request)
+            found = workspace.status(run)
+        except ResumergeError as error:
+            return said("This run cannot be shown", error), None, gr.skip(), *_buttons("")
+        label, events = _label(found), len(found["events"])
+        now = [run, label, found["bytes"]["committed"], events, workspace.names()]
+        if now == seen and found["state"] != "running":
+            return (gr.skip(),) * 6
+        listed = [*now[:2], now[-1]] == [*seen[:2], seen[-1]] if seen else False
+        runs = gr.skip() if listed else gr.update(choices=choices_of(workspace))
+        return fragment([found]), now, runs, *_buttons(found["state"])
+
+
+def _tried(title: str, act: Callable[[], None]) -> str:
+    """Return what was refused, as HTML; nothing if it was done."""
+    try:
+        act()
+    except ResumergeError as error:
+        return said(title, error)
+    return ""
+
+
+def _label(run: Mapping[str, Any]) -> str:
+    return f"{run['id']}: {state_word(run)}, {committed_share(run):.0%}"
+
+
+def _buttons(state: str) -> tuple[Any, ...]:
+    """Return what becomes of the buttons to stop, to resume and to push."""
+    states = ("running", "interrupted", "done")
+    return tuple(gr.update(interactive=state == wanted) for wanted in states)

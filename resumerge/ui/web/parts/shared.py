@@ -1,0 +1,78 @@
+"""What the parts of the page share: whose folder it is, how it tells, commands under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gradio as gr
+
+from resumerge.errors import InputError, ResumergeError, refuse
+from resumerge.ui.html.environment import render
+from resumerge.ui.web.commands import Process, ask_to_stop
+from resumerge.ui.web.workspace import Began, Lines, Workspace
+
+Whose = Callable[[gr.Request], Workspace]
+"""Returns the folder of the person who asks; raises InputError for somebody who has none."""
+
+AT_ONCE = 4
+"""Events of one kind that are worked on at once, of all who have the page open."""
+
+PRIVATE: dict[str, Any] = {"api_visibility": "private", "concurrency_limit": AT_ONCE}
+QUIET: dict[str, Any] = {**PRIVATE, "show_progress": "hidden"}
+
+
+def said(title: str, error: ResumergeError) -> str:
+    """Return an error as HTML."""
+    return told(title, *(error.problems if isinstance(error, InputError) else [error]))
+
+
+def told(title: str, *texts: object, role: str = "alert") -> str:
+    """Return texts under a title as HTML.
+
+    Args:
+        title: the title.
+        texts: the texts.
+        role: how a screen reader takes it: ``alert`` at once, ``status`` when there is time.
+    """
+    return render("said.html.j2", title=title, texts=texts, role=role)
+
+
+class Follower:
+    """Follows commands that work for long, one for each page that is open, and stops them."""
+
+    def __init__(self, what: str, shown: Callable[[dict[str, Any]], str]) -> None:
+        """Describe the command.
+
+        Args:
+            what: what is done, like ``The comparison``.
+            shown: returns its document as HTML.
+        """
+        self._what, self._shown = what, shown
+        self._working: dict[str, Process] = {}
+
+    def follow(self, request: gr.Request, begin: Callable[[Began], Lines]) -> Iterator[str]:
+        """Yield what is known of a command, as HTML, until it has ended.
+
+        Args:
+            request: of the page that asks.
+            begin: starts the command.
+        """
+        page = str(request.session_hash)
+        try:
+            if page in self._working:
+                raise refuse(f"{self._what} of before is still under way", fix="stop it first")
+            for line in begin(lambda process: self._working.update({page: process})):
+                if isinstance(line, dict):
+                    yield self._shown(line)
+                elif line:
+                    yield told(f"{self._what} is under way", line, role="status")
+        except ResumergeError as error:
+            yield said(f"{self._what} did not end", error)
+        finally:
+            self._working.pop(page, None)
+
+    def stop(self, request: gr.Request) -> None:
+        """Ask the command of a page to stop, if there is one."""
+        if (process := self._working.get(str(request.session_hash))) is not None:
+            ask_to_stop(process)

@@ -1,0 +1,78 @@
+"""The options of `run` that a page may set, from their declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+from resumerge.errors import refuse
+from resumerge.mirror.stores.registry import is_mirror_url
+from resumerge.options import Option, Options, declared
+from resumerge.options.cluster import ClusterAddress, TaskResources
+from resumerge.options.types import Count, Folder, Number, Seconds, Words
+
+NOT_ON_A_PAGE = (Folder, ClusterAddress, TaskResources)
+"""The types of options that a page does not set: folders of this machine, and other machines."""
+
+
+def settings(without: Collection[str] = ()) -> list[Option]:
+    """Return the options that a page may set, in their order.
+
+    Args:
+        without: names of options that it may not set.
+    """
+    return [
+        option
+        for option in declared("run")
+        if not isinstance(option.type, NOT_ON_A_PAGE) and option.name not in without
+    ]
+
+
+def options_of(declarations: Sequence[Option], values: Sequence[Any]) -> Options:
+    """Return the options that a page's fields ask for.
+
+    Args:
+        declarations: the options of the fields.
+        values: what the fields have; a field that is empty or off asks for nothing.
+
+    Raises:
+        InputError: values are invalid; all of them are listed. Or the mirror is a folder.
+    """
+    given = {
+        option.name: _read(option, value)
+        for option, value in zip(declarations, values, strict=True)
+        if value and str(value).strip()
+    }
+    mirror = given.get("mirror")
+    if mirror is not None and not is_mirror_url(mirror):
+        raise refuse(
+            "This cannot be the mirror of a merge from a page",
+            expected="a repo of the Hub, like hf://org/name, or a place in a bucket",
+            found=mirror,
+            fix="write its address; a folder is named by `resumerge run --mirror`",
+        )
+    return Options.read("run", given)
+
+
+def words_of(options: Options, command: str) -> list[str]:
+    """Return the words of a command line that give a command these options, as far as it has them.
+
+    Args:
+        options: the options.
+        command: the command, like ``resume``.
+    """
+    given = options.given(command)
+    return [word for option, value in given for word in option.words(value)]
+
+
+def _read(option: Option, value: Any) -> Any:
+    """Return what a field has as the option's type takes it; what is invalid is left to that."""
+    if not isinstance(value, str):
+        return value
+    if isinstance(option.type, Words):
+        return [*filter(None, map(str.strip, value.split(",")))]
+    number = {Number: int, Count: int, Seconds: float}.get(type(option.type))
+    with suppress(ValueError):
+        return number(value) if number is not None else value.strip()
+    return value.strip()
