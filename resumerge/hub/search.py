@@ -23,12 +23,7 @@ def search_models(
         InputError: the network is off, or the Hub refuses.
         Resumable: the Hub cannot be reached.
     """
-    if is_offline():
-        raise refuse(
-            "Offline mode is on, and the Hub cannot be searched",
-            where="HF_HUB_OFFLINE",
-            fix="unset HF_HUB_OFFLINE, or write the names of cached models",
-        )
+    _check_online()
     from huggingface_hub import HfApi
 
     def ask() -> list[str]:
@@ -36,3 +31,42 @@ def search_models(
         return [model.id for model in islice(listed, most)]
 
     return hub_call(ask, "a search for models", None)
+
+
+def models_with(folder: str, without: str, author: str, token: str | None) -> list[str]:
+    """Return the names of an author's models that have files in a folder, the newest first.
+
+    Args:
+        folder: how the names of such files begin, like ``folder/``.
+        without: the name of a file that they must not have.
+        author: the user or organisation.
+        token: the token to search with; None for that of this process.
+
+    Raises:
+        InputError: the network is off, or the Hub refuses.
+        Resumable: the Hub cannot be reached.
+    """
+    _check_online()
+    from huggingface_hub import HfApi
+
+    def ask() -> list[str]:
+        found = []
+        listed = HfApi(token=token).list_models(
+            author=author, sort="last_modified", expand=["siblings"]
+        )
+        for model in listed:
+            files = {file.rfilename for file in model.siblings or ()}
+            if without not in files and any(name.startswith(folder) for name in files):
+                found.append(model.id)
+        return found
+
+    return hub_call(ask, f"the models of {author}", None)
+
+
+def _check_online() -> None:
+    if is_offline():
+        raise refuse(
+            "Offline mode is on, and the Hub cannot be searched",
+            where="HF_HUB_OFFLINE",
+            fix="unset HF_HUB_OFFLINE, or write the names of cached models",
+        )

@@ -78,6 +78,8 @@ class Browser:
         attached = self.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         tab = Tab(self, attached["sessionId"])
         tab.resize(width, height)
+        keep_all = "performance.setResourceTimingBufferSize(5000)"  # what a page asks for
+        tab.ask("Page.addScriptToEvaluateOnNewDocument", source=keep_all)
         tab.ask("Page.navigate", url=address)
         return tab
 
@@ -111,6 +113,11 @@ class Tab:
     def wait(self, script: str) -> Any:
         """Wait until an expression of JavaScript is true; return its value."""
         return wait_until(lambda: self.run(script), every=0.1)
+
+    def requests(self, part: str) -> int:
+        """The number of answers to requests of the page whose address has a part."""
+        named = f"entry => entry.name.includes({json.dumps(part)})"
+        return int(self.run(f"performance.getEntriesByType('resource').filter({named}).length"))
 
     def press(self, key: str, code: int, **more: Any) -> None:
         for kind in ("keyDown", "keyUp"):

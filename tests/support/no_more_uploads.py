@@ -21,7 +21,7 @@ class NoMoreUploads(Fault):
     """
 
     def __init__(self, hub: Hub, repo: str) -> None:
-        super().__init__("/preupload/", "POST", None, {}, stall_after=0)
+        super().__init__(f"/{repo}/preupload/", "POST", None, {}, stall_after=0)
         self._hub, self._repo, self.reached = hub, repo, False
         self._before = self._shards()
         hub.faults.append(self)

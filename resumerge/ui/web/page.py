@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 import gradio as gr
 from fastapi import FastAPI
 
 from resumerge.options import Option
 from resumerge.ui.web.parts.comparison import ComparisonPart
+from resumerge.ui.web.parts.options import Field
 from resumerge.ui.web.parts.recipe import RecipePart
 from resumerge.ui.web.parts.run import RunPart
 from resumerge.ui.web.parts.shared import Whose
@@ -47,24 +48,38 @@ def app_of(page: gr.Blocks) -> FastAPI:
     )
 
 
-def build(whose: Whose, declarations: Sequence[Option], heading: str, *more: Any) -> gr.Blocks:
+class Part(Protocol):
+    """A part that stands below the heading of some pages."""
+
+    def build(self) -> None:
+        """Build the fields."""
+
+    def wire(self, run: RunPart, options: Sequence[Field]) -> None:
+        """Say what follows from what is pressed."""
+
+
+def build(
+    whose: Whose, declarations: Sequence[Option], heading: str, first: Part | None = None
+) -> gr.Blocks:
     """Return the page.
 
     Args:
         whose: returns the folder of who asks.
         declarations: the options that are on the page.
         heading: Markdown at its top.
-        more: functions that build what stands below the heading.
+        first: a part that stands below it; None for none.
     """
     recipe, run = RecipePart(whose, declarations), RunPart(whose, declarations)
     with gr.Blocks(title="resumerge", analytics_enabled=False) as page:
         gr.Markdown(heading)
-        for build_more in more:
-            build_more()
+        if first is not None:
+            first.build()
         recipe.build()
         run.build()
         ComparisonPart(whose).build()
         run.build_picture()
+        if first is not None:
+            first.wire(run, recipe.options)
         recipe.wire(run)
         run.wire(page, recipe.options, recipe.said)
     return page

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from resumerge.errors import refuse
 from resumerge.ui.web.settings import settings
@@ -30,8 +31,7 @@ def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) 
     Raises:
         InputError: Gradio is not installed, there is no such folder, or the port is taken.
     """
-    if find_spec("gradio") is None:
-        raise refuse("The page needs Gradio, which is not installed", fix=EXTRA)
+    check_gradio()
     try:
         os.scandir(folder).close()
     except OSError as error:
@@ -41,27 +41,55 @@ def serve(folder: Path, host: str, port: int, listening: Callable[[str], None]) 
             expected="the folder with the models, which may be empty",
             found=error.strerror,
         ) from None
-    with _listener(host, port) as listener:
-        os.environ["GRADIO_ANALYTICS_ENABLED"] = (
-            "False"  # before gradio reads it: nothing calls home
-        )
-        import uvicorn
-
+    with listen(host, port) as listener:
         from resumerge.ui.web.page import app_of, build
 
         workspace = Workspace(folder)
         heading = f"# resumerge\nModels and outputs are in `{workspace.folder}`."
         app = app_of(build(lambda request: workspace, settings(), heading))
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
-        )
-        name = f"[{host}]" if ":" in host else host
-        listening(f"http://{name}:{listener.getsockname()[1]}/")
-        uvicorn.Server(config).run(sockets=[listener])
+        run_app(app, listener, host, listening)
 
 
-def _listener(host: str, port: int) -> socket.socket:
-    """Return a socket that browsers can connect to already."""
+def check_gradio() -> None:
+    """Check that the page can be built. Nothing of it calls home from here on.
+
+    Raises:
+        InputError: Gradio is not installed.
+    """
+    if find_spec("gradio") is None:
+        raise refuse("The page needs Gradio, which is not installed", fix=EXTRA)
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before Gradio reads it
+
+
+def run_app(app: Any, listener: socket.socket, host: str, listening: Callable[[str], None]) -> None:
+    """Answer requests until a signal ends this process.
+
+    Args:
+        app: the application.
+        listener: what browsers connect to.
+        host: the address that it listens at.
+        listening: is called with the page's address.
+    """
+    import uvicorn
+
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+    )
+    name = f"[{host}]" if ":" in host else host
+    listening(f"http://{name}:{listener.getsockname()[1]}/")
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that browsers can connect to already.
+
+    Args:
+        host: the address of this machine.
+        port: the port; 0 for one that is free.
+
+    Raises:
+        InputError: the address cannot be listened at.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=128)

@@ -51,8 +51,10 @@ class Downloads(Exchange):
             self.refuse(fault.status or 500, fault.code, fault.headers)
             return
         words, author = asked.get("search", [""])[0], asked.get("author", [""])[0]
+        files = "siblings" in asked.get("expand", ())
         found = [
             {"id": name, "modelId": name, "private": repo.private, "tags": []}
+            | ({"siblings": [{"rfilename": file} for file in repo.files()]} if files else {})
             for name, repo in self.hub.repos.items()
             if words.lower() in name.lower()
             and (not author or name.split("/")[0] == author)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from chromium import Browser, Tab
 from waiting import wait_until
@@ -56,11 +57,23 @@ class Page:
         self._process.wait()
 
 
-def opened(chromium: Browser, page: Page, width: int = 1280) -> Tab:
+class Served(Protocol):
+    """A page that a process serves."""
+
+    address: str
+
+
+def opened(chromium: Browser, page: Served, width: int = 1280) -> Tab:
     tab = chromium.open(page.address, width)
+    wait_for_page(tab)
+    return tab
+
+
+def wait_for_page(tab: Tab) -> None:
+    """Wait until every part is there, and what is typed stays: the page's timer has run."""
     tab.wait("document.querySelector('[aria-label=Run]') !== null")
     tab.wait(f"{button('Compare models')} !== undefined")
-    return tab
+    wait_until(lambda: tab.requests("/queue/join") > 2)
 
 
 def field(label: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any, TypeAlias
 
 import gradio as gr
 
 from resumerge.options import Option
 from resumerge.options.types import Choice, Flag
 
-Field = gr.components.Component
+Field: TypeAlias = gr.components.Component
 
 
 def option_fields(declarations: Sequence[Option]) -> list[Field]:
@@ -33,7 +34,7 @@ def _order(declarations: Sequence[Option]) -> list[str]:
     return [*dict.fromkeys(option.group for option in declarations)]
 
 
-def _field(option: Option) -> Field:
+def _field(option: Option) -> Any:
     label = option.name.replace("_", " ").capitalize()
     info = " ".join(filter(None, (option.help, option.type.note)))
     default = f"default: {option.shown_default}" if option.shown_default else option.type.metavar

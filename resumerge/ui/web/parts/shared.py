@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from resumerge.errors import InputError, ResumergeError, refuse
+from resumerge.errors import InputError, ResumergeError
 from resumerge.ui.html.environment import render
 from resumerge.ui.web.commands import Process, ask_to_stop
 from resumerge.ui.web.workspace import Began, Lines, Workspace
@@ -59,9 +59,10 @@ class Follower:
             begin: starts the command.
         """
         page = str(request.session_hash)
+        if page in self._working:
+            yield told(f"{self._what} of before is still under way", "Interrupt it first.")
+            return
         try:
-            if page in self._working:
-                raise refuse(f"{self._what} of before is still under way", fix="stop it first")
             for line in begin(lambda process: self._working.update({page: process})):
                 if isinstance(line, dict):
                     yield self._shown(line)

@@ -1,0 +1,41 @@
+"""The variables of a process that works for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+NAMES = frozenset(
+    {
+        *("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR", "TZ", "LANG", "LC_ALL"),
+        *("LC_CTYPE", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "OMP_NUM_THREADS"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+        *("HF_ENDPOINT", "HF_HUB_DISABLE_XET", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE"),
+    }
+)
+"""What a process needs of this one's. Anything else may be a secret, of the Space or its owner."""
+
+PREFIX = "RESUMERGE_"
+
+HOME = ".home"
+"""The folder with the caches, in a person's folder: nobody reads another one's private models."""
+
+
+def environment_of(folder: Path, token: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the processes that work for a person.
+
+    Args:
+        folder: the person's folder.
+        token: the person's token.
+        own: the variables of this process.
+    """
+    home = folder / HOME
+    return {
+        **{name: own[name] for name in own if name in NAMES or name.startswith(PREFIX)},
+        "HOME": str(home),
+        "HF_HOME": str(home / "huggingface"),
+        "HF_TOKEN": token,
+        # Credentials of the machine are nobody's.
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "NO_GCE_CHECK": "true",
+    }

@@ -1,0 +1,61 @@
+"""Who asks: the person that a browser's session names, after a login at Hugging Face."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from resumerge.errors import refuse
+from resumerge.ui.web.space.folder import Desk, PersonalFolder
+from resumerge.ui.web.space.limits import Limits
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", re.ASCII)
+
+
+class People:
+    """The people of a Space; each has a folder.
+
+    Args:
+        folder: the folder of their folders.
+        limits: what each may use.
+    """
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        self._folder, self._limits = folder.resolve(), limits
+        self._desks: dict[str, Desk] = defaultdict(Desk)
+
+    def folder_of(self, request: gr.Request) -> PersonalFolder:
+        """Return the folder of the person who asks.
+
+        It is called by the identity, not the name: that may become another person's.
+
+        Raises:
+            InputError: nobody is logged in there, or the login has expired.
+        """
+        info = _session_of(request).get("oauth_info") or {}
+        person = info.get("userinfo", {})
+        identity, name = str(person.get("sub", "")), str(person.get("preferred_username", ""))
+        token, until = info.get("access_token"), info.get("expires_at")
+        is_valid = token and (until is None or time.time() < until)
+        if not is_valid or not _NAME.fullmatch(identity) or not _NAME.fullmatch(name):
+            raise refuse(
+                "You are not logged in",
+                expected="a login with Hugging Face, which has not expired",
+                fix="press the button to sign in, at the top; merges that are at work go on",
+            )
+        folder = self._folder / identity
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return PersonalFolder(folder, name, str(token), self._limits, self._desks[identity])
+
+
+def _session_of(request: gr.Request) -> Mapping[str, Any]:
+    """Return what the cookie of a request says, which the server has signed."""
+    scope: Mapping[str, Any] = getattr(request.request, "scope", {})
+    session: Mapping[str, Any] = scope.get("session", {})
+    return session

@@ -1,0 +1,76 @@
+"""Serves the page to people who log in with Hugging Face."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from resumerge.errors import refuse
+from resumerge.ui.web.server import check_gradio, listen, run_app
+from resumerge.ui.web.space.folder import declared_for_people
+from resumerge.ui.web.space.limits import Limits
+
+NEEDED = ("OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET", "OAUTH_SCOPES", "OPENID_PROVIDER_URL")
+"""The variables that a Space has with ``hf_oauth: true``."""
+
+HEADING = """\
+# resumerge
+Merge models of the Hub. Every merge is mirrored to a private repo of yours as it works: where this
+Space is restarted, it goes on from there."""
+
+
+def serve_space(
+    folder: Path,
+    limits: Limits,
+    *,
+    host: str = "0.0.0.0",
+    port: int = 7860,
+    listening: Callable[[str], None] = print,
+) -> None:
+    """Serve the page, each person in a folder of their own.
+
+    Args:
+        folder: the folder of their folders; it is made.
+        limits: what each may use.
+        host: the address of this machine to listen at.
+        port: the port; 0 for one that is free.
+        listening: is called with the page's address.
+
+    Raises:
+        InputError: Gradio is not installed, this is no Space with OAuth, or the port is taken.
+    """
+    check_gradio()
+    check_space(os.environ)
+    with listen(host, port) as listener:
+        from resumerge.ui.web.page import app_of, build
+        from resumerge.ui.web.space.parts import SpacePart
+        from resumerge.ui.web.space.people import People
+        from resumerge.ui.web.space.same_origin import SameOrigin
+
+        declarations = declared_for_people()
+        people = People(folder, limits)
+        space = SpacePart(people, declarations)
+        app = app_of(build(people.folder_of, declarations, HEADING, space))
+        names = os.environ.get("SPACE_HOST", "").split(",")
+        run_app(SameOrigin(app, frozenset(filter(None, names))), listener, host, listening)
+
+
+def check_space(environment: Mapping[str, str]) -> None:
+    """Check that logins are possible. Elsewhere Gradio would log in anybody as this machine's user.
+
+    Args:
+        environment: the variables of this process.
+
+    Raises:
+        InputError: this is no Space, or its OAuth is off.
+    """
+    missing = [name for name in NEEDED if not environment.get(name)]
+    if environment.get("SYSTEM") == "spaces" and environment.get("SPACE_ID") and not missing:
+        return
+    raise refuse(
+        "This is no Space of Hugging Face where people can log in",
+        expected="SYSTEM=spaces, SPACE_ID, and the variables of OAuth",
+        found=f"without {', '.join(missing)}" if missing else "another machine",
+        fix="write `hf_oauth: true` into the README of the Space; elsewhere use `resumerge ui`",
+    )
