@@ -130,6 +130,19 @@ def test_two_people_at_once_do_not_see_each_other(
     assert bob.run("document.documentElement.scrollWidth") == 390
     assert {process.environ()["HF_TOKEN"] for process in space.processes()} == {TOKENS["ann"]}
 
+    press(bob, "Upload to the Hub")
+    write(bob, "Repo", "ann/his")
+    press(bob, "Push")
+    says(bob, "The push did not end")
+    write(bob, "Repo", "bob/copy")
+    press(bob, "Push")
+    says(bob, "Done: ")
+    assert weights(models, "bob/copy") == weights(models, "bob/his")
+    press(bob, "Go on from a mirror")
+    press(bob, "Remove the chosen run")
+    says(bob, "Removed from here")
+    assert not (space.of("bob") / "his").exists()
+
     write(ann, "Name of the output", "more")
     says(ann, "You have as many merges at work as you may")
     press(ann, "Merge")
