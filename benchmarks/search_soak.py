@@ -1,9 +1,9 @@
 """A search killed at random times, against the same search left alone.
 
-For each sampler: a search of `--trials` trials, then the same search whose whole process group is
-killed (SIGKILL) at `--kills` random times, and started again by the same command. What was
-suggested and measured must be the same, for one seed. An evaluation has a session of its own and
-outlives such a kill: the next command has to find and kill it.
+For each sampler: a search of `--trials` trials, in batches of `--batch`, then the same search whose
+whole process group is killed (SIGKILL) at `--kills` random times, and started again by the same
+command. What was suggested and measured must be the same, for one seed. An evaluation has a session
+of its own and outlives such a kill: the next command has to find and kill it.
 
     python -m benchmarks.search_soak
 """
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,13 @@ def write_models(place: Path) -> None:
     (place / "score.py").write_text(SCORE)
 
 
-def start(place: Path, out: str, sampler: str, trials: int, seed: int) -> subprocess.Popen[bytes]:
+def start(
+    place: Path, out: str, sampler: str, seed: int, given: Sequence[str]
+) -> subprocess.Popen[bytes]:
     """Start a search in a process group of its own."""
     score = f"{shlex.quote(sys.executable)} -I -S score.py {{model}}"
     words = ["search", "space.yaml", out, "--evaluate", score, "--sampler", sampler, "--json"]
-    words += ["--trials", str(trials), "--seed", str(seed), "--state-dir", f"{out}.state"]
+    words += [*given, "--seed", str(seed), "--state-dir", f"{out}.state"]
     for metric in ("one", "two") if sampler == "nsga2" else ("one",):
         words += ["--metric", metric]
     with (place / f"{out}.json").open("wb") as said, (place / f"{out}.err").open("ab") as err:
@@ -84,9 +87,9 @@ def history(place: Path, out: str) -> list[Any]:
     return [[row[key] for key in keys] for row in document["trials"]]
 
 
-def soak(place: Path, sampler: str, trials: int, kills: int, seed: int) -> bool:
+def soak(place: Path, sampler: str, kills: int, seed: int, given: Sequence[str]) -> bool:
     """Kill a search at random times; print and return whether its history is that of a calm one."""
-    calm, began = start(place, f"{sampler}-calm", sampler, trials, seed), time.monotonic()
+    calm, began = start(place, f"{sampler}-calm", sampler, seed, given), time.monotonic()
     if calm.wait() != 0:
         raise SystemExit((place / f"{sampler}-calm.err").read_text())
     seconds = time.monotonic() - began
@@ -94,7 +97,7 @@ def soak(place: Path, sampler: str, trials: int, kills: int, seed: int) -> bool:
     draw, killed, round_, times, same = random.Random(seed), 0, 0, [], True
     while True:
         out = f"{sampler}-{round_}"
-        process = start(place, out, sampler, trials, seed)
+        process = start(place, out, sampler, seed, given)
         if killed < kills:
             times.append(draw.uniform(0, seconds / 2))
             try:
@@ -112,7 +115,7 @@ def soak(place: Path, sampler: str, trials: int, kills: int, seed: int) -> bool:
             break
     seen = "same" if same else "DIFFERENT"
     print(
-        f"{sampler}: seed {seed}, {trials} trials, {seconds:.1f} s calm, {killed} kills in "
+        f"{sampler}: seed {seed}, {' '.join(given)}, {seconds:.1f} s calm, {killed} kills in "
         f"{round_} searches, at {', '.join(f'{t:.1f}' for t in times)} s: {seen}",
         flush=True,
     )
@@ -124,13 +127,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("samplers", nargs="*", default=SAMPLERS)
     parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=7)
     asked = parser.parse_args()
+    names = ("trials", "batch", "jobs")
+    given = [word for name in names for word in (f"--{name}", str(getattr(asked, name)))]
     with tempfile.TemporaryDirectory() as folder:
         write_models(Path(folder))
         results = [
-            soak(Path(folder), sampler, asked.trials, asked.kills, asked.seed)
+            soak(Path(folder), sampler, asked.kills, asked.seed, given)
             for sampler in asked.samplers
         ]
     raise SystemExit(0 if all(results) else 1)

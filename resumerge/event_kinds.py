@@ -83,6 +83,9 @@ class EventKind(StrEnum):
     SHARD_ADOPTED = "shard_adopted"
     """A shard that a task of an earlier attempt published was taken over."""
 
+    SHARD_OF_SWEEP = "shard_of_sweep"
+    """A shard that a sweep computed, with those of other models, was taken over."""
+
     SHARD_FROM_MIRROR = "shard_from_mirror"
     """A shard that another machine sealed and mirrored was taken over."""
 

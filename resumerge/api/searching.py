@@ -8,7 +8,8 @@ from typing import Unpack
 from resumerge.api.calls import speaks_python
 from resumerge.engine.reporter import Reporter
 from resumerge.local_path import OUTPUT, local_path
-from resumerge.optimisation.run import TRIALS_BY_DEFAULT, Search, search_models
+from resumerge.optimisation.request import TRIALS_BY_DEFAULT, Search
+from resumerge.optimisation.run import search_models
 from resumerge.optimisation.state import MAXIMIZE
 from resumerge.optimisation.study import TPE
 from resumerge.options import Options
@@ -32,10 +33,12 @@ def search(
     directions: Sequence[str] = (MAXIMIZE,),
     timeout: float | None = None,
     keep_best: int = 1,
+    batch: int | None = None,
+    jobs: int = 1,
     progress: str = "auto",
     **options: Unpack[SearchOptions],
 ) -> DisplayedSearch:
-    """Search for the values of a recipe that an evaluation likes best, one model after the other.
+    """Search for the values of a recipe that an evaluation likes best.
 
     A search that was stopped goes on where it was, if it is asked for again.
 
@@ -52,6 +55,10 @@ def search(
         directions: maximize or minimize: one for all, or one for each objective.
         timeout: seconds that an evaluation may take; None for no limit.
         keep_best: the number of models that stay on the disk.
+        batch: the number of trials that are suggested together, and merged in one run where a sweep
+            can; None for as many as `jobs`.
+        jobs: the number of evaluations at a time, of one batch. Each has its number, from 0 on, in
+            ``RESUMERGE_JOB``.
         progress: as for `compare`.
 
     Returns:
@@ -72,6 +79,8 @@ def search(
         directions=tuple(directions),
         timeout=timeout,
         keep_best=keep_best,
+        batch=batch,
+        jobs=jobs,
     )
     chosen = Options.read("search", options)
     with keepalive_in_notebook("searching", progress):

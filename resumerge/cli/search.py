@@ -110,6 +110,22 @@ from resumerge.ui.text.commands import repeat_command
     metavar="N",
     help="Number of models that stay on the disk.",
 )
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of trials that are suggested together, and merged in one run, which reads the "
+    "models once.  [default: as many as --jobs]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of evaluations at a time, of one batch. Each has its number, from 0 on, in "
+    "RESUMERGE_JOB.",
+)
 @options_of("search")
 @chdir_option
 @json_option
@@ -120,7 +136,8 @@ def command(
 
     A search that was stopped goes on where it was, if it is asked for again.
     """
-    from resumerge.optimisation.run import Search, search_models
+    from resumerge.optimisation.request import Search
+    from resumerge.optimisation.run import search_models
 
     search = Search(space=space, out=folder, evaluate=evaluate, **chosen)
     reporter = reporter_of(Style.AUTO, err, PrintClock())

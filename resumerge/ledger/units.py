@@ -296,10 +296,14 @@ class Shards:
             if mirrored is not None:
                 self._mirrored.note(self._name_of(shard), *mirrored)
 
-    def adopt_published(
-        self, shard: int, units: Sequence[UnitCommit], mirrored: tuple[int, str] | None = None
+    def adopt_computed(
+        self,
+        shard: int,
+        units: Sequence[UnitCommit],
+        mirrored: tuple[int, str] | None = None,
+        kind: EventKind = EventKind.SHARD_ADOPTED,
     ) -> None:
-        """Take over a shard that a task of an earlier attempt computed, and seal it.
+        """Take over a shard that a task of an earlier attempt, or a sweep, computed, and seal it.
 
         Its file has its final name, durably, and these bytes.
 
@@ -308,6 +312,7 @@ class Shards:
             units: the blocks of all its units.
             mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only
                 there.
+            kind: the kind of the event that says so.
         """
         with self._db.transaction():
             for unit in units:
@@ -315,7 +320,7 @@ class Shards:
                 adopted = {"attempt": None, "batch": None, "seconds": seconds}
                 self._db.update("units", unit.number, unit.results | adopted)
             self.seal(shard, mirrored)
-            self._events.add(EventKind.SHARD_ADOPTED, shard=self._name_of(shard), units=len(units))
+            self._events.add(kind, shard=self._name_of(shard), units=len(units))
 
     def adopt_mirrored(
         self, shards: Mapping[int, Sequence[Row]], mirrored: Mapping[str, tuple[int, str]]

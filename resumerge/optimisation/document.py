@@ -20,11 +20,17 @@ CHOOSING = "choosing values"
 METRICS, ERROR, SECONDS = "metrics", "error", "seconds"
 """The attributes of a trial in the study. Metrics that are not finite are left out."""
 
+INTERRUPTED, RUNNING = "interrupted", "running"
 _STATES = {"COMPLETE": "complete", "FAIL": "failed"}
 
 
 def document_of(
-    out: Path, settings: Settings, study: Study, space: Space, models: TrialModels
+    out: Path,
+    settings: Settings,
+    study: Study,
+    space: Space,
+    models: TrialModels,
+    unfinished: str = INTERRUPTED,
 ) -> dict[str, Any]:
     """Return the document of a search.
 
@@ -34,17 +40,19 @@ def document_of(
         study: its study.
         space: what it searches.
         models: its models.
+        unfinished: the state of trials that are not finished.
     """
     ranked = study.ranked()
     several = len(settings.directions) > 1
     rows = [
-        row_of(trial, settings, models, kept=models.is_there(trial.number))
+        row_of(trial, settings, models, unfinished, kept=models.is_there(trial.number))
         for trial in study.trials
     ]
     return {
         "output": str(out),
         "sampler": settings.sampler,
         "seed": settings.seed,
+        "batch": settings.batch,
         "objectives": objectives(settings, rows),
         "parameters": list(space.suggestions),
         "trials": rows,
@@ -61,7 +69,12 @@ def objectives(settings: Settings, rows: list[dict[str, Any]]) -> list[dict[str,
 
 
 def row_of(
-    trial: optuna.trial.FrozenTrial, settings: Settings, models: TrialModels, *, kept: bool
+    trial: optuna.trial.FrozenTrial,
+    settings: Settings,
+    models: TrialModels,
+    unfinished: str = INTERRUPTED,
+    *,
+    kept: bool,
 ) -> dict[str, Any]:
     """Return one trial of the document.
 
@@ -69,12 +82,13 @@ def row_of(
         trial: of the study.
         settings: of the search.
         models: of the search.
+        unfinished: the state of a trial that is not finished.
         kept: whether its model is there.
     """
     attributes = trial.user_attrs
     return {
         "number": trial.number,
-        "state": _STATES.get(trial.state.name, "interrupted"),
+        "state": _STATES.get(trial.state.name, unfinished),
         "values": trial.values,
         "parameters": dict(trial.params),
         METRICS: attributes.get(METRICS, {}),
@@ -102,4 +116,5 @@ def search_json(folder: Path) -> dict[str, Any]:
     out, options = Path(described["output"]), Options(state_dir=folder.parents[1])
     models = TrialModels(out, options, Storage(), StopRequest())
     with open_study(folder, settings, space) as opened:
-        return described | document_of(out, settings, opened, space, models)
+        unfinished = RUNNING if described["state"] == RUNNING else INTERRUPTED
+        return described | document_of(out, settings, opened, space, models, unfinished)

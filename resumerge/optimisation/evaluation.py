@@ -1,4 +1,4 @@
-"""The evaluation of a model: the user's command, its time limit, and the numbers that it prints."""
+"""The evaluation of models: the user's command, its time limit, and the numbers that it prints."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, perf_counter, sleep
 
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.host.processes import birth
@@ -26,6 +27,9 @@ STDOUT, STDERR = "evaluation.out", "evaluation.err"
 PROCESS = "evaluation.pid"
 """The file with the process of a command, and its birth, as long as it runs."""
 
+JOB = "RESUMERGE_JOB"
+"""The variable with the number of a command among those of one time, from 0 on."""
+
 _POLL_SECONDS = 0.1
 _LONGEST_LINE = 1 << 20
 _SHOWN = 200
@@ -35,54 +39,139 @@ class TrialFailed(Exception):
     """The error of a trial without values: its text says why, of its command or its recipe."""
 
 
-def evaluate(
-    command: str,
-    model: Path,
-    folder: Path,
-    seconds: float | None,
-    stop: StopRequest,
-    heartbeat: Callable[[], None],
-) -> dict[str, float]:
-    """Run a command on a model, and return the metrics that it printed.
-
-    A command that was left over when a search was killed is killed before.
+@dataclass(frozen=True)
+class Task:
+    """A model that is to be evaluated.
 
     Args:
-        command: a line for the shell; `MODEL` stands for the model's folder.
-        model: that folder.
+        number: its trial.
+        model: its folder.
         folder: the folder for what the command prints.
-        seconds: its time limit; None for none.
+    """
+
+    number: int
+    model: Path
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What came of an evaluation.
+
+    Args:
+        number: the trial.
+        metrics: the numbers of the last line of stdout by their names, `VALUE` for a number alone.
+        error: why there are none; empty if there are.
+        seconds: how long it took.
+    """
+
+    number: int
+    metrics: dict[str, float]
+    error: str
+    seconds: float
+
+
+class _Evaluation:
+    """A command that runs, in a process group of its own, with a time limit."""
+
+    def __init__(self, line: str, task: Task, seconds: float | None, job: int) -> None:
+        self.task, self._seconds = task, seconds
+        self._began, self._process = perf_counter(), task.folder / PROCESS
+        self._code: int | None = None
+        with (task.folder / STDOUT).open("wb") as out, (task.folder / STDERR).open("wb") as err:
+            self._command = subprocess.Popen(
+                line.replace(MODEL, shlex.quote(str(task.model))),
+                shell=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True, env={**os.environ, JOB: str(job)},
+            )  # fmt: skip
+        try:
+            pid = self._command.pid
+            self._process.write_text(f"{pid} {birth(pid) or 0}")
+        except BaseException:
+            self.end()
+            raise
+        self._ends = math.inf if seconds is None else monotonic() + seconds
+
+    def is_over(self, wait: float) -> bool:
+        """Return whether it has ended, or its time is over, after waiting so many seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            self._code = self._command.wait(max(0.0, min(wait, self._ends - monotonic())))
+            return True
+        return monotonic() >= self._ends
+
+    def end(self) -> None:
+        """Kill it if it still runs, with all that it has started."""
+        if self._command.poll() is None:
+            _kill(self._command.pid)
+            self._command.wait()
+        self._process.unlink(missing_ok=True)
+
+    def result(self) -> Evaluated:
+        """Return what came of it, once it is over."""
+        metrics: dict[str, float] = {}
+        error = ""
+        try:
+            metrics = self._metrics()
+        except TrialFailed as failed:
+            error = str(failed)
+        return Evaluated(self.task.number, metrics, error, perf_counter() - self._began)
+
+    def _metrics(self) -> dict[str, float]:
+        code = self._code
+        if code is None:
+            raise TrialFailed(f"it took longer than {self._seconds:g} s, and was killed")
+        if code != 0:
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            raise TrialFailed(f"it {how}{_last_words(self.task.folder / STDERR)}")
+        return read_metrics(_last_line(self.task.folder / STDOUT))
+
+
+def evaluate(
+    command: str,
+    tasks: Sequence[Task],
+    seconds: float | None,
+    jobs: int,
+    stop: StopRequest,
+    heartbeat: Callable[[], None],
+) -> Iterator[Evaluated]:
+    """Run a command on models, some at a time, and yield what came of each as it ends.
+
+    Commands that were left over when a search was killed are killed before. Whoever stops to ask
+    closes the iterator, which kills those that run.
+
+    Args:
+        command: a line for the shell; `MODEL` stands for the model's folder. `JOB` is in its
+            environment.
+        tasks: the models, in the order in which they are begun.
+        seconds: the time limit of each; None for none.
+        jobs: the number of commands at a time.
         stop: whether this process has been asked to stop.
         heartbeat: called several times a second.
 
-    Returns:
-        the numbers of the last line of stdout by their names, `VALUE` for a number alone.
-
     Raises:
-        TrialFailed: it exited with another code than 0, took too long, or printed no number.
-        Interrupted: this process has been asked to stop; the command is killed.
+        Interrupted: this process has been asked to stop; the commands are killed.
     """
-    _kill_left_over(folder / PROCESS)
-    line = command.replace(MODEL, shlex.quote(str(model)))
-    with (folder / STDOUT).open("wb") as out, (folder / STDERR).open("wb") as err:
-        process = subprocess.Popen(
-            line, shell=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            (folder / PROCESS).write_text(f"{process.pid} {birth(process.pid) or 0}")
-            code = _wait(process, seconds, stop, heartbeat)
-        finally:
-            if process.poll() is None:
-                _kill(process.pid)
-                process.wait()
-            (folder / PROCESS).unlink(missing_ok=True)
-    if code is None:
-        raise TrialFailed(f"it took longer than {seconds:g} s, and was killed")
-    if code != 0:
-        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        raise TrialFailed(f"it {how}{_last_words(folder / STDERR)}")
-    return read_metrics(_last_line(folder / STDOUT))
+    for task in tasks:
+        _kill_left_over(task.folder / PROCESS)
+    waiting, running = list(tasks), dict[int, _Evaluation]()
+    try:
+        while waiting or running:
+            for job in range(jobs):
+                if waiting and job not in running:
+                    with stop.deferred():
+                        running[job] = _Evaluation(command, waiting.pop(0), seconds, job)
+            wait = _POLL_SECONDS
+            for job, evaluation in sorted(running.items(), key=lambda each: each[1].task.number):
+                if evaluation.is_over(wait):
+                    del running[job]
+                    evaluation.end()
+                    yield evaluation.result()
+                wait = 0.0
+            stop.check()
+            heartbeat()
+    finally:
+        for evaluation in running.values():
+            evaluation.end()
 
 
 def _kill_left_over(path: Path) -> None:
@@ -138,23 +227,6 @@ def values_of(metrics: Mapping[str, float], names: Sequence[str]) -> list[float]
         if not math.isfinite(metrics[name]):
             raise TrialFailed(f"{name} is {metrics[name]}")
     return [metrics[name] for name in names]
-
-
-def _wait(
-    process: subprocess.Popen[bytes],
-    seconds: float | None,
-    stop: StopRequest,
-    heartbeat: Callable[[], None],
-) -> int | None:
-    """Return the exit code; None if the time is over before."""
-    end = math.inf if seconds is None else monotonic() + seconds
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(max(0.0, min(_POLL_SECONDS, end - monotonic())))
-        stop.check()
-        heartbeat()
-        if monotonic() >= end:
-            return None
 
 
 def _kill(group: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from resumerge.backup_names import backup_name
 from resumerge.engine.lifecycle.abandon_output import abandon_output
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.open_ledger import open_ledger
+from resumerge.engine.recovery.swept_model import SweptModel
 from resumerge.engine.reporter import Reporter, Result
 from resumerge.engine.resources.lock import output_lock, run_lock
 from resumerge.engine.resources.signals import StopRequest
@@ -21,6 +23,11 @@ from resumerge.storage import Storage
 
 MODEL, RECIPE = "model", "recipe.yaml"
 BEST, BEST_RECIPE = "best", "best.yaml"
+
+
+def variant(number: int) -> str:
+    """Return the name of a trial's folder, and of its model in a sweep."""
+    return f"{number:04}"
 
 
 class TrialModels:
@@ -39,7 +46,7 @@ class TrialModels:
 
     def folder(self, number: int) -> Path:
         """Return the folder of a trial."""
-        return self._out / TRIALS / f"{number:04}"
+        return self._out / TRIALS / variant(number)
 
     def model(self, number: int) -> Path:
         """Return the folder of a trial's model."""
@@ -49,15 +56,46 @@ class TrialModels:
         """Return the file of a trial's recipe."""
         return self.folder(number) / RECIPE
 
-    def merge(self, number: int, recipe: str, reporter: Reporter) -> Result:
+    def merge(
+        self, number: int, recipe: str, reporter: Reporter, swept: SweptModel | None = None
+    ) -> Result:
         """Merge the model of a trial, or go on with the merge that was interrupted.
+
+        Args:
+            number: the trial.
+            recipe: its recipe.
+            reporter: is told how the merge proceeds.
+            swept: the model as a sweep has made it, which is taken over.
 
         Raises:
             InputError, Resumable, Interrupted: as for `resumerge.run`.
         """
         self._write(self.recipe(number), recipe)
         session = Session(self._options, reporter, self._storage, self._stop)
-        return session.run(self.recipe(number), self.model(number))
+        return session.run(self.recipe(number), self.model(number), swept)
+
+    def merge_together(self, recipes: Mapping[int, str], sweep: str, reporter: Reporter) -> None:
+        """Merge the models of several trials in one run; then each is that of a run of its own.
+
+        Args:
+            recipes: the recipes of the trials, by their numbers.
+            sweep: the recipe of all, whose variants are called by `variant`.
+            reporter: is told how the merge proceeds.
+
+        Raises:
+            InputError, Resumable, Interrupted: as for `resumerge.run`.
+        """
+        name = f"{variant(min(recipes))}-{variant(max(recipes))}"
+        folder = self._out / TRIALS / name
+        if not any(map(self.is_there, recipes)):  # else the sweep is done, and some were taken
+            self._write(folder / RECIPE, sweep)
+            session = Session(self._options, reporter, self._storage, self._stop)
+            session.run(folder / RECIPE, folder / MODEL)
+        runs = self._runs.of_output(folder / MODEL)
+        for number, recipe in recipes.items():
+            swept = SweptModel(runs[-1], variant(number)) if runs else None
+            self.merge(number, recipe, Reporter(), swept)
+        self._delete(folder / MODEL)
 
     def plan(self, recipe: Recipe) -> None:
         """Check that a recipe can be merged; nothing is written.
@@ -73,7 +111,14 @@ class TrialModels:
 
     def delete(self, number: int) -> None:
         """Delete a model and its ledger; what the run did not write, or somebody edited, stays."""
-        model = self.model(number)
+        self._delete(self.model(number))
+
+    def delete_all(self) -> None:
+        """Delete every model, also those of a sweep that was interrupted."""
+        for folder in sorted((self._out / TRIALS).glob("*")):
+            self._delete(folder / MODEL)
+
+    def _delete(self, model: Path) -> None:
         if not model.is_dir():
             return
         for folder in self._runs.of_output(model):

@@ -1,37 +1,39 @@
-"""A search from the command to its document: one trial after the other."""
+"""A search from the command to its document: batch after batch, and each of its trials."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resumerge.engine.reporter import ProgressUpdate, Reporter, Result
+from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.lock import run_lock
 from resumerge.engine.resources.resource_errors import resumable_disk_errors
 from resumerge.engine.resources.signals import StopRequest
-from resumerge.errors import InputError, Problem, refuse
-from resumerge.ledger import now
+from resumerge.errors import InputError, refuse
 from resumerge.ledger.run_store import RunStore
+from resumerge.optimisation.batches import BatchMerges, check_models
 from resumerge.optimisation.document import CHOOSING, ERROR, METRICS, SECONDS, document_of, row_of
 from resumerge.optimisation.evaluation import (
-    MODEL,
     STDERR,
+    Evaluated,
+    Task,
     TrialFailed,
     evaluate,
     values_of,
 )
 from resumerge.optimisation.models import TrialModels
-from resumerge.optimisation.space import INSIDE, Space, read_space
-from resumerge.optimisation.state import DIRECTIONS, MAXIMIZE, STUDY_FILE, TRIALS, folder_of
+from resumerge.optimisation.progress import TrialReporter
+from resumerge.optimisation.request import Search, asked_for
+from resumerge.optimisation.space import Space, read_space
+from resumerge.optimisation.state import SETTINGS, STUDY_FILE, TRIALS, attributes_of, folder_of
 from resumerge.optimisation.study import (
     GRID,
-    SAMPLERS,
-    TPE,
     Settings,
     Study,
     check_sampler,
@@ -41,90 +43,13 @@ from resumerge.optimisation.study import (
 )
 from resumerge.options import Options
 from resumerge.options.options import SEED
-from resumerge.planning.estimates.estimate import Prediction
-from resumerge.planning.plan import Plan
-from resumerge.recipe import parse_recipe
-from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.storage import Storage
 
 if TYPE_CHECKING:
     import optuna
 
-TRIALS_BY_DEFAULT = 40
 HOPELESS = 5
 """So many failed trials from the first on end a search: the command is wrong, not the models."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """What a search is asked for.
-
-    Args:
-        space: the file with the space.
-        out: the output's folder.
-        evaluate: the command that evaluates a model; it has `MODEL` in it.
-        trials: the number of trials, with those that were tried before.
-        sampler: one of `SAMPLERS`.
-        metrics: the names of the objectives, if the command prints several numbers.
-        directions: what is done with each: `MAXIMIZE` by default; one word may stand for all.
-        timeout: seconds that an evaluation may take; None for no limit.
-        keep_best: the number of models that stay.
-    """
-
-    space: Path
-    out: Path
-    evaluate: str
-    trials: int = TRIALS_BY_DEFAULT
-    sampler: str = TPE
-    metrics: tuple[str, ...] = ()
-    directions: tuple[str, ...] = (MAXIMIZE,)
-    timeout: float | None = None
-    keep_best: int = 1
-
-    def check(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            InputError: the first such thing.
-        """
-        if MODEL not in self.evaluate:
-            raise refuse(
-                "The command does not name the model that it evaluates",
-                expected=f"a command with the word {MODEL}",
-                found=self.evaluate,
-                fix=f"write {MODEL} where the command takes the model's folder",
-            )
-        for what, given, known in (
-            ("sampler", [self.sampler], SAMPLERS),
-            ("direction", self.directions, DIRECTIONS),
-        ):
-            for word in given:
-                if word not in known:
-                    one_of = ", ".join(known[:-1]) + f" or {known[-1]}"
-                    raise refuse(f"There is no {what} {word!r}", expected=one_of, found=word)
-        if len(set(self.metrics)) < len(self.metrics) or len(self.directions) not in (
-            1,
-            max(1, len(self.metrics)),
-        ):
-            raise refuse(
-                "Objectives and directions do not fit each other",
-                expected="different metrics, and one direction, or one for each metric",
-                found=f"metrics {', '.join(self.metrics) or '(none named)'}; directions "
-                + ", ".join(self.directions),
-                fix="write --metric and --direction in the same order, as often as there are "
-                "objectives",
-            )
-        for what, number, least in (("trials", self.trials, 1), ("keep-best", self.keep_best, 0)):
-            if number < least:
-                raise refuse(f"--{what} is too small", expected=f"{least} or more", found=number)
-        if self.timeout is not None and not self.timeout > 0:
-            raise refuse("--timeout is no time", expected="more than 0 s", found=self.timeout)
-
-    def settings(self, space: Space, seed: int) -> Settings:
-        """Return what decides what is suggested."""
-        count = max(1, len(self.metrics))
-        directions = self.directions if len(self.directions) == count else self.directions * count
-        return Settings(space.text, self.evaluate, self.sampler, seed, self.metrics, directions)
 
 
 def search_models(
@@ -137,7 +62,7 @@ def search_models(
 ) -> dict[str, Any]:
     """Search, and return the document of ``search --json``.
 
-    A search that was stopped goes on if it is asked for again: the interrupted trial first. With
+    A search that was stopped goes on if it is asked for again: the interrupted batch first. With
     the same seed, what is suggested is the same as without the interruption.
 
     Args:
@@ -156,21 +81,23 @@ def search_models(
     search.check()
     search = replace(search, out=Path(os.path.realpath(search.out)))
     space = read_space(search.space)
-    settings = search.settings(space, SEED if options.seed is None else options.seed)
-    check_sampler(search.sampler, len(settings.directions), space)
     storage, stop = storage or Storage(), stop or StopRequest()
     folder = folder_of(search.out, RunStore(options.state_dir).folder)
+    has_begun = (folder / STUDY_FILE).is_file()
+    began = attributes_of(folder)[SETTINGS]["batch"] if has_begun else None
+    settings = search.settings(space, SEED if options.seed is None else options.seed, began)
+    check_sampler(search.sampler, len(settings.directions), space)
     points = len(space.grid()) if search.sampler == GRID else None
-    asked = _asked(search, options, points)
+    asked = asked_for(search, settings, options, points)
     with stop.listening(), resumable_disk_errors():
         models = TrialModels(search.out, options, storage, stop)
         if not (folder / STUDY_FILE).is_file():
             _check_new(search, folder)
-            _check_models(space, models)
+            check_models(space, models)
         storage.make_folder(folder)
         with run_lock(folder, str(search.out)):
             if has_begun_otherwise(folder, settings):
-                models.delete(0)
+                models.delete_all()
                 storage.remove(folder / STUDY_FILE)
             with stop.deferred():
                 if not (folder / STUDY_FILE).is_file():
@@ -199,89 +126,91 @@ class _Work:
     ) -> None:
         self._search, self._settings, self._space = search, settings, space
         self._study, self._models, self._told, self._stop = study, models, told, stop
-        self._reporter = _TrialReporter(reporter)
+        self._reporter = TrialReporter(reporter, search.jobs)
+        self._merges = BatchMerges(space, models, self._reporter)
 
     def do(self) -> None:
-        """Do trials until there are enough; then delete what is not kept."""
+        """Do batches until there are enough trials; then delete what is not kept."""
         study, finished = self._study, 0
-        while len(study.complete) + len(study.failed) < self._search.trials:
+        while (left := self._search.trials - len(study.complete) - len(study.failed)) > 0:
             if study.is_exhausted:
                 self._reporter.note("The grid is complete: every combination was tried")
                 break
-            self._trial()
+            finished = self._do_batch(left, finished)
             self._tidy()
-            finished += 1
-            if not study.complete and finished >= HOPELESS:
-                raise self._hopeless()
         self._tidy()
 
-    def _trial(self) -> None:
+    def _do_batch(self, most: int, finished: int) -> int:
+        """Merge and evaluate the models of a batch.
+
+        Args:
+            most: the most trials of a new one.
+            finished: the number of trials that this command has finished.
+
+        Returns:
+            that number after the batch.
+        """
         self._reporter.doing(CHOOSING)
         with self._stop.deferred():
-            trial = self._study.ask()
+            batch = {trial.number: trial for trial in self._study.ask(most)}
         self._stop.check()
-        number = trial.number
-        started = time.monotonic()
-        merged: float | None = None
-        values: list[float] | None = None
-        error = ""
-        self._reporter.trial = number
-        try:
-            self._merge(trial)
-            merged = time.monotonic()
-            self._reporter.doing(f"trial {number}: evaluating")
-            metrics = self._evaluate(trial)
-            values = values_of(metrics, self._metrics(metrics))
-        except TrialFailed as failed:
-            error = str(failed)
-        ended = time.monotonic()
+        self._reporter.trials = [*batch]
+        began = time.monotonic()
+        failed = self._merges.merge({number: trial.params for number, trial in batch.items()})
+        share = (time.monotonic() - began) / len(batch)
+        tasks = [self._task(number) for number in batch if number not in failed]
+        results = [Evaluated(number, {}, error, 0.0) for number, error in failed.items()]
+        if tasks:
+            self._reporter.evaluating()
+        with closing(self._evaluations(results, tasks)) as evaluations:
+            for evaluated in evaluations:
+                self._finish(batch[evaluated.number], evaluated, share)
+                finished += 1
+                if not self._study.complete and finished >= HOPELESS:
+                    raise self._hopeless()
+        return finished
+
+    def _evaluations(
+        self, results: Sequence[Evaluated], tasks: Sequence[Task]
+    ) -> Generator[Evaluated]:
+        """Yield results that are known, and evaluate the rest."""
+        yield from results
+        search = self._search
+        yield from evaluate(
+            search.evaluate,
+            tasks,
+            search.timeout,
+            search.jobs,
+            self._stop,
+            self._reporter.heartbeat,
+        )
+
+    def _task(self, number: int) -> Task:
+        return Task(number, self._models.model(number), self._models.folder(number))
+
+    def _finish(self, trial: optuna.Trial, evaluated: Evaluated, merging: float) -> None:
+        """Tell the study what came of a trial, whichever of its batch ends first.
+
+        Nothing is suggested before all of the batch are told, and then they count in the order of
+        their numbers.
+        """
+        values, error, metrics = None, evaluated.error, evaluated.metrics
+        if not error:
+            try:
+                values = values_of(metrics, self._metrics(metrics))
+            except TrialFailed as failed:
+                error = str(failed)
         with self._stop.deferred():
-            seconds = {
-                "merge": round((merged or ended) - started, 3),
-                "evaluation": round(ended - (merged or ended), 3),
-            }
+            finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+            seconds = {"merge": round(merging, 3), "evaluation": round(evaluated.seconds, 3)}
+            trial.set_user_attr(METRICS, finite)
             trial.set_user_attr(SECONDS, seconds)
             if error:
                 trial.set_user_attr(ERROR, error)
             self._study.tell(trial, values)
-        frozen = self._study.trials[number]
+        frozen = self._study.trials[trial.number]
         self._told(row_of(frozen, self._settings, self._models, kept=False))
         self._stop.check()
-
-    def _merge(self, trial: optuna.Trial) -> None:
-        """Merge the model of a trial.
-
-        Raises:
-            TrialFailed: these values make no model, though others of the space do.
-            InputError: no values of the space make a model now.
-        """
-        recipe = self._space.recipe(trial.params)
-        try:
-            self._models.merge(trial.number, recipe, self._reporter)
-        except InputError:
-            _check_models(self._space, self._models)
-            try:
-                self._models.plan(parse_recipe(recipe, self._space.file))
-            except InputError as error:
-                what = error.problems[0].what
-                raise TrialFailed(f"these values make no model: {what}") from None
-            raise
-
-    def _evaluate(self, trial: optuna.Trial) -> dict[str, float]:
-        models, number = self._models, trial.number
-
-        metrics = evaluate(
-            self._search.evaluate,
-            models.model(number),
-            models.folder(number),
-            self._search.timeout,
-            self._stop,
-            self._reporter.heartbeat,
-        )
-        with self._stop.deferred():
-            finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-            trial.set_user_attr(METRICS, finite)
-        return metrics
 
     def _metrics(self, metrics: dict[str, float]) -> tuple[str, ...]:
         """Return the names of the objectives.
@@ -324,48 +253,6 @@ class _Work:
         )
 
 
-class _TrialReporter(Reporter):
-    """Tells of the merges of trials what matters in a search: phases, progress, each note once."""
-
-    trial = 0
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._noted: set[str] = set()
-
-    def doing(self, what: str) -> None:
-        own = what.startswith("trial ") or what == CHOOSING
-        self._reporter.doing(what if own else f"trial {self.trial}: {what}")
-
-    def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
-        for text in (*plan.notes, *predicted.estimate.notes):
-            self.note(text)
-
-    def heartbeat(self) -> None:
-        self._reporter.heartbeat()
-
-    def reading(self, done: int, total: int) -> None:
-        self._reporter.reading(done, total)
-
-    def fetching(self, fetched: DownloadProgress) -> None:
-        self._reporter.fetching(fetched)
-
-    def progressed(self, progressed: ProgressUpdate) -> None:
-        self._reporter.progressed(progressed)
-
-    def waiting(self, text: str) -> None:
-        self._reporter.waiting(text)
-
-    def note(self, text: str) -> None:
-        if text not in self._noted:
-            self._noted.add(text)
-            self._reporter.note(text)
-
-    def done(self, result: Result) -> None:
-        for text in result.notes:
-            self.note(text)
-
-
 def _check_new(search: Search, folder: Path) -> None:
     """Refuse a new search in an output that has trials already; nothing is written."""
     trials = search.out / TRIALS
@@ -378,48 +265,3 @@ def _check_new(search: Search, folder: Path) -> None:
             fix="name another output, or with --state-dir the state folder that the search began "
             "with",
         )
-
-
-def _check_models(space: Space, models: TrialModels) -> None:
-    """Plan recipes of the space until one can be merged: single ones may make no model.
-
-    Raises:
-        InputError: the models cannot be merged so; at lines of the space.
-    """
-    problems: list[Problem] = []
-    for share in (INSIDE, 0, 1):
-        try:
-            models.plan(parse_recipe(space.recipe(space.between(share)), space.file))
-            return
-        except InputError as error:
-            problems = problems or [space.placed(each) for each in error.problems]
-    raise InputError(problems)
-
-
-def _asked(search: Search, options: Options, points: int | None) -> dict[str, Any]:
-    """Return what the study keeps of a command: what it was asked for, and how it is repeated.
-
-    Args:
-        search: what is asked for; its output is absolute.
-        options: of the merges.
-        points: of a grid; None for other samplers.
-    """
-    seconds = [] if search.timeout is None else ["--timeout", str(search.timeout)]
-    options = replace(options, state_dir=RunStore(options.state_dir).folder)
-    words = [
-        *("search", str(search.space.absolute()), str(search.out), "--evaluate", search.evaluate),
-        *("--trials", str(search.trials), "--sampler", search.sampler),
-        *(word for name in search.metrics for word in ("--metric", name)),
-        *(word for way in search.directions for word in ("--direction", way)),
-        *seconds,
-        *("--keep-best", str(search.keep_best)),
-        *(word for option, value in options.given("search") for word in option.words(value)),
-        *("--chdir", str(Path.cwd())),
-    ]
-    return {
-        "output": str(search.out),
-        "space": str(search.space.absolute()),
-        "trials": search.trials if points is None else min(points, search.trials),
-        "created": now(),
-        "command": words,
-    }

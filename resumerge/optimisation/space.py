@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from resumerge.errors import InputError, Problem
+from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.optimisation.suggestions import SUGGEST, Suggestion, read_suggestion
 from resumerge.planning.check_recipe import check_recipe
@@ -17,7 +17,7 @@ from resumerge.recipe import parse_recipe
 from resumerge.recipe.as_yaml import as_yaml
 from resumerge.recipe.average import AVERAGE
 from resumerge.recipe.invalid import InvalidValue, Location
-from resumerge.recipe.sweep import SWEEP
+from resumerge.recipe.sweep import PARAMETERS, SWEEP, VARIANTS
 from resumerge.recipe.yaml_lines import MAX_CHARS, Document, descend, load_yaml, nearest_line
 
 SEPARATOR = "---\n"
@@ -69,6 +69,48 @@ class Space:
                 around = around[step]
             around[place.at[-1]] = self.suggestions[place.name].value(values[place.name])
         return SEPARATOR.join(map(as_yaml, filled))
+
+    def sweep(self, named: Mapping[str, Values]) -> str:
+        """Return the text of one recipe whose variants are the models of several suggestions.
+
+        Args:
+            named: the suggestions, by the names of the variants.
+
+        Raises:
+            InputError: a sweep cannot have these models; a value that a sweep cannot name is told
+                when the recipe is read.
+        """
+        recipes = {name: self.recipe(values) for name, values in named.items()}
+        if any(place.document < len(self.documents) - 1 for place in self.places):
+            raise refuse("A sweep has no values for stages", where=self.file)
+        if len({parse_recipe(text, self.file).models for text in recipes.values()}) > 1:
+            raise refuse("The models of a batch are merged of different models", where=self.file)
+        first, *_ = recipes.values()
+        *stages, result = (document.data for document in load_yaml(first, self.file))
+        variants = {
+            name: {descend("", at): self._value(text, at) for at in self._whole_places()}
+            for name, text in recipes.items()
+        }
+        return SEPARATOR.join(map(as_yaml, [*stages, {**result, SWEEP: {VARIANTS: variants}}]))
+
+    def _whole_places(self) -> list[Location]:
+        """Return the places that a sweep names: of values, and of whole gradients."""
+        places = []
+        for place in self.places:
+            at = place.at
+            if PARAMETERS in at:
+                at = at[: at.index(PARAMETERS) + 2]
+            while isinstance(at[-1], int):
+                at = at[:-1]
+            places.append(at)
+        return list(dict.fromkeys(places))
+
+    def _value(self, recipe: str, at: Location) -> Any:
+        """Return the value at a place of a recipe's last document."""
+        found: Any = load_yaml(recipe, self.file)[-1].data
+        for step in at:
+            found = found[step]
+        return found
 
     def grid(self) -> list[dict[str, Any]]:
         """Return every combination of suggestions, the last parameter varying fastest.

@@ -19,8 +19,9 @@ FOLDER = "searches"
 """The folder in the state folder with a folder for each search."""
 
 STUDY_FILE = "study.db"
-SETTINGS, ASKED = "settings", "asked"
-"""The attributes of the study: what decides what is suggested, and what was asked for last."""
+SETTINGS, ASKED, BATCH = "settings", "asked", "batch"
+"""The attributes of the study: what decides what is suggested, what was asked for last, and the
+first number and the count of the trials that were suggested together last."""
 
 TRIALS = "trials"
 """The folder in the output with a folder for each trial."""
@@ -56,6 +57,8 @@ def _listed(folder: Path) -> dict[str, Any]:
             "study": str(folder / STUDY_FILE),
             "created": None,
             "counts": {"total": 0, "complete": 0, "failed": 0},
+            "batch": None,
+            "jobs": None,
             "objectives": [],
             "best_trial": None,
             "best_value": None,
@@ -107,6 +110,8 @@ def describe_search(folder: Path) -> dict[str, Any]:
             "study": str(folder / STUDY_FILE),
             "created": asked["created"],
             "counts": {"total": asked["trials"], "complete": complete, "failed": failed},
+            "batch": settings["batch"],
+            "jobs": asked["jobs"],
             "objectives": [
                 {"metric": name, "direction": way}
                 for name, way in zip(settings["metrics"] or [""], directions)

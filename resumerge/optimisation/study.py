@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from resumerge.errors import Reason, Resumable, refuse
 from resumerge.optimisation.space import Space
-from resumerge.optimisation.state import ASKED, MAXIMIZE, SETTINGS, STUDY_FILE
+from resumerge.optimisation.state import ASKED, BATCH, MAXIMIZE, SETTINGS, STUDY_FILE
 from resumerge.optimisation.suggestions import CATEGORICAL
 from resumerge.storage import Storage
 
@@ -47,6 +47,7 @@ class Settings:
         seed: of what the sampler draws, and of randomized methods.
         metrics: the names of the objectives; empty for a command with one metric, whatever it is.
         directions: `MAXIMIZE` or `MINIMIZE` for each objective.
+        batch: the number of trials that are suggested together.
     """
 
     space: str
@@ -55,6 +56,7 @@ class Settings:
     seed: int
     metrics: tuple[str, ...]
     directions: tuple[str, ...]
+    batch: int = 1
 
     def as_json(self) -> dict[str, Any]:
         """Return the settings as the study keeps them."""
@@ -71,7 +73,7 @@ class Settings:
 
 
 class Study:
-    """A study whose trials are asked for and told one after the other.
+    """A study whose trials are asked for batch by batch, and told as they are finished.
 
     Args:
         study: Optuna's.
@@ -111,8 +113,7 @@ class Study:
     @property
     def is_exhausted(self) -> bool:
         """Whether every point of a grid was tried."""
-        finished = len(self.complete) + len(self.failed)
-        return self._grid is not None and finished >= len(self._grid)
+        return self._left <= 0
 
     def ranked(self) -> list[optuna.trial.FrozenTrial]:
         """Return the trials with values, the best first; of several objectives, the Pareto front.
@@ -139,18 +140,54 @@ class Study:
             return dict(shares)
         return {}
 
-    def ask(self) -> optuna.Trial:
-        """Return the trial that was interrupted, or a new one, with a suggestion for each name."""
+    def ask(self, most: int) -> list[optuna.Trial]:
+        """Return the trials of the batch that was interrupted, or of a new one.
+
+        Trials of a batch are suggested before one of them has values: from those before it, and for
+        TPE from where the others of the batch are.
+
+        Args:
+            most: the most trials of a new batch.
+
+        Returns:
+            those that are not finished, in the order of their numbers, with a suggestion for each
+            name.
+        """
+        begun = self._study.user_attrs.get(BATCH, [0, 0])
+        if sum(begun) == self._finished:
+            begun = [self._finished, min(most, self._settings.batch, self._left)]
+            with _quiet():
+                self._study.set_user_attr(BATCH, begun)
+        numbers = range(begun[0], sum(begun))
+        unfinished = [n for n in numbers if not self._is_finished(n)]
+        return [self._ask(number) for number in unfinished]
+
+    @property
+    def _finished(self) -> int:
+        return len(self.complete) + len(self.failed)
+
+    @property
+    def _left(self) -> int:
+        """The most trials that may follow."""
+        return self._settings.batch if self._grid is None else len(self._grid) - self._finished
+
+    def _is_finished(self, number: int) -> bool:
+        trials = self.trials
+        return number < len(trials) and trials[number].state.is_finished()
+
+    def _ask(self, number: int) -> optuna.Trial:
+        """Return the trial of a number, with a suggestion for each name."""
         import optuna
 
-        pending = [trial for trial in self.trials if not trial.state.is_finished()]
-        number = pending[0].number if pending else len(self.trials)
+        trials = self.trials
         with _quiet():
             self._study.sampler = self._sampler(number, 0)
-            if pending and pending[0].state.name == "RUNNING":
-                trial = optuna.trial.Trial(self._study, pending[0]._trial_id)
+            if number < len(trials) and trials[number].state.name == "RUNNING":
+                trial = optuna.trial.Trial(self._study, trials[number]._trial_id)
+                if len(trial.params) == len(self._distributions):
+                    return trial  # sampled before others of its batch were told
             else:
-                if self._grid is not None and not pending:
+                if self._grid is not None and number == len(trials):
                     self._study.enqueue_trial(self._grid[number])
                 trial = self._study.ask()
             trial.relative_params  # noqa: B018  (sampled now, by the trial's own sampler)
@@ -178,7 +215,7 @@ class Study:
         seed = int.from_bytes(hashlib.sha256(words).digest()[:4], "big")
         kind = self._settings.sampler
         if kind == TPE:
-            return samplers.TPESampler(seed=seed, constant_liar=False)
+            return samplers.TPESampler(seed=seed, constant_liar=self._settings.batch > 1)
         if kind == CMAES:
             return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
         if kind == NSGA2:

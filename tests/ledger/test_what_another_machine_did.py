@@ -143,7 +143,7 @@ def test_a_shard_that_a_task_left_is_sealed_with_its_results(
     ledger: Ledger, mirrored: tuple[int, str] | None
 ) -> None:
     done = [UnitCommit(n, HASHES, bytes(16), f"{n:032x}", 1e300) for n in (2, 3)]
-    ledger.shards.adopt_published(1, done, mirrored)
+    ledger.shards.adopt_computed(1, done, mirrored)
     assert results(ledger)[2:] == [
         ("committed", HASHES, bytes(16), f"{n:032x}", None, None) for n in (2, 3)
     ]

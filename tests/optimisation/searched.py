@@ -13,7 +13,8 @@ from merging import working_in
 from tiny_models import TWO_LAYERS, write_family
 
 from resumerge.engine.reporter import Reporter
-from resumerge.optimisation.run import Search, search_models
+from resumerge.optimisation.request import Search
+from resumerge.optimisation.run import search_models
 from resumerge.options import Options
 
 SPACE = """\

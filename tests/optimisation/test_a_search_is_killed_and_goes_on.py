@@ -50,8 +50,11 @@ def show(place: Path, out: str, **asked: Any) -> list[Any]:
         (place / "state").rename(place / f"{out}.state")
 
 
-def test_at_random_points(place: Path, soak: bool) -> None:
-    words = ("--trials", TRIALS, "--seed", 7)
+@pytest.mark.parametrize(
+    "batch", [(), ("--batch", 3, "--jobs", 2)], ids=["one by one", "in batches"]
+)
+def test_at_random_points(batch: tuple[Any, ...], place: Path, soak: bool) -> None:
+    words = ("--trials", TRIALS, "--seed", 7, *batch)
     calm = command(place, *words, out="calm", before=KILLED.format(at=-1))
     assert calm.returncode == 0, calm.stderr
     events = int(calm.stderr.rpartition("EVENTS")[2])
@@ -74,6 +77,8 @@ def test_at_random_points(place: Path, soak: bool) -> None:
     assert {n for n in calmly if calmly[n] != killed_files[n]} <= {
         name for name in calmly if name.endswith("README.md")
     }
+    for out in ("out", "out.state", "calm", "calm.state"):
+        shutil.rmtree(place / out)
 
 
 KILLED_BETWEEN = """

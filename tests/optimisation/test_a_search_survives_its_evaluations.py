@@ -18,6 +18,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Interrupted
 from resumerge.host.processes import birth
 from resumerge.optimisation.evaluation import (
+    Task,
     TrialFailed,
     evaluate,
     read_metrics,
@@ -191,8 +192,12 @@ def test_a_metric_that_is_not_there() -> None:
 
 
 def run(command: str, folder: Path, **given: Any) -> dict[str, float]:
-    given = {"seconds": None, "stop": StopRequest(), "heartbeat": lambda: None, **given}
-    return evaluate(command, folder, folder, **given)
+    given = {
+        "seconds": None, "jobs": 1, "stop": StopRequest(), "heartbeat": lambda: None, **given
+    }  # fmt: skip
+    [evaluated] = evaluate(command, [Task(0, folder, folder)], **given)
+    assert not evaluated.error
+    return evaluated.metrics
 
 
 def test_a_folder_with_a_space_and_braces_of_the_shell(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,11 @@ class Killed(Exception):
     """Stands for a process that is gone."""
 
 
-def settings_of(space: Space, sampler: str, seed: int = 3) -> Settings:
+def settings_of(space: Space, sampler: str, seed: int = 3, batch: int = 1) -> Settings:
     several = sampler == "nsga2"
     metrics = ("one", "two") if several else ()
-    return Settings(space.text, "cmd {model}", sampler, seed, metrics, (MAXIMIZE,) * (1 + several))
+    directions = (MAXIMIZE,) * (1 + several)
+    return Settings(space.text, "cmd {model}", sampler, seed, metrics, directions, batch)
 
 
 def measured(parameters: dict[str, Any], several: bool) -> list[float] | None:
@@ -71,9 +73,9 @@ def suggestions(
             while len(study.complete) + len(study.failed) < until:
                 if kills is not None:
                     with pytest.raises(Killed), kills(len(study.complete) + len(study.failed)):
-                        study.ask()
+                        study.ask(trials)
                         raise Killed
-                trial = study.ask()
+                [trial] = study.ask(trials)
                 study.tell(trial, measured(trial.params, sampler == "nsga2"))
             found = [trial.params for trial in study.trials]
     assert len(found) == trials
@@ -187,3 +189,67 @@ def test_a_grid_needs_steps_and_cma_es_numbers() -> None:
     assert "--sampler tpe" in refused.value.problems[0].fix
     with pytest.raises(InputError, match="2 objectives"):
         check_sampler("cmaes", 2, parse_space(SPACE, "space.yaml"))
+
+
+BATCH = 5
+
+
+def batches(
+    folder: Path, sampler: str, trials: int, backwards: bool, kill_at: int = 0
+) -> list[Any]:
+    """What is suggested if trials are asked for in batches, and told in one order or the other.
+
+    Args:
+        kill_at: after so many suggestions and results another connection goes on.
+    """
+    space = parse_space(SPACE, "space.yaml")
+    settings = settings_of(space, sampler, batch=BATCH)
+    folder.mkdir()
+    create_study(folder, settings, {}, Storage())
+    while True:
+        with (
+            suppress(Killed),
+            pytest.MonkeyPatch.context() as patched,
+            open_study(folder, settings, space) as study,
+        ):
+            left = [kill_at]
+
+            def dying(method: Any, left: list[int] = left) -> Any:
+                def call(*given: Any, **named: Any) -> Any:
+                    left[0] -= 1
+                    if not left[0]:
+                        raise Killed
+                    return method(*given, **named)
+
+                return call
+
+            patched.setattr(optuna.trial.Trial, "_suggest", dying(optuna.trial.Trial._suggest))
+            patched.setattr(optuna.Study, "tell", dying(optuna.Study.tell))
+            while (done := len(study.complete) + len(study.failed)) < trials:
+                batch = study.ask(trials - done)
+                for trial in reversed(batch) if backwards else batch:
+                    study.tell(trial, measured(trial.params, sampler == "nsga2"))
+            return [(trial.number, trial.params, trial.values) for trial in study.trials]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_batch_is_the_same_however_it_is_told_and_interrupted(
+    sampler: str, tmp_path: Path
+) -> None:
+    calm = batches(tmp_path / "calm", sampler, 22, backwards=False)
+    assert len(calm) == 22
+    assert batches(tmp_path / "backwards", sampler, 22, backwards=True) == calm
+    # 3 suggestions for each of 5 trials, and 5 results: every point is met
+    assert batches(tmp_path / "killed", sampler, 22, backwards=True, kill_at=17) == calm
+
+
+def test_a_batch_learns_from_those_before_it_and_of_tpe_from_each_other(tmp_path: Path) -> None:
+    """No trial of a batch knows a value of the batch; batches of one know all."""
+    found = [
+        [each[1] for each in batches(tmp_path / sampler, sampler, 10, backwards=False)]
+        for sampler in ("random", "tpe")
+    ]
+    assert found[0] == found[1], "the first ten are drawn freely"
+    ones = suggestions(tmp_path / "ones", "tpe", 1, trials=20)
+    fives = [each[1] for each in batches(tmp_path / "fives", "tpe", 20, backwards=False)]
+    assert fives[:10] == ones[:10] and fives[10:] != ones[10:]

@@ -34,6 +34,7 @@ def check_new(
     estimate: Estimate,
     out: OutputPath,
     replaced: Collection[str] = (),
+    is_there: int = 0,
 ) -> None:
     """Check a new run's output, disks, sources and mirror; the mirror is not read.
 
@@ -43,11 +44,12 @@ def check_new(
         estimate: the plan's estimate.
         out: the output.
         replaced: names of files in its folder that are deleted first, and free their space.
+        is_there: the bytes of its shards that are on its disk already, and only move.
 
     Raises:
         InputError: with every problem that was found.
     """
-    if problems := new_run_problems(context, plan, estimate, out, replaced):
+    if problems := new_run_problems(context, plan, estimate, out, replaced, is_there):
         raise InputError(problems)
 
 
@@ -57,13 +59,14 @@ def new_run_problems(
     estimate: Estimate,
     out: OutputPath,
     replaced: Collection[str] = (),
+    is_there: int = 0,
 ) -> list[Problem]:
     """Return the problems that `check_new` raises."""
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
     shared = 0 if context.frees_shards else _shared_bytes(context, plan, out)
-    needed = max(0, estimate.disk - freed - shared)
+    needed = max(0, estimate.disk - freed - shared - is_there)
     folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),

@@ -13,6 +13,7 @@ from resumerge.engine.lifecycle.import_run import find_in_mirror, output_option
 from resumerge.engine.mirror_session.abandon import abandon_mirror, find_written
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.mirror_session.session import MirrorSession
+from resumerge.engine.recovery.swept_model import SweptModel
 from resumerge.errors import InputError, refuse
 from resumerge.ledger.run_store import state_of
 from resumerge.mirror.manifest import Manifest
@@ -33,6 +34,7 @@ class NewRun:
         created_with: options of the run that this one replaces, if the command names no recipe:
             what it was planned with holds again.
         pins: `revision` of each model that is pinned already, by the text of its reference.
+        swept: the model as a sweep has made it, which is taken over; None to compute it.
     """
 
     recipe: Recipe
@@ -42,6 +44,7 @@ class NewRun:
     abandon: Callable[[], None] = lambda: None
     created_with: Mapping[str, Any] = field(default_factory=dict)
     pins: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    swept: SweptModel | None = None
 
 
 @dataclass(frozen=True)

@@ -94,11 +94,15 @@ def _start(
     plan, estimate = planned or pinned_plan(
         context, new.recipe, new.out, new.pins, new.created_with
     )
-    check_new(context, plan, estimate, new.out, new.replaced)
+    is_there = new.swept.nbytes if new.swept else 0
+    check_new(context, plan, estimate, new.out, new.replaced, is_there)
     budget = resource_budget(context, plan, estimate)
     plan = check_companions(context, plan, new.out.model)
     new.abandon()
     with create_run(context, plan, new) as ledger:
+        if new.swept is not None:
+            with context.stop.deferred():
+                new.swept.give(ledger, new.out.folder, context.storage)
         return _attempt(context, plan, ledger, new.out, budget, resumed=False)
 
 

@@ -9,6 +9,7 @@ from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.find import NewRun, find_for_resume, find_for_run
 from resumerge.engine.lifecycle.pipeline import run_pipeline
 from resumerge.engine.opening.pinned_plan import pinned_plan
+from resumerge.engine.recovery.swept_model import SweptModel
 from resumerge.engine.reporter import Reporter, Result
 from resumerge.engine.reproduction.comparison import (
     Reproduction,
@@ -66,8 +67,13 @@ class Session:
         mirror = self._context.mirror
         return mirror is not None and mirror.has_had_lease
 
-    def run(self, config: Path, out: Path) -> Result:
+    def run(self, config: Path, out: Path, swept: SweptModel | None = None) -> Result:
         """Merge; resume the run that `out` has, if it is an unfinished run of the same recipe.
+
+        Args:
+            config: the recipe's file.
+            out: the output.
+            swept: the model as a sweep has made it, which a new run takes over.
 
         Raises:
             InputError: recipe, sources or output are invalid; nothing was written.
@@ -76,7 +82,10 @@ class Session:
         """
         output = OutputPath(out.absolute())
         with self._context.working():
-            return run_pipeline(self._context, find_for_run(self._context, config, output))
+            found = find_for_run(self._context, config, output)
+            if isinstance(found, NewRun):
+                found = replace(found, swept=swept)
+            return run_pipeline(self._context, found)
 
     def resume(self, name: str | None = None) -> Result:
         """Resume a run, named by its id, output or mirror; by default the newest.

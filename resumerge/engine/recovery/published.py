@@ -90,7 +90,7 @@ def adopt_published(
             if record.contradicts(progress):  # what was committed first is kept
                 files.remove_final(shard)
             elif _is_whole(plan, files, shard, record, read):
-                ledger.shards.adopt_published(shard.index, record.units)
+                ledger.shards.adopt_computed(shard.index, record.units)
                 files.remove(shard)
                 adopted.append(shard.index)
                 break

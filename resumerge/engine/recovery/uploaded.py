@@ -68,7 +68,7 @@ def adopt_uploaded(
         elif record.contradicts(progress):  # what was committed first is kept
             removed += [shard.name, task.name]
         elif retry_store(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
-            ledger.shards.adopt_published(shard.index, record.units, record.mirrored)
+            ledger.shards.adopt_computed(shard.index, record.units, record.mirrored)
             files.remove(shard)
             adopted.append(shard.index)
             superfluous.append(task.name)

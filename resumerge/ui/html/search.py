@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resumerge.ui.html.environment import render, render_page
-from resumerge.ui.text.search import show_number, show_value
+from resumerge.ui.text.search import show_batches, show_number, show_value
 
 START = "<!doctype html><!-- resumerge search -->"
 """The first line of a page. It tells whether a file may be replaced by a new page."""
@@ -82,6 +82,7 @@ def _context(document: Document) -> dict[str, Any]:
     best = next((row for row in trials if row["number"] in document["best"]), None)
     return {
         "search": document,
+        "batches": show_batches(document),
         "importances": document.get("importances", {}),
         "recipe": _text(document.get("best_recipe")),
         "rows": rows,

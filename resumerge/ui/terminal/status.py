@@ -29,6 +29,7 @@ from resumerge.ui.text.format import (
 )
 from resumerge.ui.text.narrative import narrative_of, state_sentence
 from resumerge.ui.text.numbers import model_lines, whole_line
+from resumerge.ui.text.search import show_batches
 
 EVENTS_SHOWN = 8
 ATTEMPTS_SHOWN = 12
@@ -66,6 +67,7 @@ def _search_lines(search: Mapping[str, Any]) -> Iterator[RenderableType]:
     facts = [
         f"  {done} of {counted(counts['total'], 'trial')}",
         f"{counts['failed']} failed" if counts["failed"] else "",
+        show_batches(search),
         f"created {format_time(search['created'])[:16]}",
     ]
     if search["best_trial"] is not None:

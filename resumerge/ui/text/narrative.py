@@ -95,6 +95,7 @@ _SENTENCES: Mapping[str, str] = {
     EventKind.MIRROR_RECOVERED: "The {mirror} worked again",
     EventKind.TASK_FAILED: "A task on the cluster failed",
     EventKind.SHARD_ADOPTED: "A shard that a task had published before its driver ended was used",
+    EventKind.SHARD_OF_SWEEP: "A shard was computed together with those of other models",
     EventKind.HASH_CONFLICT: "Two machines computed different bytes, and the run stopped",
     EventKind.LEDGER_DAMAGED: "The ledger and its snapshot are damaged",
 }

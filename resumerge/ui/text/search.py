@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+
+def show_batches(search: Mapping[str, Any]) -> str:
+    """Return how many trials are suggested and evaluated at a time; empty for one after the other.
+
+    Args:
+        search: of ``status --json``, or the document of ``search --json``.
+    """
+    batch, jobs = search["batch"] or 1, search.get("jobs") or 1
+    if batch == 1:
+        return ""
+    return f"in batches of {batch}" + (f", {jobs} evaluated at a time" if jobs > 1 else "")
+
 
 def show_number(value: float) -> str:
     """Return a value of an objective as text."""

@@ -1,0 +1,113 @@
+"""The models of a batch: merged in one run that reads the sources once, where that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from resumerge.engine.reporter import Reporter
+from resumerge.errors import InputError, Problem
+from resumerge.optimisation.models import TrialModels, variant
+from resumerge.optimisation.space import INSIDE, Space, Values
+from resumerge.recipe import parse_recipe
+
+
+class BatchMerges:
+    """The merges of the batches of a search.
+
+    Args:
+        space: what is searched.
+        models: the models.
+        reporter: is told how the merges proceed.
+    """
+
+    def __init__(self, space: Space, models: TrialModels, reporter: Reporter) -> None:
+        self._space, self._models, self._reporter = space, models, reporter
+
+    def merge(self, batch: Mapping[int, Values]) -> dict[int, str]:
+        """Merge the models of trials, or go on with the merge that was interrupted.
+
+        Args:
+            batch: what is suggested, by the number of the trial.
+
+        Returns:
+            why some trials have no model: their values make none, though others of the space do.
+
+        Raises:
+            InputError: no values of the space make a model now.
+            Resumable, Interrupted: as for `resumerge.run`.
+        """
+        recipes = {number: self._space.recipe(values) for number, values in batch.items()}
+        failed: dict[int, str] = {}
+        alone = dict(recipes)
+        try:
+            alone = self._merge_together(batch, recipes)
+        except InputError as error:
+            problem = error.problems[0].what
+            failed = self._without_model(recipes)
+            alone = {number: text for number, text in recipes.items() if number not in failed}
+            try:
+                if not failed:
+                    raise
+                alone = self._merge_together(batch, alone)
+            except InputError:
+                self._reporter.note(f"a batch is merged model by model, not in one run: {problem}")
+        for number, recipe in alone.items():
+            try:
+                self._models.merge(number, recipe, self._reporter)
+            except InputError:
+                failed |= self._without_model({number: recipe})
+                if number not in failed:
+                    raise
+        return failed
+
+    def _merge_together(
+        self, batch: Mapping[int, Values], recipes: dict[int, str]
+    ) -> dict[int, str]:
+        """Merge the models of trials in one run, and return the recipes that are not in it.
+
+        Of several trials with the same recipe one is: variants of a sweep differ.
+
+        Raises:
+            InputError: these models cannot be merged in one run.
+        """
+        first: dict[str, int] = {}
+        for number, recipe in recipes.items():
+            first.setdefault(recipe, number)
+        together = {number: recipe for recipe, number in first.items()}
+        if len(together) < 2:
+            return recipes
+        sweep = self._space.sweep({variant(number): batch[number] for number in together})
+        self._models.merge_together(together, sweep, self._reporter)
+        return {number: text for number, text in recipes.items() if number not in together}
+
+    def _without_model(self, recipes: Mapping[int, str]) -> dict[int, str]:
+        """Return which recipes make no model, and why.
+
+        Raises:
+            InputError: no values of the space make one now.
+        """
+        check_models(self._space, self._models)
+        return dict(self._problems(recipes))
+
+    def _problems(self, recipes: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+        for number, recipe in recipes.items():
+            try:
+                self._models.plan(parse_recipe(recipe, self._space.file))
+            except InputError as error:
+                yield number, f"these values make no model: {error.problems[0].what}"
+
+
+def check_models(space: Space, models: TrialModels) -> None:
+    """Plan recipes of the space until one can be merged: single ones may make no model.
+
+    Raises:
+        InputError: the models cannot be merged so; at lines of the space.
+    """
+    problems: list[Problem] = []
+    for share in (INSIDE, 0, 1):
+        try:
+            models.plan(parse_recipe(space.recipe(space.between(share)), space.file))
+            return
+        except InputError as error:
+            problems = problems or [space.placed(each) for each in error.problems]
+    raise InputError(problems)

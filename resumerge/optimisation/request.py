@@ -1,0 +1,159 @@
+"""What a search is asked for, and the command that asks for it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from resumerge.errors import refuse
+from resumerge.ledger import now
+from resumerge.ledger.run_store import RunStore
+from resumerge.optimisation.evaluation import MODEL
+from resumerge.optimisation.space import Space
+from resumerge.optimisation.state import DIRECTIONS, MAXIMIZE
+from resumerge.optimisation.study import SAMPLERS, TPE, Settings
+from resumerge.options import Options
+from resumerge.recipe.sweep import MOST
+
+TRIALS_BY_DEFAULT = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What a search is asked for.
+
+    Args:
+        space: the file with the space.
+        out: the output's folder.
+        evaluate: the command that evaluates a model; it has `MODEL` in it.
+        trials: the number of trials, with those that were tried before.
+        sampler: one of `SAMPLERS`.
+        metrics: the names of the objectives, if the command prints several numbers.
+        directions: what is done with each: `MAXIMIZE` by default; one word may stand for all.
+        timeout: seconds that an evaluation may take; None for no limit.
+        keep_best: the number of models that stay.
+        batch: the number of trials that are suggested together, and merged in one run; None for as
+            many as the search began with, or else as many as `jobs`.
+        jobs: the number of evaluations at a time, of the same batch.
+    """
+
+    space: Path
+    out: Path
+    evaluate: str
+    trials: int = TRIALS_BY_DEFAULT
+    sampler: str = TPE
+    metrics: tuple[str, ...] = ()
+    directions: tuple[str, ...] = (MAXIMIZE,)
+    timeout: float | None = None
+    keep_best: int = 1
+    batch: int | None = None
+    jobs: int = 1
+
+    def check(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            InputError: the first such thing.
+        """
+        if MODEL not in self.evaluate:
+            raise refuse(
+                "The command does not name the model that it evaluates",
+                expected=f"a command with the word {MODEL}",
+                found=self.evaluate,
+                fix=f"write {MODEL} where the command takes the model's folder",
+            )
+        for what, given, known in (
+            ("sampler", [self.sampler], SAMPLERS),
+            ("direction", self.directions, DIRECTIONS),
+        ):
+            for word in given:
+                if word not in known:
+                    one_of = ", ".join(known[:-1]) + f" or {known[-1]}"
+                    raise refuse(f"There is no {what} {word!r}", expected=one_of, found=word)
+        if len(set(self.metrics)) < len(self.metrics) or len(self.directions) not in (
+            1,
+            max(1, len(self.metrics)),
+        ):
+            raise refuse(
+                "Objectives and directions do not fit each other",
+                expected="different metrics, and one direction, or one for each metric",
+                found=f"metrics {', '.join(self.metrics) or '(none named)'}; directions "
+                + ", ".join(self.directions),
+                fix="write --metric and --direction in the same order, as often as there are "
+                "objectives",
+            )
+        for what, number, least in (
+            ("trials", self.trials, 1),
+            ("keep-best", self.keep_best, 0),
+            ("jobs", self.jobs, 1),
+            ("batch", 1 if self.batch is None else self.batch, 1),
+        ):
+            if number < least:
+                raise refuse(f"--{what} is too small", expected=f"{least} or more", found=number)
+        if self.timeout is not None and not self.timeout > 0:
+            raise refuse("--timeout is no time", expected="more than 0 s", found=self.timeout)
+
+    def settings(self, space: Space, seed: int, began: int | None) -> Settings:
+        """Return what decides what is suggested.
+
+        Args:
+            space: the space.
+            seed: the seed.
+            began: the batch of the search if it has begun.
+
+        Raises:
+            InputError: the batch is too large, or too small for the jobs.
+        """
+        batch = self.batch or began or self.jobs
+        if batch > MOST:
+            raise refuse("--batch is too large", expected=f"at most {MOST} trials", found=batch)
+        if self.jobs > batch:
+            begun = began is not None and self.batch is None
+            raise refuse(
+                "There are more jobs than trials in a batch",
+                expected=f"at most {batch} jobs"
+                + (", the batch that this search began with" if begun else ""),
+                found=f"--jobs {self.jobs}",
+                fix="evaluations of one batch run at a time: what is suggested next depends on all "
+                "of them. Give fewer jobs, or another output for a search with a larger --batch",
+            )
+        count = max(1, len(self.metrics))
+        directions = self.directions if len(self.directions) == count else self.directions * count
+        return Settings(
+            space.text, self.evaluate, self.sampler, seed, self.metrics, directions, batch
+        )
+
+
+def asked_for(
+    search: Search, settings: Settings, options: Options, points: int | None
+) -> dict[str, Any]:
+    """Return what the study keeps of a command: what it was asked for, and how it is repeated.
+
+    Args:
+        search: what is asked for; its output is absolute.
+        settings: what the search began with.
+        options: of the merges.
+        points: of a grid; None for other samplers.
+    """
+    seconds = [] if search.timeout is None else ["--timeout", str(search.timeout)]
+    options = replace(options, state_dir=RunStore(options.state_dir).folder)
+    words = [
+        *("search", str(search.space.absolute()), str(search.out), "--evaluate", search.evaluate),
+        *("--trials", str(search.trials), "--sampler", search.sampler),
+        *(word for name in search.metrics for word in ("--metric", name)),
+        *(word for way in search.directions for word in ("--direction", way)),
+        *seconds,
+        *("--keep-best", str(search.keep_best)),
+        *("--batch", str(settings.batch), "--jobs", str(search.jobs)),
+        *(word for option, value in options.given("search") for word in option.words(value)),
+        *("--chdir", str(Path.cwd())),
+    ]
+    return {
+        "output": str(search.out),
+        "space": str(search.space.absolute()),
+        "trials": search.trials if points is None else min(points, search.trials),
+        "jobs": search.jobs,
+        "created": now(),
+        "command": words,
+    }
