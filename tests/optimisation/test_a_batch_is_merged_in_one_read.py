@@ -77,8 +77,7 @@ def test_the_order_of_results_changes_nothing(place: Path, monkeypatch: pytest.M
         "said, runs = other / 'evaluation.out', other / 'evaluation.pid'\n"
         "def is_over(): return said.is_file() and '-' in said.read_text() and not runs.exists()\n"
         "waits = pathlib.Path('backwards').exists() and os.environ['RESUMERGE_JOB'] == '0'\n"
-        "while waits and not is_over(): time.sleep(0.01)\n"
-        + ONE_NUMBER
+        "while waits and not is_over(): time.sleep(0.01)\n" + ONE_NUMBER
     )
     told: list[int] = []
     result = evaluation._Evaluation.result
