@@ -38,7 +38,6 @@ class BatchMerges:
         """
         recipes = {number: self._space.recipe(values) for number, values in batch.items()}
         failed: dict[int, str] = {}
-        alone = dict(recipes)
         try:
             alone = self._merge_together(batch, recipes)
         except InputError as error:
@@ -50,6 +49,7 @@ class BatchMerges:
                     raise
                 alone = self._merge_together(batch, alone)
             except InputError:
+                self._models.delete_sweep(batch)
                 self._reporter.note(f"a batch is merged model by model, not in one run: {problem}")
         for number, recipe in alone.items():
             try:
@@ -77,7 +77,7 @@ class BatchMerges:
         if len(together) < 2:
             return recipes
         sweep = self._space.sweep({variant(number): batch[number] for number in together})
-        self._models.merge_together(together, sweep, self._reporter)
+        self._models.merge_together(batch, together, sweep, self._reporter)
         return {number: text for number, text in recipes.items() if number not in together}
 
     def _without_model(self, recipes: Mapping[int, str]) -> dict[int, str]:

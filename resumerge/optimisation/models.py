@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -74,28 +74,38 @@ class TrialModels:
         session = Session(self._options, reporter, self._storage, self._stop)
         return session.run(self.recipe(number), self.model(number), swept)
 
-    def merge_together(self, recipes: Mapping[int, str], sweep: str, reporter: Reporter) -> None:
+    def merge_together(
+        self, batch: Collection[int], recipes: Mapping[int, str], sweep: str, reporter: Reporter
+    ) -> None:
         """Merge the models of several trials in one run; then each is that of a run of its own.
 
         Args:
-            recipes: the recipes of the trials, by their numbers.
+            batch: the numbers of the batch.
+            recipes: the recipes of its trials that are merged, by their numbers.
             sweep: the recipe of all, whose variants are called by `variant`.
             reporter: is told how the merge proceeds.
 
         Raises:
             InputError, Resumable, Interrupted: as for `resumerge.run`.
         """
-        name = f"{variant(min(recipes))}-{variant(max(recipes))}"
-        folder = self._out / TRIALS / name
+        folder = self._sweep(batch)
         if not any(map(self.is_there, recipes)):  # else the sweep is done, and some were taken
             self._write(folder / RECIPE, sweep)
             session = Session(self._options, reporter, self._storage, self._stop)
             session.run(folder / RECIPE, folder / MODEL)
         runs = self._runs.of_output(folder / MODEL)
         for number, recipe in recipes.items():
+            reporter.doing(f"a run for the model of trial {number}")
             swept = SweptModel(runs[-1], variant(number)) if runs else None
             self.merge(number, recipe, Reporter(), swept)
-        self._delete(folder / MODEL)
+        self.delete_sweep(batch)
+
+    def delete_sweep(self, batch: Collection[int]) -> None:
+        """Delete what a sweep of a batch has left."""
+        self._delete(self._sweep(batch) / MODEL)
+
+    def _sweep(self, batch: Collection[int]) -> Path:
+        return self._out / TRIALS / f"{variant(min(batch))}-{variant(max(batch))}"
 
     def plan(self, recipe: Recipe) -> None:
         """Check that a recipe can be merged; nothing is written.

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.lib.pretty import pretty
 from merging import working_in
 from searched import ONE_NUMBER, SCORE, Notes, files_of, history, place_of, search
 
+import resumerge
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.swept_model import SweptModel
 from resumerge.errors import InputError
@@ -254,6 +256,17 @@ def test_memory_is_told_before(place: Path) -> None:
     search(place, trials=4, batch=2, jobs=2, reporter=notes)
     told = [note for note in notes.notes if note.startswith("a batch of 2 models")]
     assert len(told) == 1 and "2 evaluations at a time" in told[0] and "available" in told[0]
+
+
+def test_status_and_the_page_show_it(place: Path) -> None:
+    search(place, trials=2, jobs=2)
+    shown = resumerge.status(place / "out", state_dir=place / "state")
+    [found] = shown["searches"]
+    assert (found["batch"], found["jobs"]) == (2, 2)
+    words = "in batches of 2, 2 evaluated at a time"
+    assert words in shown._repr_html_()
+    assert words in " ".join(pretty(shown).split())
+    assert "--batch 2 --jobs 2" in " ".join(found["command"])
 
 
 class Killed(BaseException):
