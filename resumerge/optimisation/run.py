@@ -167,6 +167,7 @@ class _Work:
                 self._finish(batch[evaluated.number], evaluated, share)
                 finished += 1
                 if not self._study.complete and finished >= HOPELESS:
+                    self._tidy()
                     raise self._hopeless()
         return finished
 
@@ -231,10 +232,11 @@ class _Work:
         )
 
     def _tidy(self) -> None:
-        """Keep the best models, and name the best."""
+        """Keep the best models, and those that are not evaluated yet; name the best."""
         ranked = self._study.ranked()
         kept = [trial.number for trial in ranked[: self._search.keep_best]]
-        self._models.keep(kept, len(self._study.trials))
+        waiting = [trial.number for trial in self._study.trials if not trial.state.is_finished()]
+        self._models.keep([*kept, *waiting], len(self._study.trials))
         if ranked and len(self._settings.directions) == 1:
             best = ranked[0]
             recipe = self._space.recipe(best.params)
@@ -248,8 +250,8 @@ class _Work:
             where=self._models.folder(last.number) / STDERR,
             expected="a command that exits with 0, and prints a number or a JSON object last",
             found=last.user_attrs.get(ERROR, ""),
-            fix="try the command on a model by hand; a search by another command needs another "
-            "output. The same command again does the next trials",
+            fix="try the command on a model by hand, and correct it: with another command the "
+            "search begins anew. The same command again does the next trials",
         )
 
 

@@ -278,12 +278,12 @@ def create_study(
 
 
 def has_begun_otherwise(folder: Path, settings: Settings) -> bool:
-    """Return whether the study in a folder has other settings, and no trial that has finished."""
+    """Return whether the study in a folder has other settings, and no trial with values."""
     if not (folder / STUDY_FILE).is_file():
         return False
     with _connected(folder / STUDY_FILE) as study:
-        finished = any(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
-        return not finished and study.user_attrs[SETTINGS] != settings.as_json()
+        is_empty = all(t.state.name != "COMPLETE" for t in study.get_trials(deepcopy=False))
+        return is_empty and study.user_attrs[SETTINGS] != settings.as_json()
 
 
 def _check_same(began: Mapping[str, Any], given: Mapping[str, Any], folder: Path) -> None:

@@ -230,3 +230,19 @@ def test_a_history_is_that_of_its_values(tmp_path: Path) -> None:
     place = place_of(tmp_path, score=CALM + "print(number)\n")
     found = search(place, trials=3, evaluate=evaluation("unused"))
     assert [row[2] for row in history(found)] == [[0.0], [1.0], [2.0]]
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8])
+def test_a_command_that_is_corrected_begins_anew(batch: int, tmp_path: Path) -> None:
+    """No trial has a value, so nothing is lost; models of the first command go."""
+    place = place_of(tmp_path)
+    with pytest.raises(InputError, match="all of the first 5 trials failed") as refused:
+        search(place, trials=8, batch=batch, evaluate="python nosuch.py {model}")
+    assert "correct it" in refused.value.problems[0].fix
+    left = {path.parent.name for path in (place / "out" / "trials").glob("*/model")}
+    assert left == {f"{n:04}" for n in range(5, batch * -(-5 // batch))}, "not evaluated yet"
+    found = search(place, trials=4, batch=2)
+    assert [row["state"] for row in found["trials"]] == ["complete"] * 4
+    assert {path.parent.name for path in (place / "out" / "trials").glob("*/model")} == {
+        f"{found['best'][0]:04}"
+    }
