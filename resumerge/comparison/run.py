@@ -22,7 +22,6 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Reason, Resumable, refuse
 from resumerge.host.blas import one_blas_thread
-from resumerge.host.machine import cores
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.sizes import show_size
@@ -31,7 +30,8 @@ from resumerge.storage import Storage
 from resumerge.tensors import Merged, Spilled
 
 MOST_THREADS = 4
-"""More threads take memory, and are no faster: they wait for the disk, or for memory itself."""
+"""Threads, also where there are fewer processors: some wait for the disk while others compute. More
+take memory, and are no faster."""
 
 LARGEST_BUFFERS = 64 << 20
 """Bytes of what all threads together compute the tensors of stages and adapters in: fewer threads
@@ -197,7 +197,7 @@ def _held_bytes(units: Sequence[MatchedTensor]) -> int:
 
 
 def _fitting_threads(units: Sequence[MatchedTensor], asked: int | None) -> int:
-    """Return the number of threads: those that are asked for, or that machine and memory allow.
+    """Return the number of threads: those that are asked for, or that memory allows.
 
     Raises:
         InputError: the memory is too small for one.
@@ -217,4 +217,4 @@ def _fitting_threads(units: Sequence[MatchedTensor], asked: int | None) -> int:
             fix="keep the stage (run … --keep NAME) on a machine with more memory, and compare the "
             "folder OUT/stages/NAME",
         )
-    return asked or max(1, min(cores(), MOST_THREADS, LARGEST_BUFFERS // max(1, need)))
+    return asked or max(1, min(MOST_THREADS, LARGEST_BUFFERS // max(1, need)))
