@@ -74,3 +74,17 @@ def test_in_a_bucket(
     found = compare(tmp_path, models[0], f"s3://{bucket.name}/tuned")
     assert without_names(found) == without_names(compare(tmp_path, *models))
     assert [model["kind"] for model in found["models"]] == ["local", "bucket"]
+
+
+def test_a_stage_of_models_on_the_hub(hub: Hub, models: list[Path], tmp_path: Path) -> None:
+    for folder in models:
+        hub.commit(f"org/{folder.name}", {name: (folder / name).read_bytes() for name in FILES})
+    stage = "name: first\nmerge_method: linear\nparameters: {weight: 0.5}\nmodels: [MODELS]\n---\n"
+    result = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: first}]\n"
+    found = []
+    for named in (["org/base", "org/tuned"], models):
+        entries = ", ".join(f"{{model: {name}}}" for name in named)
+        (tmp_path / "recipe.yaml").write_text(stage.replace("MODELS", entries) + result)
+        found.append(compare(tmp_path, "first", named[0], recipe=tmp_path / "recipe.yaml"))
+    assert without_names(found[0]) == without_names(found[1])
+    assert not [p for p in hub.home.rglob("blobs/*") if p.stat().st_size > 10_000], "not stored"
