@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from resumerge.errors import refuse
+from resumerge.ui.web.same_origin import Application, SameOrigin
 from resumerge.ui.web.settings import settings
 from resumerge.ui.web.workspace import Workspace
 
@@ -61,19 +61,29 @@ def check_gradio() -> None:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before Gradio reads it
 
 
-def run_app(app: Any, listener: socket.socket, host: str, listening: Callable[[str], None]) -> None:
-    """Answer requests until a signal ends this process.
+def run_app(
+    app: Application,
+    listener: socket.socket,
+    host: str,
+    listening: Callable[[str], None],
+    names: Collection[str] = (),
+) -> None:
+    """Answer requests, but those of other pages, until a signal ends this process.
 
     Args:
         app: the application.
         listener: what browsers connect to.
         host: the address that it listens at.
         listening: is called with the page's address.
+        names: of hosts by which browsers know the page, beside those of their requests.
     """
     import uvicorn
 
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+        SameOrigin(app, names),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
     )
     name = f"[{host}]" if ":" in host else host
     listening(f"http://{name}:{listener.getsockname()[1]}/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import held_average
 import pytest
@@ -150,6 +150,10 @@ def test_no_token_and_no_file_leaves(chromium: Browser, page: Page) -> None:
     for file in (secret, Path("/etc/passwd"), page.folder / "recipes" / "merged.yaml"):
         with pytest.raises(HTTPError, match=r"40[34]"):
             OWN.open(f"{page.address}gradio_api/file={file}")
+    join = f"{page.address}gradio_api/queue/join"
+    evil_page = {"Origin": "https://evil.example", "Content-Type": "application/json"}
+    with pytest.raises(HTTPError, match="403"):
+        OWN.open(Request(join, b"{}", evil_page))
     shown = tab.run("document.documentElement.outerHTML")
     files = [file for file in page.folder.rglob("*") if file.is_file()]
     told = [page.log.read_text(), shown, *(file.read_bytes().decode("latin-1") for file in files)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ from resumerge.ui.web.space import folder as folders
 from resumerge.ui.web.space.environment import environment_of
 from resumerge.ui.web.space.folder import Desk, PersonalFolder
 from resumerge.ui.web.space.limits import Limits, bytes_below
-from resumerge.ui.web.space.same_origin import SameOrigin
 from resumerge.ui.web.space.server import NEEDED, check_space
 
 LIMITS = Limits(runs=1, disk=1000, memory=10**9)
@@ -150,37 +148,3 @@ def test_elsewhere_nobody_is_logged_in_as_the_owner_of_the_machine() -> None:
     for name in SPACE:
         with pytest.raises(InputError, match="no Space of Hugging Face"):
             check_space({key: value for key, value in SPACE.items() if key != name})
-
-
-@pytest.mark.parametrize(
-    ("method", "origin", "answered"),
-    [
-        ("POST", None, True),
-        ("POST", "https://me.hf.space", True),
-        ("POST", "http://127.0.0.1:7860", True),
-        ("POST", "https://evil.example", False),
-        ("POST", "null", False),
-        ("DELETE", "https://evil.example", False),
-        ("GET", "https://evil.example", True),
-    ],
-)
-def test_what_another_page_sends_is_refused(
-    method: str, origin: str | None, answered: bool
-) -> None:
-    reached, sent = [], []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        reached.append(scope)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def receive() -> Any:
-        return {}
-
-    headers = [(b"host", b"127.0.0.1:7860")]
-    headers += [(b"origin", origin.encode())] if origin is not None else []
-    scope = {"type": "http", "method": method, "headers": headers}
-    asyncio.run(SameOrigin(app, frozenset({"me.hf.space"}))(scope, receive, send))
-    assert bool(reached) is answered
-    assert answered or sent[0]["status"] == 403

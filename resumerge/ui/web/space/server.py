@@ -46,14 +46,13 @@ def serve_space(
         from resumerge.ui.web.page import app_of, build
         from resumerge.ui.web.space.parts import SpacePart
         from resumerge.ui.web.space.people import People
-        from resumerge.ui.web.space.same_origin import SameOrigin
 
         declarations = declared_for_people()
         people = People(folder, limits)
         space = SpacePart(people, declarations)
         app = app_of(build(people.folder_of, declarations, HEADING, space))
         names = os.environ.get("SPACE_HOST", "").split(",")
-        run_app(SameOrigin(app, frozenset(filter(None, names))), listener, host, listening)
+        run_app(app, listener, host, listening, [*filter(None, names)])
 
 
 def check_space(environment: Mapping[str, str]) -> None:

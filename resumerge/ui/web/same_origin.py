@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,14 +17,15 @@ READS = ("GET", "HEAD", "OPTIONS")
 class SameOrigin:
     """An application that answers requests of its own origin, and those that name none.
 
-    The session's cookie is sent from every page, since a Space is shown within another one.
+    Any page may have a browser send something to this machine, with the cookie of a Space, which is
+    shown within another page. It cannot choose what the browser says as ``Origin``.
 
     Args:
         app: the application.
-        hosts: its names, beside that of the request.
+        hosts: its names, beside those of the request.
     """
 
-    def __init__(self, app: Application, hosts: frozenset[str]) -> None:
+    def __init__(self, app: Application, hosts: Collection[str] = ()) -> None:
         self._app, self._hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,4 +41,5 @@ class SameOrigin:
         origin = headers.get("origin")
         if scope["method"] in READS or origin is None:
             return True
-        return urlsplit(origin).netloc in {headers.get("host"), *self._hosts}
+        own = (headers.get("host"), headers.get("x-forwarded-host"), *self._hosts)
+        return urlsplit(origin).netloc in filter(None, own)
