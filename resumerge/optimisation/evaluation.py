@@ -40,7 +40,7 @@ class TrialFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Task:
+class Candidate:
     """A model that is to be evaluated.
 
     Args:
@@ -74,13 +74,16 @@ class Evaluated:
 class _Evaluation:
     """A command that runs, in a process group of its own, with a time limit."""
 
-    def __init__(self, line: str, task: Task, seconds: float | None, job: int) -> None:
-        self.task, self._seconds = task, seconds
-        self._began, self._process = perf_counter(), task.folder / PROCESS
+    def __init__(self, line: str, candidate: Candidate, seconds: float | None, job: int) -> None:
+        self.candidate, self._seconds = candidate, seconds
+        self._began, self._process = perf_counter(), candidate.folder / PROCESS
         self._code: int | None = None
-        with (task.folder / STDOUT).open("wb") as out, (task.folder / STDERR).open("wb") as err:
+        with (
+            (candidate.folder / STDOUT).open("wb") as out,
+            (candidate.folder / STDERR).open("wb") as err,
+        ):
             self._command = subprocess.Popen(
-                line.replace(MODEL, shlex.quote(str(task.model))),
+                line.replace(MODEL, shlex.quote(str(candidate.model))),
                 shell=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                 start_new_session=True, env={**os.environ, JOB: str(job)},
             )  # fmt: skip
@@ -114,7 +117,7 @@ class _Evaluation:
             metrics = self._metrics()
         except TrialFailed as failed:
             error = str(failed)
-        return Evaluated(self.task.number, metrics, error, perf_counter() - self._began)
+        return Evaluated(self.candidate.number, metrics, error, perf_counter() - self._began)
 
     def _metrics(self) -> dict[str, float]:
         code = self._code
@@ -122,13 +125,13 @@ class _Evaluation:
             raise TrialFailed(f"it took longer than {self._seconds:g} s, and was killed")
         if code != 0:
             how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-            raise TrialFailed(f"it {how}{_last_words(self.task.folder / STDERR)}")
-        return read_metrics(_last_line(self.task.folder / STDOUT))
+            raise TrialFailed(f"it {how}{_last_words(self.candidate.folder / STDERR)}")
+        return read_metrics(_last_line(self.candidate.folder / STDOUT))
 
 
 def evaluate(
     command: str,
-    tasks: Sequence[Task],
+    candidates: Sequence[Candidate],
     seconds: float | None,
     jobs: int,
     stop: StopRequest,
@@ -142,7 +145,7 @@ def evaluate(
     Args:
         command: a line for the shell; `MODEL` stands for the model's folder. `JOB` is in its
             environment.
-        tasks: the models, in the order in which they are begun.
+        candidates: the models, in the order in which they are begun.
         seconds: the time limit of each; None for none.
         jobs: the number of commands at a time.
         stop: whether this process has been asked to stop.
@@ -151,9 +154,9 @@ def evaluate(
     Raises:
         Interrupted: this process has been asked to stop; the commands are killed.
     """
-    for task in tasks:
-        _kill_left_over(task.folder / PROCESS)
-    waiting, running = list(tasks), dict[int, _Evaluation]()
+    for candidate in candidates:
+        _kill_left_over(candidate.folder / PROCESS)
+    waiting, running = list(candidates), dict[int, _Evaluation]()
     try:
         while waiting or running:
             for job in range(jobs):
@@ -161,7 +164,9 @@ def evaluate(
                     with stop.deferred():
                         running[job] = _Evaluation(command, waiting.pop(0), seconds, job)
             wait = _POLL_SECONDS
-            for job, evaluation in sorted(running.items(), key=lambda each: each[1].task.number):
+            for job, evaluation in sorted(
+                running.items(), key=lambda each: each[1].candidate.number
+            ):
                 if evaluation.is_over(wait):
                     del running[job]
                     evaluation.end()

@@ -21,8 +21,8 @@ from resumerge.optimisation.batches import BatchMerges, check_models
 from resumerge.optimisation.document import CHOOSING, ERROR, METRICS, SECONDS, document_of, row_of
 from resumerge.optimisation.evaluation import (
     STDERR,
+    Candidate,
     Evaluated,
-    Task,
     TrialFailed,
     evaluate,
     values_of,
@@ -158,11 +158,11 @@ class _Work:
         began = time.monotonic()
         failed = self._merges.merge({number: trial.params for number, trial in batch.items()})
         share = (time.monotonic() - began) / len(batch)
-        tasks = [self._task(number) for number in batch if number not in failed]
+        candidates = [self._candidate(number) for number in batch if number not in failed]
         results = [Evaluated(number, {}, error, 0.0) for number, error in failed.items()]
-        if tasks:
+        if candidates:
             self._reporter.evaluating()
-        with closing(self._evaluations(results, tasks)) as evaluations:
+        with closing(self._evaluations(results, candidates)) as evaluations:
             for evaluated in evaluations:
                 self._finish(batch[evaluated.number], evaluated, share)
                 finished += 1
@@ -172,22 +172,22 @@ class _Work:
         return finished
 
     def _evaluations(
-        self, results: Sequence[Evaluated], tasks: Sequence[Task]
+        self, results: Sequence[Evaluated], candidates: Sequence[Candidate]
     ) -> Generator[Evaluated]:
         """Yield results that are known, and evaluate the rest."""
         yield from results
         search = self._search
         yield from evaluate(
             search.evaluate,
-            tasks,
+            candidates,
             search.timeout,
             search.jobs,
             self._stop,
             self._reporter.heartbeat,
         )
 
-    def _task(self, number: int) -> Task:
-        return Task(number, self._models.model(number), self._models.folder(number))
+    def _candidate(self, number: int) -> Candidate:
+        return Candidate(number, self._models.model(number), self._models.folder(number))
 
     def _finish(self, trial: optuna.Trial, evaluated: Evaluated, merging: float) -> None:
         """Tell the study what came of a trial, whichever of its batch ends first.

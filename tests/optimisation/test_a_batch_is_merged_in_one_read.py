@@ -86,7 +86,7 @@ def test_the_order_of_results_changes_nothing(place: Path, monkeypatch: pytest.M
     monkeypatch.setattr(
         evaluation._Evaluation,
         "result",
-        lambda self: told.append(self.task.number) or result(self),
+        lambda self: told.append(self.candidate.number) or result(self),
     )
     calm = search(place, "calm", trials=6, batch=2)
     assert told == [0, 1, 2, 3, 4, 5]

@@ -49,9 +49,9 @@ def status(place: Path, *words: object, out: str = "out") -> Any:
 KILLED = """
 import os, signal, resumerge.optimisation.run as run
 whole = run.evaluate
-def evaluate(command, tasks, *given):
-    if tasks[0].number == 3: os.kill(os.getpid(), signal.SIGKILL)
-    return whole(command, tasks, *given)
+def evaluate(command, candidates, *given):
+    if candidates[0].number == 3: os.kill(os.getpid(), signal.SIGKILL)
+    return whole(command, candidates, *given)
 run.evaluate = evaluate
 """
 """Kills the search in the evaluation of its fourth trial."""

@@ -18,7 +18,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import InputError, Interrupted
 from resumerge.host.processes import birth
 from resumerge.optimisation.evaluation import (
-    Task,
+    Candidate,
     TrialFailed,
     evaluate,
     read_metrics,
@@ -195,7 +195,7 @@ def run(command: str, folder: Path, **given: Any) -> dict[str, float]:
     given = {
         "seconds": None, "jobs": 1, "stop": StopRequest(), "heartbeat": lambda: None, **given
     }  # fmt: skip
-    [evaluated] = evaluate(command, [Task(0, folder, folder)], **given)
+    [evaluated] = evaluate(command, [Candidate(0, folder, folder)], **given)
     assert not evaluated.error
     return evaluated.metrics
 
