@@ -8,8 +8,8 @@ from pathlib import Path
 import held_average
 import pytest
 from chromium import Browser, browser
-from pages import Page
 from tiny_models import LLAMA, write_family
+from web_pages import Page
 
 
 @pytest.fixture

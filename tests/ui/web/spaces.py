@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 from chromium import Browser, Tab
 from login_provider import LoginProvider
-from pages import TOKEN, says, wait_for_page
 from waiting import wait_until
+from web_pages import TOKEN, says, wait_for_page
 
 TOKENS = {"ann": "hf_tokenofannwhichnobodymaysee", "bob": "hf_tokenofbobwhichnobodymaysee"}
 

@@ -11,8 +11,8 @@ import held_average
 import pytest
 from chromium import CHROMIUM, Browser
 from merging import merge, shards_of
-from pages import TOKEN, Page, button, field, opened, press, says, write
 from waiting import wait_until
+from web_pages import TOKEN, Page, button, field, opened, press, says, write
 
 from resumerge.documents.new_recipe import new_recipe
 

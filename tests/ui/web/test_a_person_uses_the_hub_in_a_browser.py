@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chromium import CHROMIUM, Browser
 from loopback_hub import Hub
-from pages import TOKEN, Page, button, field, opened, press, says, write
+from web_pages import TOKEN, Page, button, field, opened, press, says, write
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),

@@ -13,10 +13,10 @@ from chromium import CHROMIUM, Browser, Tab
 from login_provider import SECRET, LoginProvider
 from loopback_hub import Hub
 from no_more_uploads import NoMoreUploads
-from pages import TOKEN, opened, press, says, write
 from spaces import TOKENS, Space, logged_in
 from tiny_models import LLAMA, write_family
 from waiting import wait_until
+from web_pages import TOKEN, opened, press, says, write
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
