@@ -1,4 +1,4 @@
-"""Which models the Hub has."""
+"""Finds models on the Hub by a part of their name."""
 
 from __future__ import annotations
 

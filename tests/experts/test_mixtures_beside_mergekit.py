@@ -10,6 +10,7 @@ import pytest
 import torch
 from beside_mergekit import MERGEKIT, run_beside_mergekit
 from dense_models import CONFIGS, PROMPTED, SHARED, mixture, write_dense
+from logits import assert_same
 from merging import merge, tensors_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -147,7 +148,7 @@ def test_both_layouts_are_one_model(families: Path, tmp_path: Path) -> None:
     for layout in ("separate", "packed"):
         out = merge(families / "llama", f"expert_layout: {layout}\n{recipe}", tmp_path / layout)
         logits.append(AutoModelForCausalLM.from_pretrained(out)(torch.tensor([[1, 5, 6]])).logits)
-    assert logits[0].equal(logits[1])
+    assert_same(*logits)
 
 
 def test_a_sparse_config_means_what_it_meant(families: Path, tmp_path: Path) -> None:

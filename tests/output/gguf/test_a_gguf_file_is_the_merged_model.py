@@ -10,6 +10,7 @@ from gguf import MODEL_ARCH_NAMES, MODEL_TENSORS, TENSOR_NAMES, GGMLQuantization
 from gguf.quants import quantize
 from gguf_models import EXPERTS, LAYERS, converted, numbers_of
 from gguf_outputs import MADE, write_checkpoint
+from logits import assert_same
 from merging import merge, tensors_of
 from safetensors.numpy import load_file
 
@@ -91,11 +92,14 @@ def test_transformers_computes_the_same_with_it(name: str, tmp_path: Path) -> No
     write_checkpoint(tmp_path / name, name)
     merge(tmp_path, COPY.replace("NAME", name), tmp_path / "model.gguf")
     tokens = torch.tensor([[1, 5, 77, 300, 20, 9]])
-    found = [
-        AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **more)(tokens).logits
+    model, of_gguf = (
+        AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **more)
         for folder, more in ((tmp_path / name, {}), (tmp_path, {"gguf_file": "model.gguf"}))
-    ]
-    assert torch.equal(*found)
+    )
+    weights, found = model.state_dict(), of_gguf.state_dict()
+    assert weights.keys() == found.keys()
+    assert [key for key, values in weights.items() if not torch.equal(values, found[key])] == []
+    assert_same(model(tokens).logits, of_gguf(tokens).logits)
 
 
 def test_packed_experts_are_those_of_separate_ones(tmp_path: Path) -> None:
