@@ -47,6 +47,10 @@ def part(data: st.DataObject, tensor: Tensor) -> tuple[int, int]:
     return start, data.draw(st.integers(start, tensor.numel))
 
 
+def assert_part(found: bytes, whole: np.ndarray, start: int, stop: int) -> None:
+    np.testing.assert_array_equal(np.frombuffer(found, np.float32), whole.ravel()[start:stop])
+
+
 @st.composite
 def quantised(draw: st.DrawFn) -> tuple[dict[str, np.ndarray], Dequantised, np.ndarray]:
     """Codes with scales and zero points, or without; and the numbers that they are."""
@@ -101,7 +105,7 @@ def test_of_codes_with_scales(
     start, stop = part(data, tensor)
     with patch.object(dequantised_module, "PIECE", piece):
         found = read(evaluation(InMemory(arrays)), tensor, start, stop)
-    np.testing.assert_array_equal(np.frombuffer(found, np.float32), numbers.ravel()[start:stop])
+    assert_part(found, numbers, start, stop)
 
 
 @given(count=st.integers(1, 9), piece=st.integers(3, 20), data=st.data())
@@ -129,7 +133,7 @@ def test_of_blocks_of_codes(count: int, piece: int, data: st.DataObject) -> None
     start, stop = part(data, tensor)
     with patch.object(blocks_module, "PIECE", piece):
         found = read(evaluation(InMemory(arrays)), tensor, start, stop)
-    np.testing.assert_array_equal(np.frombuffer(found, np.float32), whole.ravel()[start:stop])
+    assert_part(found, whole, start, stop)
 
 
 @given(count=st.integers(1, 4), size=st.integers(1, 5), data=st.data())
@@ -139,7 +143,7 @@ def test_of_tensors_one_after_the_other(count: int, size: int, data: st.DataObje
     tensor = Stacked.of("w", whole.shape, tuple(stored(arrays).values()))
     start, stop = part(data, tensor)
     found = read(evaluation(InMemory(arrays)), tensor, start, stop)
-    np.testing.assert_array_equal(np.frombuffer(found, np.float32), whole.ravel()[start:stop])
+    assert_part(found, whole, start, stop)
 
 
 @pytest.mark.needs("torch")

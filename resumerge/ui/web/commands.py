@@ -50,9 +50,7 @@ class Commands:
             InputError: it refused what it was to do.
             Resumable: it stopped before its end.
         """
-        with self._process(words, stderr=subprocess.PIPE) as process:
-            printed, said = process.communicate()
-        return _document(words, process.returncode, printed, said)
+        return _document(words, *self._ended(words))
 
     def detach(self, *words: str) -> None:
         """Run a command that merges, until it works on its run or has ended.
@@ -66,10 +64,9 @@ class Commands:
             InputError: it refused what it was to do; nothing was written.
             Resumable: it stopped; the same command goes on.
         """
-        with self._process([words[0], "--detach", *words[1:]], stderr=subprocess.PIPE) as process:
-            printed, said = process.communicate()
-        if process.returncode:
-            raise _error(words, process.returncode, printed, said)
+        code, printed, said = self._ended([words[0], "--detach", *words[1:]])
+        if code:
+            raise _error(words, code, printed, said)
 
     def follow(
         self, words: Sequence[str], began: Callable[[Process], None]
@@ -86,7 +83,7 @@ class Commands:
         """
         said = ""
         with tempfile.TemporaryFile("w+", errors="replace") as printed:
-            with self._process(words, stdout=printed, stderr=subprocess.PIPE) as process:
+            with self._process(words, printed) as process:
                 began(process)
                 assert process.stderr is not None
                 for line in process.stderr:
@@ -95,7 +92,13 @@ class Commands:
             printed.seek(0)
             yield _document(words, process.returncode, printed.read(), said)
 
-    def _process(self, words: Sequence[str], stderr: int, stdout: Any = subprocess.PIPE) -> Process:
+    def _ended(self, words: Sequence[str]) -> tuple[int, str, str]:
+        """Run a command to its end; return its exit code, its stdout and its stderr."""
+        with self._process(words, subprocess.PIPE) as process:
+            printed, said = process.communicate()
+        return process.returncode, printed, said
+
+    def _process(self, words: Sequence[str], stdout: Any) -> Process:
         # -P: what lies in the folder is imported by no name.
         begins = [sys.executable, "-P", "-m", "resumerge", words[0]]
         return subprocess.Popen(
@@ -104,7 +107,7 @@ class Commands:
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
-            stderr=stderr,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
         )
