@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import os
+import select
+import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -40,6 +44,25 @@ def wait_until(
         if not over:
             time.sleep(every)
     return found
+
+
+def kill_wholly(pids: Iterable[int]) -> None:
+    """Kill processes, children or not, and wait until the last thread of each has ended.
+
+    A process looks ended once its first thread has; another one may still be in the middle of a
+    change to a file.
+    """
+    with ExitStack() as stack:
+        handles = []
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                handles.append(os.pidfd_open(pid))
+                stack.callback(os.close, handles[-1])
+        for handle in handles:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        for handle in handles:
+            assert select.select([handle], [], [], HANGS_SECONDS)[0], "a killed process hangs"
 
 
 def _has_ended(process: subprocess.Popen[Any] | Thread | None) -> bool:

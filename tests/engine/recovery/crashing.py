@@ -471,12 +471,15 @@ def _went_wrong(check: Callable[[Merge, Any], None], merge: Merge, point: Any) -
 
 
 def _is_running(pid: int) -> bool:
-    """Neither stopped nor ended."""
+    """Whether any thread of a process has neither stopped nor ended."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "TtZX"
+        states = [
+            path.read_text().rpartition(")")[2].split()[0]
+            for path in Path(f"/proc/{pid}/task").glob("*/stat")
+        ]
+    except (FileNotFoundError, ProcessLookupError):  # a thread has just ended: look again
+        return True
+    return any(state not in "TtZX" for state in states)
 
 
 def flip(path: Path, offset: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from chromium import Browser, Tab
 from login_provider import LoginProvider
-from waiting import wait_until
+from waiting import kill_wholly, wait_until
 from web_pages import TOKEN, says, wait_for_page
 
 TOKENS = {"ann": "hf_tokenofannwhichnobodymaysee", "bob": "hf_tokenofbobwhichnobodymaysee"}
@@ -66,10 +66,10 @@ class Space:
 
     def lose(self) -> None:
         """End as a machine does that is gone, with its disk."""
-        for process in [psutil.Process(self._process.pid), *self.processes()]:
-            process.kill()
+        self._process.kill()
         self._process.wait()
-        wait_until(lambda: not self.processes())
+        while found := self.processes():
+            kill_wholly([process.pid for process in found])
         shutil.rmtree(self.folder)
 
     def end(self) -> None:
