@@ -22,7 +22,7 @@ from pathlib import Path
 from resumerge.ui.web.space.limits import Limits
 from resumerge.ui.web.space.server import serve_space
 
-limits = Limits(runs=1, disk=100_000_000, memory=1_000_000_000)
+limits = Limits(all_runs=3, runs=1, disk=100_000_000, memory=1_000_000_000)
 serve_space(Path(sys.argv[1]), limits, host="127.0.0.1", port=0)
 """
 

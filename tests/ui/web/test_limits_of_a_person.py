@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from resumerge.engine.resources.lock import run_lock
 from resumerge.errors import InputError
+from resumerge.ledger.ledger import LEDGER_FILE
 from resumerge.options import Options
 from resumerge.ui.web.space import folder as folders
 from resumerge.ui.web.space.environment import environment_of
@@ -17,7 +20,7 @@ from resumerge.ui.web.space.folder import Desk, PersonalFolder
 from resumerge.ui.web.space.limits import Limits, bytes_below
 from resumerge.ui.web.space.server import NEEDED, check_space
 
-LIMITS = Limits(runs=1, disk=1000, memory=10**9)
+LIMITS = Limits(all_runs=2, runs=1, disk=1000, memory=10**9)
 SPACE = {"SYSTEM": "spaces", "SPACE_ID": "org/space"} | dict.fromkeys(NEEDED, "x")
 
 
@@ -54,6 +57,9 @@ def test_what_is_over_the_limits_is_a_problem() -> None:
     [problem] = LIMITS.problems(plan, 0, ["merged-1"])
     assert problem.what == "You have as many merges at work as you may"
     assert problem.found == "merged-1"
+    assert LIMITS.problems(plan, 0, [], others=1) == []
+    [problem] = LIMITS.problems(plan, 0, [], others=2)
+    assert problem.what.startswith("All people together have as many merges at work")
 
 
 def test_all_files_count_and_links_are_not_followed(tmp_path: Path) -> None:
@@ -65,6 +71,22 @@ def test_all_files_count_and_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "inside" / "link").symlink_to(tmp_path / "b")
     (tmp_path / "inside" / "hard").hardlink_to(tmp_path / "inside" / "a")
     assert bytes_below(tmp_path / "inside") < before + 40960
+
+
+def test_runs_of_others_count_while_a_process_works_on_them(tmp_path: Path) -> None:
+    for person in ("ann", "bob", "cid"):
+        (tmp_path / person / "state").mkdir(parents=True)
+    ann = PersonalFolder(tmp_path / "ann", "ann", "hf_ann", LIMITS, Desk())
+    runs = {name: tmp_path / name / "state" / f"merged-{name}" for name in ("ann", "bob", "cid")}
+    with ExitStack() as stack:
+        for name in ("ann", "bob", "cid"):
+            runs[name].mkdir()
+            (runs[name] / LEDGER_FILE).touch()
+            stack.enter_context(run_lock(runs[name], runs[name].name))
+        assert ann._others() == 2
+        with pytest.raises(InputError, match="All people together"):
+            ann.go_on("merged-2")
+    assert ann._others() == 0
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,20 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any
 
+from resumerge.engine.resources.lock import lock_holder
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.hub.search import models_with
+from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.names import MANIFEST_FILE
 from resumerge.mirror.stores.base import METADATA
 from resumerge.options import Option, Options
 from resumerge.ui.web.settings import settings, words_of
 from resumerge.ui.web.space.environment import environment_of
 from resumerge.ui.web.space.limits import Limits, bytes_below
-from resumerge.ui.web.workspace import NO_OPTIONS, RECIPES, Began, Lines, Workspace
+from resumerge.ui.web.workspace import NO_OPTIONS, RECIPES, STATE, Began, Lines, Workspace
 
 FIXED = ("mirror", "stream", "offline", "evict", "bring_back", "device", "link")
 """Options that are not a person's choice: a Space mirrors every merge, and stores no model."""
@@ -29,16 +31,20 @@ def declared_for_people() -> list[Option]:
     return settings(FIXED)
 
 
+STARTING = RLock()
+"""Held while a merge of any person is started, so that two starts do not both count the others."""
+
+
 @dataclass
 class Desk:
     """What the pages of one person share, however many are open.
 
     Args:
-        lock: held while a merge is started.
+        lock: held while `busy` is asked for and set.
         busy: whether a comparison or a push is under way.
     """
 
-    lock: Any = field(default_factory=RLock)
+    lock: Any = field(default_factory=Lock)
     busy: bool = False
 
 
@@ -60,7 +66,8 @@ class PersonalFolder(Workspace):
     def plan(self, text: str, name: str, options: Options = NO_OPTIONS) -> dict[str, Any]:
         """Return the plan of `Workspace.plan`, among whose problems are those of the limits."""
         document = super().plan(text, name, self._fixed(name, options))
-        over = self._limits.problems(document, bytes_below(self.folder), self._running())
+        used, running = bytes_below(self.folder), self._running()
+        over = self._limits.problems(document, used, running, self._others())
         document["problems"] += map(asdict, over)
         return document
 
@@ -70,7 +77,7 @@ class PersonalFolder(Workspace):
         Raises:
             InputError, Resumable: as there; or the limits forbid it.
         """
-        with self._desk.lock:
+        with STARTING:
             self._output(name)
             if problems := self.plan(text, name, options)["problems"]:
                 raise InputError([Problem(**problem) for problem in problems])
@@ -82,7 +89,7 @@ class PersonalFolder(Workspace):
         Raises:
             InputError, Resumable: as there; or the limits forbid it.
         """
-        with self._desk.lock:
+        with STARTING:
             self._check_number()
             super().resume(run, self._within(options))
 
@@ -109,7 +116,7 @@ class PersonalFolder(Workspace):
         """
         output = self._output(name)
         words = words_of(self._within(options), "resume")
-        with self._desk.lock:
+        with STARTING:
             self._check_number()
             mirror = f"hf://{self._name}/{name}"
             self._commands.detach("resume", *words, "--output", name, "--", mirror)
@@ -122,7 +129,7 @@ class PersonalFolder(Workspace):
             InputError: there is no such run here, or it works.
         """
         output = self._output(self.output_of(run).name)
-        with self._desk.lock:
+        with STARTING:
             if run in self._running():
                 raise refuse("This run is at work", where=run, fix="stop it first")
             self._commands.document("clean", "--yes", "--", run)
@@ -156,8 +163,14 @@ class PersonalFolder(Workspace):
         return replace(options, memory=min(options.memory or 1 << 62, self._limits.memory))
 
     def _check_number(self) -> None:
-        if problems := [*self._limits.too_many(self._running())]:
+        if problems := [*self._limits.too_many(self._running(), self._others())]:
             raise InputError(problems)
 
     def _running(self) -> list[str]:
         return [run["id"] for run in self.all_runs() if run["state"] == "running"]
+
+    def _others(self) -> int:
+        """Return how many runs of other people work."""
+        states = self.folder.parent.glob(f"*/{STATE}")
+        stores = [RunStore(state) for state in states if state.parent != self.folder]
+        return sum(lock_holder(run) is not None for store in stores for run in store.runs())

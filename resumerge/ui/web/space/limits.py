@@ -1,4 +1,4 @@
-"""What a person may use at once, and what a plan has to be told that is over it."""
+"""What one person, and all people together, may use at once; the problems of a plan over it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ from resumerge.sizes import show_size
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one person may use.
+    """The most that one person may use, and all people together.
 
     Args:
-        runs: merges at once.
+        all_runs: merges at once of all people.
+        runs: merges at once of one person.
         disk: bytes of all files of the person, caches among them.
         memory: bytes of the resident memory of one merge, which ``--memory`` is set to.
     """
 
+    all_runs: int = 3
     runs: int = 1
     disk: int = 20 * 10**9
     memory: int = 4 * 10**9
 
-    def problems(self, plan: Mapping[str, Any], used: int, running: Sequence[str]) -> list[Problem]:
+    def problems(
+        self, plan: Mapping[str, Any], used: int, running: Sequence[str], others: int = 0
+    ) -> list[Problem]:
         """Return what forbids a merge.
 
         Args:
             plan: its document, of ``resumerge plan --json``.
             used: bytes on the disk now.
             running: ids of the person's runs that work.
+            others: how many runs of other people work.
         """
         needed = plan["disk"]["needed"]
-        found = [*self.too_many(running)]
+        found = [*self.too_many(running, others)]
         if used + needed > self.disk:
             found.append(
                 Problem(
@@ -48,7 +53,7 @@ class Limits:
             )
         return found
 
-    def too_many(self, running: Sequence[str]) -> Iterator[Problem]:
+    def too_many(self, running: Sequence[str], others: int) -> Iterator[Problem]:
         """Yield a problem if one more merge is one too many."""
         if len(running) >= self.runs:
             yield Problem(
@@ -56,6 +61,13 @@ class Limits:
                 expected=f"at most {self.runs} at once",
                 found=", ".join(running),
                 fix="wait until one is done, or stop it",
+            )
+        elif len(running) + others >= self.all_runs:
+            yield Problem(
+                "All people together have as many merges at work as this machine may have",
+                expected=f"at most {self.all_runs} at once",
+                found=f"{len(running) + others} at work",
+                fix="wait until one is done, or duplicate the Space",
             )
 
 
