@@ -2,12 +2,15 @@
 
 The shards move from the sweep's output to the run's, and what the sweep's ledger says of their
 units goes with them. It is taken only where the run would compute just that: the same expressions,
-of the same files. Whatever is not taken is computed, so a kill between two shards costs time alone.
+of the same files. Whatever is not taken is computed, so a kill between two shards, or a damaged
+ledger of the sweep, costs time alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import sqlite3
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +18,12 @@ from typing import Any
 
 from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger, UnitCommit
+from resumerge.ledger.connection import Row
 from resumerge.ledger.ledger import LEDGER_FILE
 from resumerge.ledger.unit_measurements import UnitMeasurements
 from resumerge.storage import Storage
+
+_log = logging.getLogger(__name__)
 
 _PLANNED = ("nbytes", "dtype", "shape", "block_elements", "expression")
 _PINNED = ("model", "identity", "stamps")
@@ -38,9 +44,8 @@ class SweptModel:
     @property
     def nbytes(self) -> int:
         """The bytes of its shards that are there."""
-        with closing(self._ledger()) as swept:
-            paths = [self._out(swept) / name for name in self._sealed(swept)]
-            return sum(path.stat().st_size for path in paths if path.is_file())
+        paths = made.shards.values() if (made := self._read()) else ()
+        return sum(path.stat().st_size for path in paths if path.is_file())
 
     def give(self, ledger: Ledger, out: Path, storage: Storage) -> None:
         """Move the shards to a new run's output, and journal them there.
@@ -50,39 +55,63 @@ class SweptModel:
             out: the output's folder.
             storage: the operations on files.
         """
-        with closing(self._ledger()) as swept:
-            if not _read_the_same(swept, ledger):
-                return
-            sealed, rows = self._sealed(swept), {row["name"]: row for row in swept.units.all()}
-            for shard in ledger.shards.all():
-                planned = ledger.units.all(shard["number"])
-                found = [rows.get(f"{self.name}/{row['name']}", {}) for row in planned]
-                name = f"{self.name}/{shard['name']}"
-                path = self._out(swept) / name
-                if name in sealed and path.is_file() and all(map(_is_planned, found, planned)):
-                    storage.rename(path, out / shard["name"])
-                    commits = list(map(_commit, found, planned))
-                    kind = EventKind.SHARD_OF_SWEEP
-                    ledger.shards.adopt_computed(shard["number"], commits, kind=kind)
+        made = self._read()
+        if made is None or not made.read_the_same(ledger.sources()):
+            return
+        for shard in ledger.shards.all():
+            planned = ledger.units.all(shard["number"])
+            found = [made.units.get(row["name"], {}) for row in planned]
+            path = made.shards.get(shard["name"])
+            if path and path.is_file() and all(map(_is_planned, found, planned)):
+                storage.rename(path, out / shard["name"])
+                commits = list(map(_commit, found, planned))
+                ledger.shards.adopt_computed(
+                    shard["number"], commits, kind=EventKind.SHARD_OF_SWEEP
+                )
 
-    def _ledger(self) -> Ledger:
-        return Ledger(self.run / LEDGER_FILE, read_only=True)
+    def _read(self) -> _Made | None:
+        """Read what the sweep's ledger says of it; None where that is damaged."""
+        begin = f"{self.name}/"
+        try:
+            with closing(Ledger(self.run / LEDGER_FILE, read_only=True)) as swept:
+                out = Path(swept.run()["output"])
+                units = {
+                    row["name"].removeprefix(begin): row
+                    for row in swept.units.all()
+                    if row["name"].startswith(begin)
+                }
+                shards = {
+                    name.removeprefix(begin): out / name
+                    for name in swept.shards.sealed()
+                    if name.startswith(begin)
+                }
+                return _Made(shards, units, {row["number"]: row for row in swept.sources()})
+        except sqlite3.DatabaseError as error:
+            _log.warning("The ledger of the sweep %s is damaged: %s", self.run, error)
+            return None
 
-    def _sealed(self, swept: Ledger) -> set[str]:
-        return {name for name in swept.shards.sealed() if name.startswith(f"{self.name}/")}
 
-    @staticmethod
-    def _out(swept: Ledger) -> Path:
-        return Path(swept.run()["output"])
+@dataclass(frozen=True)
+class _Made:
+    """What a sweep has made of one variant.
 
+    Args:
+        shards: the files of sealed shards, by their names in the variant.
+        units: the rows of units, by the names of their tensors.
+        sources: the rows of models that the sweep has read, by their numbers.
+    """
 
-def _read_the_same(swept: Ledger, ledger: Ledger) -> bool:
-    """Return whether a run's models are those of the sweep, by the same numbers, and untouched."""
-    pinned = {row["number"]: row for row in swept.sources()}
-    return all(
-        row["number"] in pinned and all(pinned[row["number"]][key] == row[key] for key in _PINNED)
-        for row in ledger.sources()
-    )
+    shards: Mapping[str, Path]
+    units: Mapping[str, Row]
+    sources: Mapping[int, Row]
+
+    def read_the_same(self, sources: Iterable[Row]) -> bool:
+        """Return whether a run's models are those of the sweep, by their numbers, and untouched."""
+        return all(
+            row["number"] in self.sources
+            and all(self.sources[row["number"]][key] == row[key] for key in _PINNED)
+            for row in sources
+        )
 
 
 def _is_planned(found: Mapping[str, Any], planned: Mapping[str, Any]) -> bool:

@@ -71,14 +71,22 @@ def _another_source(place: Path) -> None:
     (place / "new" / "base" / "model.safetensors").replace(place / "math" / "model.safetensors")
 
 
+def _a_damaged_ledger(place: Path) -> None:
+    [ledger] = (place / "state").glob("*/ledger.db")
+    with ledger.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (ledger.stat().st_size - 4096))
+
+
 @pytest.mark.parametrize(
     "change",
     [
         lambda place: (place / "recipe.yaml").write_text(RECIPE.replace("0.25", "0.3")),
         lambda place: (place / "recipe.yaml").write_text(RECIPE + "dtype: bfloat16\n"),
         _another_source,
+        _a_damaged_ledger,
     ],
-    ids=["weight", "dtype", "source"],
+    ids=["weight", "dtype", "source", "ledger"],
 )
 def test_not_what_it_would_compute_otherwise(change: Callable[[Path], object], place: Path) -> None:
     change(place)
