@@ -17,7 +17,7 @@ from typing import Any
 
 from resumerge.foreign_files import UnfitFile, check_regular
 from resumerge.ledger.database import Table, open_database
-from resumerge.ledger.schema import check_schema, create_missing, read_missing_as_null
+from resumerge.ledger.schema_check import check_schema, create_missing, read_missing_as_null
 from resumerge.ledger.validity import check_values, checked
 
 JOURNALS = ("-wal", "-shm", "-journal")

@@ -15,7 +15,7 @@ from time import monotonic
 from resumerge.ledger.connection import Row
 from resumerge.ledger.database import Database, open_database
 from resumerge.ledger.ledger import Ledger
-from resumerge.ledger.schema import check_schema, lacks_table, read_missing_as_null
+from resumerge.ledger.schema_check import check_schema, lacks_table, read_missing_as_null
 from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validity import InvalidLedger, check_agreement, checked, in_sequence
 

@@ -44,6 +44,11 @@ class Progress:
     batch: int | None
     measurements: UnitMeasurements | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every block is committed."""
+        return self.checksum is not None
+
 
 @dataclass(frozen=True)
 class UnitCommit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from resumerge.errors import Problem
 from resumerge.layout import is_computed, is_tied_copy
@@ -33,6 +34,13 @@ class Operand:
     params: Mapping[str, Value]
 
 
+class Taken(NamedTuple):
+    """A tensor that is taken as it is, and its model."""
+
+    model: ModelRef
+    tensor: Tensor
+
+
 @dataclass
 class Expressions:
     """The making of every output tensor's expression, which collects problems, not raising them.
@@ -54,85 +62,82 @@ class Expressions:
     def target(self, spec: TensorSpec) -> Target | None:
         """Return the output tensor; None if there is a problem, or the output does not need it."""
         inputs = spec.slice_.inputs
-        found = [self.models.find(i.model, name) for i, name in zip(inputs, spec.names)]
-        if None in found and self._head_is_optional(spec):
-            self._leave_out(found, UnusedReason.TIED)
+        of_inputs = [self.models.find(i.model, name) for i, name in zip(inputs, spec.names)]
+        if None in of_inputs and self._head_is_optional(spec):
+            self._leave_out(of_inputs, UnusedReason.TIED)
             return None
-        alone = self._alone(spec, found)
+        alone = self._alone(spec, of_inputs)
         if alone is not None:
-            self._leave_out(found, _why_one(alone[1]))
+            self._leave_out(of_inputs, _why_one(alone.tensor))
             return self._of_one_model(spec, *alone)
         own = self._of_reference(spec)
-        ref, template = self._first(spec, found) if own is None or is_computed(own[1]) else own
+        template = self._first(spec, of_inputs) if own is None or is_computed(own.tensor) else own
         base = base_of(self.recipe, spec.slice_)
-        operands = self._operands(spec, found, ref, template, base)
+        operands = self._operands(spec, of_inputs, template, base)
         if len(operands) < len(inputs):
             return None
         names = self._names(self.models.reference, spec.name)
         params = self.parameters.of_merge(spec, names)
         return self._computed_or_copied(spec, self.method, operands, params, base)
 
-    def _alone(
-        self, spec: TensorSpec, found: list[Tensor | None]
-    ) -> tuple[ModelRef, Tensor] | None:
+    def _alone(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken | None:
         """Return the only model that gives a tensor, with its tensor; None if several are merged.
 
         Args:
             spec: the output tensor.
-            found: the tensor of each input, or None.
+            of_inputs: the tensor of each input, or None.
         """
-        first = self._first(spec, found)
-        if spec.module is None or (None in found and is_computed(first[1])):
+        first = self._first(spec, of_inputs)
+        if spec.module is None or (None in of_inputs and is_computed(first.tensor)):
             return first
         inputs = spec.slice_.inputs
-        whole = taken(found, inputs.index(guide_of(self.recipe, spec.slice_)))
-        tensor = None if whole is None else found[whole]
-        return None if whole is None or tensor is None else (inputs[whole].model, tensor)
+        place = taken(of_inputs, inputs.index(guide_of(self.recipe, spec.slice_)))
+        tensor = None if place is None else of_inputs[place]
+        return None if place is None or tensor is None else Taken(inputs[place].model, tensor)
 
-    def _first(self, spec: TensorSpec, found: list[Tensor | None]) -> tuple[ModelRef, Tensor]:
+    def _first(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken:
         """Return the model that guides the slice, or else the reference, with its tensor."""
         guide = guide_of(self.recipe, spec.slice_)
-        tensor = found[spec.slice_.inputs.index(guide)]
+        tensor = of_inputs[spec.slice_.inputs.index(guide)]
         if tensor is not None:
-            return guide.model, tensor
+            return Taken(guide.model, tensor)
         own = self._of_reference(spec)
         assert own is not None
         return own
 
-    def _of_reference(self, spec: TensorSpec) -> tuple[ModelRef, Tensor] | None:
+    def _of_reference(self, spec: TensorSpec) -> Taken | None:
         """Return the reference model and its tensor of that shape; None in a stacked layer."""
         reference = self.models.reference
-        return (reference, self.models.sources[reference].tensors[spec.like]) if spec.like else None
+        tensors = self.models.sources[reference].tensors
+        return Taken(reference, tensors[spec.like]) if spec.like else None
 
-    def _leave_out(self, found: list[Tensor | None], reason: UnusedReason) -> None:
+    def _leave_out(self, of_inputs: list[Tensor | None], reason: UnusedReason) -> None:
         """Record why of these inputs' tensors at most one is taken."""
-        if len(found) > 1:
-            self.left_out += (LeftOut(tensor, reason) for tensor in found if tensor is not None)
+        if len(of_inputs) > 1:
+            self.left_out += (LeftOut(tensor, reason) for tensor in of_inputs if tensor is not None)
 
     def _operands(
         self,
         spec: TensorSpec,
-        found: list[Tensor | None],
-        ref: ModelRef,
-        template: Tensor,
+        of_inputs: list[Tensor | None],
+        template: Taken,
         base: ModelRef | None,
     ) -> list[Operand]:
         """Return the inputs' tensors that have the template's shape; the others are mismatches.
 
         Args:
             spec: the output tensor.
-            found: the tensor of each input, or None.
-            ref: the model of the template.
+            of_inputs: the tensor of each input, or None.
             template: the tensor whose shape the others must have.
             base: the base model; None for none.
         """
         operands = []
-        shape = self._shape(ref, template)
-        for input_, name, tensor in zip(spec.slice_.inputs, spec.names, found):
+        shape = self._shape(*template)
+        for input_, name, tensor in zip(spec.slice_.inputs, spec.names, of_inputs):
             if tensor is None:
-                self.mismatches.missing(input_, name, ref)
-            elif self._shape(input_.model, tensor) != shape or not _alike(tensor, template):
-                self.mismatches.unlike(input_, name, ref, template, tensor)
+                self.mismatches.missing(input_, name, template.model)
+            elif self._shape(input_.model, tensor) != shape or not _alike(tensor, template.tensor):
+                self.mismatches.unlike(input_, name, *template, tensor)
             else:
                 names = self._names(input_.model, name)
                 is_base = input_.model == base

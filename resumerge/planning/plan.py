@@ -81,7 +81,7 @@ class Unit:
         """The number of blocks; an empty tensor has one, which is empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
-    def block_bytes(self, index: int) -> tuple[int, int]:
+    def block_span(self, index: int) -> tuple[int, int]:
         """Return (offset in the shard's file, length) of a block, in bytes."""
         return self.span(range(index, index + 1))
 
@@ -90,6 +90,10 @@ class Unit:
         first = nbytes(self.dtype, indices.start * self.block_elements)
         stop = nbytes(self.dtype, min(indices.stop * self.block_elements, self.numel))
         return self.offset + first, stop - first
+
+    def bytes_of(self, indices: range) -> int:
+        """Return the length of consecutive blocks, in bytes."""
+        return self.span(indices)[1]
 
     @property
     def is_copied(self) -> bool:

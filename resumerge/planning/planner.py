@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from resumerge.errors import InputError, Problem
@@ -150,6 +150,23 @@ def _find_method(recipe: Recipe) -> MergeMethod:
     raise InputError([unknown_method(recipe)])
 
 
+@dataclass(frozen=True)
+class _Output:
+    """What is computed, before it has a place in files.
+
+    Args:
+        targets: the output tensors, in the order of the files.
+        layer_maps: the origins of stacked layers.
+        alignment: the alignment of rows of tokens; None where rows stay as they are.
+        chat_template: the chat template of the output; None for that of the reference.
+    """
+
+    targets: Sequence[Target]
+    layer_maps: Sequence[LayerMap]
+    alignment: RowAlignment | None
+    chat_template: str | None
+
+
 @dataclass
 class _Planner:
     """The steps of a plan, which collect problems and notes so that all are reported at once."""
@@ -163,11 +180,18 @@ class _Planner:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def plan(self, seed: int, shard_size: int | None, stem: str) -> Plan:
+        output = self._output(seed)
+        if self.problems:
+            raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
+        return self._in_files(output, seed, shard_size, stem)
+
+    def _output(self, seed: int) -> _Output:
+        """Return what is computed; it is of no use where problems were found."""
         self.method = _find_method(self.recipe)
         self.notes += METHODS.notes_on(self.method.name)
         parameters = self._check_recipe()
         self.flat = is_flat(self.recipe, self.sources)
-        self.models = self._find_reference()
+        self._open_views()
         reference = self.models.reference
         self._compare_models()
         modules, unnamed, unmatched = match_modules(self.recipe, self.models)
@@ -193,33 +217,36 @@ class _Planner:
         self._collect(check_quantised(self.recipe, self.sources[reference], flat=self.flat))
         if not self.problems:
             self._collect(check_implied(self.recipe, self.models, layer_maps, planned))
-        if self.problems:
-            raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
-        self.notes += notes_on_differences(self.recipe, self.models, specs, flat=self.flat)
-        self._add_notes(modules, unnamed, layer_maps, planned, unused)
-        self.notes += note_on_packed_files(targets, self.mixtures, reference)
-        targets, quantised, notes = quantised_output(self.recipe, self.sources[reference], targets)
+        if not self.problems:
+            self.notes += notes_on_differences(self.recipe, self.models, specs, flat=self.flat)
+            self._add_notes(modules, unnamed, layer_maps, planned, unused)
+            self.notes += note_on_packed_files(targets, self.mixtures, reference)
+        return _Output(targets, layer_maps, alignment, chat_template)
+
+    def _in_files(self, output: _Output, seed: int, shard_size: int | None, stem: str) -> Plan:
+        """Return the plan, with the output in its dtypes, units and files."""
+        reference = self.models.reference
+        source = self.sources[reference]
+        targets, quantised, notes = quantised_output(self.recipe, source, output.targets)
         self.notes += notes
-        single = self.sources[reference].single
-        parts = parts_of(self.sources[reference], stem)
-        largest = sys.maxsize if single else shard_size or SHARD_SIZE
+        largest = sys.maxsize if source.single else shard_size or SHARD_SIZE
         in_files = None
         if shard_size is None:
-            in_files = pack_as_source(self.recipe, self.sources[reference], targets)
-        units, shards = in_files or pack(targets, largest, parts)
+            in_files = pack_as_source(self.recipe, source, targets)
+        units, shards = in_files or pack(targets, largest, parts_of(source, stem))
         return Plan(
             recipe=self.recipe,
             sources=tuple(self.sources.values()),
-            reference=self.sources[reference].number,
+            reference=source.number,
             layers=self.models.layers[reference],
-            layer_maps=tuple(layer_maps),
+            layer_maps=tuple(output.layer_maps),
             units=units,
             shards=shards,
             seed=seed,
             shard_size=None if in_files else shard_size or SHARD_SIZE,
             notes=tuple(dict.fromkeys(self.notes)),
-            vocabulary=alignment.vocabulary if alignment else None,
-            chat_template=chat_template,
+            vocabulary=output.alignment.vocabulary if output.alignment else None,
+            chat_template=output.chat_template,
             tokenizers={
                 ref.text: vocabulary.digest
                 for ref, vocabulary in self.tokenizers.vocabularies.items()
@@ -240,14 +267,14 @@ class _Planner:
         self.notes += notes
         return Parameters(self.recipe, self.method, valid=not (problems or invalid))
 
-    def _find_reference(self) -> ModelViews:
-        """Return the models as seen from the reference: the base model, or else the first model."""
+    def _open_views(self) -> None:
+        """See the models from the reference: the base model, or else the first model."""
         reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
         self.mixtures = MixtureViews.of(self.recipe, self.sources, reference, flat=self.flat)
         self.sources = self.mixtures.sources
         self.notes += self.mixtures.notes
         views = FlatViews if self.flat else ModelViews
-        return views(self.sources, reference, self.mixtures.aliases)
+        self.models = views(self.sources, reference, self.mixtures.aliases)
 
     def _compare_models(self) -> None:
         """Note what the models are, and check that their configs fit the reference's."""
@@ -323,15 +350,15 @@ class _Planner:
             if not module.stacked:
                 self.notes += notes_on_mixed_models(self.models, module, part)
             elif part.stack:
-                found = layer_map(self.models, module, part.stack)
-                maps.append(found)
-                problems = list(check_settings(self.recipe, self.models, module, found))
+                origins = layer_map(self.models, module, part.stack)
+                maps.append(origins)
+                problems = list(check_settings(self.recipe, self.models, module, origins))
                 if not problems:
-                    problems += check_kinds(self.recipe, self.models, module, part, found)
-                problems += check_outside(self.recipe, self.models, module, part, found)
+                    problems += check_kinds(self.recipe, self.models, module, part, origins)
+                problems += check_outside(self.recipe, self.models, module, part, origins)
                 self.problems += problems
-                self.notes += notes_on_numbers(self.models, found)
-                self.notes += notes_on_mixed_layers(self.models, found)
+                self.notes += notes_on_numbers(self.models, origins)
+                self.notes += notes_on_mixed_layers(self.models, origins)
         self.problems += check_shared_counts(self.recipe, self.models, maps)
         return maps
 

@@ -124,7 +124,7 @@ def test_blocks_of_a_unit(numel: int, size: int, expected: list[tuple[int, int]]
     blocks = unit.run(range(unit.blocks)).in_tensor() or [Block(0, 0, 0)]
     assert [(block.start, block.stop) for block in blocks] == expected
     assert [block.index for block in blocks] == list(range(len(expected)))
-    places = [unit.block_bytes(index) for index in range(unit.blocks)]
+    places = [unit.block_span(index) for index in range(unit.blocks)]
     assert places == [(100 + 2 * start, 2 * (stop - start)) for start, stop in expected]
 
 

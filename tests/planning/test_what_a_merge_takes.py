@@ -188,7 +188,7 @@ def besides_the_plan(found: Plan, mirror: str | None = None) -> int:
     """What the process takes, without the objects of its plan."""
     computed = sum(not isinstance(node, Rounded) for node in found.nodes())
     objects = UNIT_BYTES * len(found.units) + NODE_BYTES * computed
-    return estimate(found, mirror).memory.need(1).base - objects
+    return estimate(found, mirror).memory.need(1).process - objects
 
 
 def test_the_process_with_torch_is_larger() -> None:
@@ -250,8 +250,8 @@ def test_what_is_read_and_written_passes_through_the_page_cache() -> None:
 
 def test_a_budget_is_a_little_more_than_what_is_predicted() -> None:
     need = estimate(linear()).memory.need(3)
-    assert need.enough == int((need.base + need.shared + need.blocks) * SAFETY)
-    assert need.least_enough == int((need.base + need.shared + need.least) * SAFETY)
+    assert need.enough == int((need.process + need.shared + need.blocks) * SAFETY)
+    assert need.least_enough == int((need.process + need.shared + need.least) * SAFETY)
     assert need.least < need.blocks
 
 

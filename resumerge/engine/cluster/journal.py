@@ -48,7 +48,7 @@ class ShardJournal:
     @property
     def units_done(self) -> int:
         """The number of units that are complete."""
-        return sum(known.checksum is not None for known in self.progress)
+        return sum(known.is_complete for known in self.progress)
 
     def commit(self, shard: Shard, finished: Finished, task: str) -> bool:
         """Journal a shard and seal it. Return False if its file is not where it should be.
@@ -61,7 +61,7 @@ class ShardJournal:
         self.watch.check(self.work.plan.units[shard.first : shard.last])
         if not self.exchange.has(shard, record):
             return False
-        fresh = [unit for unit in record.units if self.progress[unit.number].checksum is None]
+        fresh = [unit for unit in record.units if not self.progress[unit.number].is_complete]
         known = [self.progress[unit.number] for unit in fresh]
         before = bytes_committed([self.work.plan.units[unit.number] for unit in fresh], known)
         self._batch += 1

@@ -13,7 +13,7 @@ from itertools import groupby
 import numpy as np
 
 from resumerge.digests import HASH_BYTES
-from resumerge.engine.execute.execution import Execution
+from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.shards.checksums import unit_checksum
 from resumerge.engine.shards.sealing import seal
@@ -71,7 +71,7 @@ def _nothing_measured(unit: Unit) -> UnitMeasurements | None:
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
     """Return the bytes of the committed blocks of all units."""
-    return sum(unit.span(range(known.committed_blocks))[1] for unit, known in zip(units, progress))
+    return sum(unit.bytes_of(range(known.committed_blocks)) for unit, known in zip(units, progress))
 
 
 class Committer:
@@ -91,7 +91,7 @@ class Committer:
 
     def __init__(
         self,
-        execution: Execution,
+        execution: ExecutionContext,
         page_cache: PageCache,
         committed: Callable[[Sequence[int]], None],
         sealed: Callable[[int], None],
@@ -107,7 +107,7 @@ class Committer:
         self._hashes = {
             unit.index: (bytearray(known.hashes), bytearray(known.input_hashes))
             for unit, known in zip(units, execution.progress)
-            if known.checksum is None
+            if not known.is_complete
         }
         """The hashes of the committed blocks of every incomplete unit, and of their inputs."""
         self._measurements = {

@@ -49,7 +49,7 @@ class DownloadEvictor:
             for number, name in remote_files_of(plan, unit):
                 blob = remote_file(plan.sources[number], name).blob
                 self._files.setdefault(blob, set()).add((number, name))
-            if known.checksum is None:
+            if not known.is_complete:
                 self._readers.update(self._blobs(unit.index))
 
     def started(self, file: RemoteFile, inode: int) -> None:

@@ -17,7 +17,7 @@ from resumerge.storage import Storage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Execution:
+class ExecutionContext:
     """The context that one attempt's scheduler, work queue, committer and page cache share.
 
     Args:

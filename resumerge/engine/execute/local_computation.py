@@ -13,7 +13,7 @@ from resumerge.engine.evaluation.source_watch import SourceWatch
 from resumerge.engine.execute.committer import Committer
 from resumerge.engine.execute.computation import Computation
 from resumerge.engine.execute.eviction import DownloadEvictor
-from resumerge.engine.execute.execution import Execution
+from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.scheduler import Scheduler
 from resumerge.engine.execute.steps import StepRunner
@@ -47,60 +47,77 @@ class LocalComputation(Computation):
         evictor.evict_unneeded()
         with self._prefetcher(progress, evictor, space) as prefetcher:
             started = time.monotonic()
-            context.reporter.doing("merging")
-            with context.stop.between_imports():
-                evaluator = Evaluator(
-                    self.plan,
-                    self.budget.estimate,
-                    self.reader,
-                    self.budget.device,
-                    hashes=are_hashed(self.ledger),
-                )
-            steps = StepRunner(context, self.plan, self.ledger, evaluator, self.budget.threads)
-            steps.run(self._pending(progress), prefetcher)
-            context.reporter.doing("merging")
-            predicted = self.budget.predicted.need
-            # The steps are done: they take no memory any more.
-            need = replace(predicted, base=rss(), steps=0, least_steps=0)
+            evaluator = self._prepare(progress, prefetcher)
             preparing = time.monotonic() - started
-            governor = Governor(
-                self.budget.memory,
-                need,
-                self.ledger.events.add,
-                context.reporter.waiting,
-                context.options.memory_wait,
-                threads=self.budget.threads,
-            )
             # A signal that raises while a thread is started is a KeyError in Python's threading.
-            with context.stop.deferred(), governor:
-                watch = SourceWatch(self.plan, self.ledger, self.reader)
-                execution = Execution(
-                    plan=self.plan,
-                    estimate=self.budget.estimate,
-                    ledger=self.ledger,
-                    attempt=self.attempt,
-                    progress=progress,
-                    files=self.files,
-                    reader=self.reader,
-                    watch=watch,
-                    storage=context.storage,
-                    governor=governor,
-                    reporter=context.reporter,
-                    stop=context.stop,
-                    threads=self.budget.threads,
-                    measures=not context.options.no_accounts,
-                )
+            with context.stop.deferred(), self._governor() as governor:
+                execution = self._execution(progress, governor)
                 page_cache = PageCache(execution)
                 queue = WorkQueue(execution, prefetcher, space)
                 committer = Committer(execution, page_cache, evictor.committed, self.sealed)
-                try:
-                    Scheduler(execution, evaluator, queue, committer, page_cache).run()
-                except Resumable as error:
-                    if error.reason != Reason.SOURCE_CHANGED:
-                        watch.check_all()  # a file that cannot be read may have been replaced
-                    raise
-                watch.check_all()
+                self._merge(
+                    Scheduler(execution, evaluator, queue, committer, page_cache), execution.watch
+                )
         return preparing
+
+    def _prepare(self, progress: Sequence[Progress], prefetcher: Prefetcher) -> Evaluator:
+        """Import what computes, and do the steps that come before all blocks."""
+        context = self.context
+        context.reporter.doing("merging")
+        with context.stop.between_imports():
+            evaluator = Evaluator(
+                self.plan,
+                self.budget.estimate,
+                self.reader,
+                self.budget.device,
+                hashes=are_hashed(self.ledger),
+            )
+        steps = StepRunner(context, self.plan, self.ledger, evaluator, self.budget.threads)
+        steps.run(self._pending(progress), prefetcher)
+        context.reporter.doing("merging")
+        return evaluator
+
+    def _governor(self) -> Governor:
+        """Return the governor of the blocks; the steps are done, and take no memory any more."""
+        need = replace(self.budget.predicted.need, process=rss(), steps=0, least_steps=0)
+        return Governor(
+            self.budget.memory,
+            need,
+            self.ledger.events.add,
+            self.context.reporter.waiting,
+            self.context.options.memory_wait,
+            threads=self.budget.threads,
+        )
+
+    def _execution(self, progress: Sequence[Progress], governor: Governor) -> ExecutionContext:
+        context = self.context
+        return ExecutionContext(
+            plan=self.plan,
+            estimate=self.budget.estimate,
+            ledger=self.ledger,
+            attempt=self.attempt,
+            progress=progress,
+            files=self.files,
+            reader=self.reader,
+            watch=SourceWatch(self.plan, self.ledger, self.reader),
+            storage=context.storage,
+            governor=governor,
+            reporter=context.reporter,
+            stop=context.stop,
+            threads=self.budget.threads,
+            measures=not context.options.no_accounts,
+        )
+
+    @staticmethod
+    def _merge(scheduler: Scheduler, watch: SourceWatch) -> None:
+        """Compute and commit every pending block, of sources that have not changed meanwhile."""
+        try:
+            scheduler.run()
+        except Resumable as error:
+            if error.reason != Reason.SOURCE_CHANGED:
+                watch.check_all()  # a file that cannot be read may have been replaced
+            raise
+        watch.check_all()
 
     def _prefetcher(
         self, progress: Sequence[Progress], evictor: DownloadEvictor, space: SpaceReservation
@@ -132,4 +149,4 @@ class LocalComputation(Computation):
 
     def _pending(self, progress: Sequence[Progress]) -> list[Unit]:
         """Return the units that are not committed."""
-        return [u for u, known in zip(self.plan.units, progress) if known.checksum is None]
+        return [u for u, known in zip(self.plan.units, progress) if not known.is_complete]

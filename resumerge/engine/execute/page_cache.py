@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from resumerge.engine.execute.execution import Execution
+from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.planning.plan import Unit
 from resumerge.planning.written.unit_order import order_of_units
 from resumerge.storage import drop_from_cache
@@ -19,7 +19,7 @@ from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 class PageCache:
     """A helper that drops pages from the page cache that are not needed again."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: ExecutionContext) -> None:
         self._reader, self._files = execution.reader, execution.files
         self._governor = execution.governor
         units = execution.plan.units

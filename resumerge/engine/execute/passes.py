@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from resumerge.engine.execute.execution import Execution
-from resumerge.engine.execute.limits import most_tasks, run_bytes
+from resumerge.engine.execute.batch_shares import most_tasks, run_bytes
+from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.read_ahead import ReadAhead
 from resumerge.tensors import Merged, Spilled
@@ -29,7 +29,7 @@ class Passes:
 
     def __init__(
         self,
-        execution: Execution,
+        execution: ExecutionContext,
         pool: ThreadPoolExecutor,
         page_cache: PageCache,
         read_ahead: ReadAhead,

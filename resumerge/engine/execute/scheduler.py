@@ -12,9 +12,13 @@ import numpy as np
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.evaluation.tensor_evaluator import Statistics
+from resumerge.engine.execute.batch_shares import (
+    most_before_commit,
+    most_in_flight,
+    most_tasks,
+)
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
-from resumerge.engine.execute.execution import Execution
-from resumerge.engine.execute.limits import most_tasks
+from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.passes import Passes
 from resumerge.engine.execute.read_ahead import ReadAhead
@@ -34,7 +38,7 @@ class Scheduler:
 
     def __init__(
         self,
-        execution: Execution,
+        execution: ExecutionContext,
         evaluator: Evaluator,
         queue: WorkQueue,
         committer: Committer,
@@ -50,7 +54,7 @@ class Scheduler:
         self._feed = UnitFeed(execution, evaluator, queue, passes, self._read_ahead, self._scratch)
         self._running: deque[tuple[Future[list[WrittenBlocks]], int]] = deque()
         """The tasks that compute, in order, and the bytes that each writes."""
-        self._units_done = sum(known.checksum is not None for known in execution.progress)
+        self._units_done = sum(known.is_complete for known in execution.progress)
         self._largest_block = execution.estimate.largest_block
         self._bytes_done = committer.bytes_committed
         self._bytes_total = sum(unit.nbytes for unit in execution.plan.units)
@@ -81,9 +85,8 @@ class Scheduler:
     def _next_batch(self) -> list[WrittenBlocks]:
         """Return the next blocks in order, computed, written and hashed; empty if none can be now.
 
-        Threads go on with the blocks after them. These are at most a quarter of the batch size,
-        and together with the batch at most half of it, or one task: the batch before is still
-        being committed, and a kill costs all of them.
+        Threads go on with the blocks after them. How many these may be, alone and together with
+        the batch, say `most_in_flight` and `most_before_commit`; one task may always be at work.
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
@@ -111,7 +114,7 @@ class Scheduler:
             whether there is no room for another task before the batch is committed.
         """
         while not self._stop.requested and self._has_idle_threads():
-            left = self._governor.batch_bytes // 2 - nbytes - self._bytes_in_flight
+            left = most_before_commit(self._governor) - nbytes - self._bytes_in_flight
             is_full = left < self._largest_block or self._governor.cramped
             if is_full and (nbytes or self._running):
                 return True
@@ -126,7 +129,7 @@ class Scheduler:
         if not self._running:
             return True
         few = len(self._running) <= most_tasks(self._execution)
-        return few and self._bytes_in_flight < self._governor.batch_bytes // 4
+        return few and self._bytes_in_flight < most_in_flight(self._governor)
 
     @property
     def _bytes_in_flight(self) -> int:
@@ -184,7 +187,7 @@ class Scheduler:
         self._execution.reporter.heartbeat()
         seconds = time.perf_counter() - started
         return WrittenBlocks(
-            unit, indices, unit.span(indices)[1], hashes, inputs, seconds, measurements
+            unit, indices, unit.bytes_of(indices), hashes, inputs, seconds, measurements
         )
 
     def _write(
@@ -200,7 +203,7 @@ class Scheduler:
 
     def _write_data(self, unit: Unit, indices: range, data: memoryview) -> bytes:
         """Write blocks, and return their hashes."""
-        hashes = hash_blocks(data, unit.block_bytes(indices[0])[1])
+        hashes = hash_blocks(data, unit.bytes_of(indices[:1]))
         files = self._execution.files
         if not files.is_shared(unit.shard):
             descriptor, (offset, size) = files.descriptor(unit.shard), unit.span(indices)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.evaluation.tensor_evaluator import Statistics
-from resumerge.engine.execute.execution import Execution
-from resumerge.engine.execute.limits import run_bytes
+from resumerge.engine.execute.batch_shares import most_together, run_bytes
+from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.passes import Passes, PassStopped
 from resumerge.engine.execute.read_ahead import ReadAhead
 from resumerge.engine.execute.work_queue import WorkQueue
@@ -47,7 +47,7 @@ class Task:
     @property
     def nbytes(self) -> int:
         """Bytes of all blocks of all units together."""
-        return sum(unit.span(self.indices)[1] for unit in self.units)
+        return sum(unit.bytes_of(self.indices) for unit in self.units)
 
 
 class UnitFeed:
@@ -64,7 +64,7 @@ class UnitFeed:
 
     def __init__(
         self,
-        execution: Execution,
+        execution: ExecutionContext,
         evaluator: Evaluator,
         queue: WorkQueue,
         passes: Passes,
@@ -97,7 +97,7 @@ class UnitFeed:
             if self._blocks_left:
                 units, statistics = self._current
                 if len(units) > 1:
-                    nbytes = min(nbytes, self._most_together)
+                    nbytes = min(nbytes, most_together(self._execution))
                 fitting = max(1, nbytes // (len(units) * self._largest_block))
                 run = run_bytes(self._execution)
                 count = min(fitting, *(unit.run_blocks(run) for unit in units))
@@ -132,15 +132,10 @@ class UnitFeed:
         """
         found = self._queue.take()
         units = [found] if found else []
-        most = self._most_together // self._largest_block
+        most = most_together(self._execution) // self._largest_block
         while found and len(units) < most and (found := self._queue.take_alike(found)):
             units.append(found)
         return units
-
-    @property
-    def _most_together(self) -> int:
-        """The most bytes that one task writes of several units: each thread has a task."""
-        return self._execution.governor.batch_bytes // (4 * self._execution.threads)
 
     @property
     def _units_ahead(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from resumerge.engine.evaluation.source_watch import remote_files_of
-from resumerge.engine.execute.execution import Execution
+from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.shards.space_reservation import SpaceReservation
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.planning.written.unit_order import order_of_units, read_alike
@@ -60,7 +60,7 @@ class WorkQueue:
     """
 
     def __init__(
-        self, execution: Execution, prefetcher: Prefetcher, space: SpaceReservation
+        self, execution: ExecutionContext, prefetcher: Prefetcher, space: SpaceReservation
     ) -> None:
         self._plan, self._stop = execution.plan, execution.stop
         self._prefetcher, self._space = prefetcher, space
@@ -72,7 +72,7 @@ class WorkQueue:
         self._progress = execution.progress
         self._arrived = -1
         for unit, known in zip(self._plan.units, execution.progress):
-            if known.checksum is None:
+            if not known.is_complete:
                 files = remote_files_of(self._plan, unit)
                 self._waiting.setdefault(files, []).append(self._places[unit.index])
 

@@ -114,7 +114,7 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
         return Recomputation(
             blocks=sum(len(blocks.indices) for blocks in chosen),
             committed=committed,
-            nbytes=sum(blocks.unit.span(blocks.indices)[1] for blocks in chosen),
+            nbytes=sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen),
             seed=seed,
             differing=differing,
             changed=tuple(
@@ -171,7 +171,7 @@ def _compare(
     context: RunContext, evaluator: Evaluator, chosen: list[_Chosen], threads: int
 ) -> dict[str, int]:
     """Return the first block that differs of each unit, by the unit's name."""
-    total = sum(blocks.unit.span(blocks.indices)[1] for blocks in chosen)
+    total = sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen)
     done, lock = 0, threading.Lock()
 
     def moved(nbytes: int) -> None:
@@ -201,9 +201,9 @@ def _first_difference(
     for start in range(first, blocks.indices.stop, size):
         indices = range(start, min(start + size, blocks.indices.stop))
         data, _ = evaluator.compute(unit, indices, statistics)
-        found = hash_blocks(data, unit.block_bytes(start)[1])
+        found = hash_blocks(data, unit.bytes_of(range(start, start + 1)))
         expected = blocks.hashes[(start - first) * HASH_BYTES :][: len(found)]
-        moved(unit.span(indices)[1])
+        moved(unit.bytes_of(indices))
         if found != expected:
             pairs = range(0, len(found), HASH_BYTES)
             at = next(n for n in pairs if found[n:][:HASH_BYTES] != expected[n:][:HASH_BYTES])

@@ -54,7 +54,7 @@ def forget_damaged(
         needed: set[tuple[int, str]] = set()
         for unit, known in zip(plan.units, progress):
             computed |= remote_files_of(plan, unit) if known.committed_blocks else set()
-            needed |= remote_files_of(plan, unit) if known.checksum is None else set()
+            needed |= remote_files_of(plan, unit) if not known.is_complete else set()
         for number, name in computed & needed:
             is_cached(
                 remote_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)

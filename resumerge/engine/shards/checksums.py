@@ -31,7 +31,7 @@ def unit_checksum(hashes: bytes) -> str:
 def first_mismatch(fd: int, unit: Unit, hashes: bytes) -> int | None:
     """Read the blocks that have a hash; return the number of the first that differs, or None."""
     for index in range(len(hashes) // HASH_BYTES):
-        offset, nbytes = unit.block_bytes(index)
+        offset, nbytes = unit.block_span(index)
         expected = hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]
         if hash_block(os.pread(fd, nbytes, offset)) != expected:
             return index

@@ -56,7 +56,7 @@ class SpaceReservation:
         replicator: Replicator | None = None,
     ) -> None:
         self._plan, self._files, self._replicator = plan, files, replicator
-        pending = (u.shard for u, known in zip(plan.units, progress) if known.checksum is None)
+        pending = (u.shard for u, known in zip(plan.units, progress) if not known.is_complete)
         self._pending = sorted(set(pending))
         self._allocated = {shard.index for shard in plan.shards if files.partial(shard).exists()}
 

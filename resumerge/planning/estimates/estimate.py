@@ -115,7 +115,7 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
         found |= {node.step for node in nodes if isinstance(node, Computed)}
         uses_torch = uses_torch or any(node.uses_torch for node in nodes)
         largest = max(largest, unit, key=lambda unit: unit.nbytes)
-        largest_block = max(largest_block, unit.block_bytes(0)[1])
+        largest_block = max(largest_block, unit.bytes_of(range(1)))
     steps, read = frozenset(found), files.read
     streamed = files.streamed(steps)
     sizes = {(number, name): plan.sources[number].files[name] for number, name in read}

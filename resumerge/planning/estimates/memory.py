@@ -76,7 +76,7 @@ class MemoryNeed:
     """The bytes of RSS that a merge takes with so many threads, and what they are for.
 
     Args:
-        base: bytes of the process without its blocks.
+        process: bytes of the process without its blocks.
         shared: bytes of all threads together, beside their blocks: tokenizers, reductions, what is
             held from block to block, and buffers.
         least: bytes of the blocks of one thread.
@@ -87,7 +87,7 @@ class MemoryNeed:
         least_steps: bytes of the same with one thread.
     """
 
-    base: int
+    process: int
     shared: int
     least: int
     blocks: int
@@ -98,7 +98,7 @@ class MemoryNeed:
     @property
     def peak_rss(self) -> int:
         """The bytes with all threads."""
-        return self.base + max(self.shared + self.blocks, self.steps)
+        return self.process + max(self.shared + self.blocks, self.steps)
 
     @property
     def enough(self) -> int:
@@ -113,7 +113,7 @@ class MemoryNeed:
     @property
     def least_rss(self) -> int:
         """The bytes with one block in flight."""
-        return self.base + max(self.shared + self.least, self.least_steps)
+        return self.process + max(self.shared + self.least, self.least_steps)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class MemoryEstimate:
     The size of a batch is no part of it: output that waits for its commit is in the page cache.
 
     Args:
-        base: bytes of the process without its blocks.
+        process: bytes of the process without its blocks.
         vocabulary: bytes of the tokenizers that are read, and of the maps of rows made from them.
         reductions: most bytes that reductions take of a unit and the next one, whose reductions are
             begun before it is done. Those of further units are begun if they need no more.
@@ -137,7 +137,7 @@ class MemoryEstimate:
         steps: the cost of what comes before the blocks.
     """
 
-    base: int
+    process: int
     vocabulary: int
     reductions: int
     across_blocks: int
@@ -150,7 +150,7 @@ class MemoryEstimate:
     def need(self, threads: int) -> MemoryNeed:
         """Return the memory that the merge takes with so many threads."""
         return MemoryNeed(
-            base=self.base,
+            process=self.process,
             shared=self.vocabulary + self.reductions + self.across_blocks + self.buffers,
             least=self.blocks(1),
             blocks=self.blocks(threads),
@@ -285,7 +285,7 @@ class MemoryCounter:
             vocabulary += HEADER_FACTOR * len(plan.shards[0].header)
         results = sum(step.nbytes for step in steps)
         return MemoryEstimate(
-            base=self._base(plan, mirror)
+            process=self._process(plan, mirror)
             + PROMPTS_RSS * bool(steps)
             + sum(CLIENT_RSS.get(kind, 0) for kind in kinds),
             vocabulary=vocabulary,
@@ -298,15 +298,15 @@ class MemoryCounter:
             steps=steps,
         )
 
-    def _base(self, plan: Plan, mirror: str | None) -> int:
-        base = BASE_RSS if self.needs_torch else KERNELS_RSS
-        base += UNIT_BYTES * len(plan.units) + NODE_BYTES * self._nodes + RANDOM_RSS * self._draws
+    def _process(self, plan: Plan, mirror: str | None) -> int:
+        nbytes = BASE_RSS if self.needs_torch else KERNELS_RSS
+        nbytes += UNIT_BYTES * len(plan.units) + NODE_BYTES * self._nodes + RANDOM_RSS * self._draws
         clouds = {scheme_of(part.ref.name) for part in _parts(plan) if part.kind == "bucket"}
         is_mirrored = mirror is not None and is_bucket(mirror)
         clouds |= {scheme_of(mirror)} if mirror is not None and is_mirrored else set()
         if clouds:
-            base += BUCKETS_RSS + FURTHER_CLOUD_RSS * (len(clouds) - 1)
-        return base + UPLOAD_RSS * is_mirrored
+            nbytes += BUCKETS_RSS + FURTHER_CLOUD_RSS * (len(clouds) - 1)
+        return nbytes + UPLOAD_RSS * is_mirrored
 
 
 def reduction_bytes(unit: Unit) -> int:

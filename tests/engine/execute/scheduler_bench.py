@@ -175,7 +175,9 @@ class Bench:
         for index in indices:
             self.computed.append((unit.index, index, statistics))
             self.at_block.get((unit.index, index), lambda: None)()
-        data = b"".join(bytes([index]) * unit.block_bytes(index)[1] for index in indices)
+        data = b"".join(
+            bytes([index]) * unit.bytes_of(range(index, index + 1)) for index in indices
+        )
         return memoryview(data), b"inputs" * len(indices)
 
     def _compute_alike(
@@ -231,9 +233,9 @@ def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (scheduler, unit_feed):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Pool)
     monkeypatch.setattr(Pool, "order", [])
-    for place in ("resumerge.tensors.target.BLOCK", "resumerge.engine.execute.limits.BLOCK"):
+    for place in ("resumerge.tensors.target.BLOCK", "resumerge.engine.execute.batch_shares.BLOCK"):
         monkeypatch.setattr(place, BLOCK)
-    monkeypatch.setattr("resumerge.engine.execute.limits.RUN_BYTES", RUN_BLOCKS * SIZE)
+    monkeypatch.setattr("resumerge.engine.execute.batch_shares.RUN_BYTES", RUN_BLOCKS * SIZE)
 
 
 def linear(*blocks: int) -> Plan:

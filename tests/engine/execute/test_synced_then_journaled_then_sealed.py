@@ -108,7 +108,7 @@ class Watched:
                 row = rows[unit.number]
                 partial = self._out / f"{names[row['shard']]}.partial"
                 new = range(row["committed_blocks"], len(unit.hashes) // 16)
-                blocks = [unit_of_row(row).block_bytes(index) for index in new]
+                blocks = [unit_of_row(row).block_span(index) for index in new]
                 start, stop = blocks[0][0], sum(blocks[-1])
                 with self._lock:
                     unsynced = set(self._unsynced[_inode(partial)])

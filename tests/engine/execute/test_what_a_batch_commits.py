@@ -87,7 +87,7 @@ def hashed(unit: int, index: int) -> bytes:
 def written(unit: Unit, index: int) -> WrittenBlocks:
     """A block that took a second and has a hash of its own."""
     indices = range(index, index + 1)
-    nbytes = unit.span(indices)[1]
+    nbytes = unit.bytes_of(indices)
     return WrittenBlocks(unit, indices, nbytes, hashed(unit.index, index), b"in" * 8, 1.0)
 
 

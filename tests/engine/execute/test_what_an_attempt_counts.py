@@ -90,7 +90,7 @@ def test_the_work_of_two_attempts_adds_up(folder: Path, models: Path, tmp_path: 
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         before, [stopped] = ledger.totals(), ledger.attempts.all()
         written = sum(
-            unit_of_row(row).block_bytes(index)[1]
+            unit_of_row(row).block_span(index)[1]
             for row in ledger.units.all()
             for index in range(row["committed_blocks"])
         )

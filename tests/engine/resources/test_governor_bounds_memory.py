@@ -19,7 +19,7 @@ from resumerge.tensors.target import RUN_BYTES
 GB = 10**9
 MB = 10**6
 BUDGET = 2 * GB
-NEED = MemoryNeed(base=GB, shared=0, least=50 * MB, blocks=100 * MB, traffic=5 * GB)
+NEED = MemoryNeed(process=GB, shared=0, least=50 * MB, blocks=100 * MB, traffic=5 * GB)
 
 
 class Machine:

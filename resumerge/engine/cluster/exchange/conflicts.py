@@ -31,7 +31,7 @@ def compare_with_record(path: Path, name: str, plan: Plan, record: ShardRecord, 
         for unit, known in zip(plan.units, record.units):
             block = first_mismatch(shard.fileno(), unit, known.hashes)
             if block is not None:
-                offset, nbytes = unit.block_bytes(block)
+                offset, nbytes = unit.block_span(block)
                 first = hash_block(os.pread(shard.fileno(), nbytes, offset)).hex()
                 second = known.hashes[HASH_BYTES * block :][:HASH_BYTES].hex()
                 conflict = HashConflict(unit.name, block, first, second)
