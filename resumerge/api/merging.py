@@ -16,7 +16,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.local_path import OUTPUT, local_path
 from resumerge.optimisation.state import find_search
 from resumerge.options import Options
-from resumerge.options.hints import (
+from resumerge.options.call_options import (
     ExtractLoraOptions,
     ExtractOptions,
     ReproduceOptions,

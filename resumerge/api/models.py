@@ -10,7 +10,7 @@ from resumerge.comparison import compare_models
 from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.engine.reporter import Reporter
 from resumerge.options import Options
-from resumerge.options.hints import CompareOptions
+from resumerge.options.call_options import CompareOptions
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath
 from resumerge.ui.notebook.in_process import keepalive_in_notebook

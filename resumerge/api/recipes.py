@@ -18,7 +18,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.errors import Problem, refuse
 from resumerge.local_path import local_path
 from resumerge.options import Options
-from resumerge.options.hints import ExplainOptions, RunOptions
+from resumerge.options.call_options import ExplainOptions, RunOptions
 from resumerge.options.in_python import in_python, problem_in_python
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath
@@ -90,7 +90,7 @@ def plan(
         document = describe_plan(recipe.path, folder, chosen, progress, every_tensor=tensors)
         problems = [recipe.placed(Problem(**problem)) for problem in document["problems"]]
         document["problems"] = [asdict(problem_in_python(problem)) for problem in problems]
-        document["notes"] = list(map(in_python, document.get("notes", ())))
+        document["notes"] = list(map(in_python, document["notes"]))
         return DisplayedPlan(document)
 
 

@@ -18,7 +18,7 @@ from resumerge.errors import refuse
 from resumerge.local_path import local_path
 from resumerge.mirror.stores.registry import is_mirror_url
 from resumerge.options import Options
-from resumerge.options.hints import VerifyOptions
+from resumerge.options.call_options import VerifyOptions
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath, parse_age
 from resumerge.storage import Storage

@@ -13,7 +13,7 @@ from resumerge.optimisation.run import search_models
 from resumerge.optimisation.state import MAXIMIZE
 from resumerge.optimisation.study import TPE
 from resumerge.options import Options
-from resumerge.options.hints import SearchOptions
+from resumerge.options.call_options import SearchOptions
 from resumerge.options.signature import with_options
 from resumerge.options.types import StrPath
 from resumerge.ui.notebook.in_process import keepalive_in_notebook

@@ -69,7 +69,7 @@ def describe_plan(
         options,
         out=output,
         budget=budget,
-        threads=document.get("threads"),
+        threads=document["threads"],
         progress=progress,
     )
     return {**document, "host": host, "choices": chosen}
@@ -285,7 +285,14 @@ def _nothing(budget: int, out: OutputPath | None, problems: Sequence[Problem]) -
         "time": {"estimate_s": 0.0, "basis": "nothing could be planned"},
         "sources": [],
         "stages": [],
+        "method": None,
+        "layers": [],
+        "stacks": {},
+        "layer_maps": [],
+        "largest_unit": None,
         "accounts": {"sources": []},
+        "threads": None,
+        "notes": [],
         "problems": [asdict(problem) for problem in problems],
         "speed": {"read_bytes_per_s": None, "write_bytes_per_s": None},
     }

@@ -105,9 +105,9 @@ def describe(
     changes = changes_of(ledger)
     adapter = describe_adapter(run, changes)
     attempts = [{**a, "peak_rss": peaks.get(a["n"]) or a["peak_rss"]} for a in attempts]
+    state = _state(run.get("state"), alive, bool(attempts))
     return {
-        "id": run.get("id"),
-        "state": _state(run.get("state"), alive, bool(attempts)),
+        **empty_run(run["id"], state),
         "config": run.get("config_path"),
         "output": run.get("output") and output_as_named(run["output"], url),
         "output_deleted": not alive and _is_deleted(ledger, run),

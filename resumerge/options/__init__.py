@@ -5,9 +5,9 @@ parameter of the Python function and its documentation (``signature.py``), the c
 what a run's ledger keeps and a resumed run inherits, and the words of the command that resumes it.
 
 To add an option, add a field to `Options` (``options.py``). For type checkers, add its name to the
-`TypedDict` of the functions that take it (``hints.py``); a test compares the two. ``types.py`` has
-the types of values, ``cluster.py`` those of a cluster's, ``declaration.py`` what is said of an
-option beside its type.
+`TypedDict` of the functions that take it (``call_options.py``); a test compares the two.
+``types.py`` has the types of values, ``cluster.py`` those of a cluster's, ``declaration.py`` what
+is said of an option beside its type.
 """
 
 from resumerge.options.declaration import Kept, Option

@@ -16,7 +16,7 @@ from commands import DISK_FULL, each, python, resumerge, separated
 import resumerge as package
 from resumerge.errors import InputError
 from resumerge.options import declared
-from resumerge.options.hints import (
+from resumerge.options.call_options import (
     CompareOptions,
     ExplainOptions,
     ExtractLoraOptions,

@@ -71,6 +71,14 @@ def test_what_a_run_would_do(config: Path, tmp_path: Path) -> None:
     assert (chosen["threads"], chosen["memory"]) == (2, 500_000_000)
 
 
+def test_a_recipe_that_cannot_be_planned_has_the_same_fields(config: Path) -> None:
+    planned = described(config)
+    config.write_text(RECIPE.replace("base", "nowhere"))
+    refused = described(config)
+    assert refused["problems"] and not planned["problems"]
+    assert {*refused} == {*planned}
+
+
 def test_more_threads_than_can_be_of_use_are_noted(config: Path) -> None:
     many = described(config, threads=most_threads() + 1)
     assert any("threads are more than this machine can use" in note for note in many["notes"])

@@ -12,7 +12,7 @@ from made_up_ledgers import at, make_ledger
 
 from resumerge.documents.history import history_of
 from resumerge.documents.panels import panels_of
-from resumerge.documents.run import describe
+from resumerge.documents.run import describe, empty_run
 from resumerge.ledger import Ledger
 from resumerge.ui.text.format import format_cluster
 
@@ -54,6 +54,10 @@ def test_a_run_is_running_only_while_a_process_works_on_it(
     tmp_path: Path, state: str, alive: bool, attempts: Any, expected: str
 ) -> None:
     assert status(tmp_path, alive=alive, attempts=attempts, state=state)["state"] == expected
+
+
+def test_a_run_that_cannot_be_read_has_the_same_fields(tmp_path: Path) -> None:
+    assert {*status(tmp_path)} == {*empty_run("merged", "failed")}
 
 
 @pytest.mark.parametrize("alive", [True, False])

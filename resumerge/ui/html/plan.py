@@ -20,12 +20,12 @@ def fragment(document: Document) -> str:
     """Return the plan as HTML that stands within another page."""
     return render(
         "plan.html.j2",
-        plan={"notes": [], "layer_maps": [], "accounts": {"sources": []}, **document},
-        models=[*document["sources"], *document.get("stages", ())],
+        plan=document,
+        models=[*document["sources"], *document["stages"]],
         problems=[Problem(**problem) for problem in document["problems"]],
         layer_maps=[
             layer_map(found["stack"], found["layers"], MOST_COLUMNS)
-            for found in document.get("layer_maps", ())
+            for found in document["layer_maps"]
         ],
         host_rows=host_rows(document["host"]),
         choice_rows=[
