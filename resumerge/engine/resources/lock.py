@@ -19,8 +19,12 @@ LOCK_FILE = "lock"
 LARGEST_LOCK = 1 << 12
 """Bytes."""
 
-RETRY_SECONDS = 0.3
-"""Time to try for a lock: `lock_holder` of another process takes it for an instant."""
+ENDING_SECONDS = 0.3
+"""Time to wait for a process that works on a run: it may be about to end."""
+
+LOOKING_SECONDS = 60.0
+"""Time to wait for processes that only look who works on a run (`lock_holder`): they hold the lock
+for an instant, and for longer on a machine that lets them stand still meanwhile."""
 
 UNLOCKED_SECONDS = 60.0
 """Age of an empty folder of a run from which on it counts as abandoned."""
@@ -54,15 +58,24 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
 
 
 def _acquire(fd: int) -> bool:
-    deadline = time.monotonic() + RETRY_SECONDS
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.02)
+    """Lock a file; return False if another process works with it."""
+    began = time.monotonic()
+    while not _is_locked(fd, fcntl.LOCK_EX):
+        is_looked_at = _is_locked(fd, fcntl.LOCK_SH)
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        if time.monotonic() - began >= (LOOKING_SECONDS if is_looked_at else ENDING_SECONDS):
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _is_locked(fd: int, how: int) -> bool:
+    """Lock a file if that is possible at once; return whether it is locked."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def lock_holder(folder: Path) -> dict[str, object] | None:

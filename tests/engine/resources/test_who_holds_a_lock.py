@@ -74,7 +74,7 @@ def test_a_second_process_is_refused_and_told_who_holds_it(
         monkeypatch.setattr(lock, "time", clock)
         with pytest.raises(InputError) as refused, run_lock(tmp_path, "merged-1"):
             pass
-        assert 0.2 < sum(waited) < 5, "a status command may have it for an instant"
+        assert 0.2 < sum(waited) < 5, "it may be about to end"
         assert refused.value.problems[0].found == (
             f"pid {process.pid} on {hostname()} holds the lock of run merged-1"
         )
@@ -93,6 +93,24 @@ def test_who_looks_takes_nothing(tmp_path: Path) -> None:
         for _ in range(3):
             assert lock_holder(tmp_path)
     assert lock_holder(tmp_path) is None
+
+
+def test_who_looks_and_stands_still_meanwhile_hinders_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    looking = os.open(tmp_path / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if sum(waited) > 5:
+            fcntl.flock(looking, fcntl.LOCK_UN)
+
+    monkeypatch.setattr(lock, "time", SimpleNamespace(monotonic=lambda: sum(waited), sleep=sleep))
+    with run_lock(tmp_path, "run"):
+        assert sum(waited) > 5
+    os.close(looking)
 
 
 def test_what_a_killed_process_left_in_a_lock_is_not_told_of_the_next_one(tmp_path: Path) -> None:
