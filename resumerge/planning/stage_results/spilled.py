@@ -12,11 +12,14 @@ from enum import Enum
 
 from resumerge.planning.plan import Plan
 from resumerge.tensors import Computed, Merged, Spilled, Tensor
+from resumerge.tensors.target import RUN_BYTES
 
 READ_MS, WRITE_MS = 0.25, 0.7
 """CPU time for a MiB that is read from, or written to, the page cache (measured)."""
 
 _MIB = 1 << 20
+_RUN = RUN_BYTES // 4
+"""Elements that are read at once, unless a block is larger."""
 
 
 class Materialize(Enum):
@@ -55,18 +58,36 @@ def _always(root: Tensor, results: Results) -> Results:
 
 def _where_quicker(root: Tensor, results: Results) -> Results:
     """Decide from the root on, since what is spilled reads what it is computed from only once."""
-    reads: Counter[Tensor] = Counter({root: 1})
+    passes: Counter[Tensor] = Counter({root: 1})
+    at_once = {root: _read_at_once(root, _RUN)}
     cost = _cost_of_reading()
     chosen: Results = {}
     for node in _consumers_first(root):
-        count = reads[node]
-        if node is not root and node in results and node.numel > results[node]:
+        times = passes[node] * _parts_of_a_block(node, at_once[node])
+        if node is not root and node in results and node.numel > min(results[node], _RUN):
             mib = node.nbytes / _MIB
-            if (count - 1) * cost(node) > mib * (WRITE_MS + count * READ_MS):
-                chosen[node], count = results[node], 1
+            if (times - 1) * cost(node) > mib * (WRITE_MS + passes[node] * READ_MS):
+                chosen[node], times = results[node], 1
+        elements = _read_at_once(node, at_once[node])
         for child in _operands(node):
-            reads[child] += count + _scans(node)
+            passes[child] += times + _scans(node)
+            at_once[child] = min(at_once.get(child, elements), elements)
     return chosen
+
+
+def _read_at_once(tensor: Tensor, elements: int) -> int:
+    """Return how many elements of its operands a tensor reads where so many of it are read."""
+    return max(_RUN, tensor.block_elements) if isinstance(tensor, Merged) else elements
+
+
+def _parts_of_a_block(tensor: Tensor, elements: int) -> int:
+    """Return how often a block is computed where so many elements are read at once.
+
+    A method of whole matrices (`MergeMethod.whole_tensor`) computes the matrix for each part of it.
+    """
+    if not isinstance(tensor, Merged):
+        return 1
+    return -(-min(tensor.numel, tensor.block_elements) // elements)
 
 
 def _operands(tensor: Tensor) -> tuple[Tensor, ...]:

@@ -20,6 +20,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.kernels import BlockRun
 from resumerge.options import Options
 from resumerge.planning import Plan, estimate
+from resumerge.planning.stage_results import spilled as spilling
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 from resumerge.tensors import Merged, Stored, spilled_in
@@ -82,6 +83,18 @@ def test_what_is_read_once_is_not(family: Path) -> None:
     assert spilled(planned(family, f"{before}dtype: bfloat16{last}")) == [], (
         "nor through a rounding"
     )
+
+
+def test_a_method_of_whole_matrices_computes_each_once(
+    family: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next stage reads a large matrix in parts, for each of which all of it was computed."""
+    monkeypatch.setattr(spilling, "_RUN", 4096)
+    iso = "name: inner\nmerge_method: iso_c\nbase_model: base\nmodels: [{model: math}]\n"
+    found = spilled(planned(family, recipe(iso, document("", "linear", "inner", "code"))))
+    assert set(found) == EMBEDDINGS, "what the next stage reads whole is not worth a file"
+    whole = iso.partition("\n")[2].replace("math", "inner")
+    assert spilled(planned(family, recipe(iso, whole))) == []
 
 
 def test_what_is_cheap_to_compute_is_not(family: Path) -> None:
