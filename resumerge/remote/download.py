@@ -9,12 +9,11 @@ content is compared on the way; a file gets its name in the cache only if it is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from resumerge.event_kinds import EventKind
 from resumerge.remote.callbacks import DownloadCallbacks
-from resumerge.remote.file import DOWNLOAD, RemoteFile, Response
+from resumerge.remote.file import DOWNLOAD, RemoteFile, Response, check_answer
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.remote.partial_file import PartialFile
 from resumerge.storage import Storage
@@ -129,21 +128,22 @@ def _bytes_to_skip(
     strong = etag if etag.startswith('"') else None
     known = metadata.validator(file.partial)
     changed = part.length > 0 and strong is not None and known is not None and strong != known
-    encoded = (response.headers.get("Content-Encoding") or "identity") != "identity"
     if strong != known:
         metadata.store_validator(file.partial, strong)
     if response.status == 206:
-        span = re.match(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range") or "")
-        fits = span and int(span[1]) == part.length and span[2] in (str(file.size), "*")
-        if fits and not changed and not encoded:
-            return 0
-        part.clear()
-        raise ConnectionError(f"the server sent a range of {file.name} that was not requested")
+        try:
+            check_answer(file, response, part.length, file.size)
+            if changed:
+                raise ConnectionError(f"the server has another version of {file.name} now")
+        except ConnectionError:
+            part.clear()
+            raise
+        return 0
     if response.status == 416:
         part.clear()
         raise ConnectionError(f"the server says that {file.name} is shorter than expected")
-    length = response.headers.get("Content-Length")
-    if length is not None and not encoded and int(length) != file.size:
+    length = response.headers.get("Content-Length")  # of what is sent, which may be decoded then
+    if length is not None and not response.is_encoded and int(length) != file.size:
         raise ConnectionError(
             f"the server sends {length} bytes for {file.name}, which has {file.size} bytes"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 from abc import ABC, abstractmethod
@@ -47,6 +48,11 @@ class Response:
     headers: Any
     chunks: Iterator[bytes]
     abort: Callable[[], None]
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether the server has compressed what it sends."""
+        return (self.headers.get("Content-Encoding") or "identity") != "identity"
 
 
 @dataclass(frozen=True)
@@ -305,7 +311,7 @@ class RemoteFile(ABC):
 
         def receive() -> bytes:
             with self.request(start, stop) as response:
-                skip = start if response.status == 200 else 0
+                skip = check_answer(self, response, start, stop)
                 wanted = skip + stop - start
                 received = bytearray()
                 for chunk in response.chunks:
@@ -319,6 +325,34 @@ class RemoteFile(ABC):
             return bytes(received[skip:wanted])
 
         return self.call(receive) if start < stop else b""
+
+
+def check_answer(file: RemoteFile, response: Response, start: int, stop: int) -> int:
+    """Check that an answer has the bytes of a file that were asked for, or all of its bytes.
+
+    A range may be the first part of what was asked for. What is encoded is refused: a range of a
+    compressed file is none of the file.
+
+    Args:
+        file: the file that was requested.
+        response: the answer.
+        start: the offset of the first byte that was asked for.
+        stop: the offset after the last byte.
+
+    Returns:
+        the number of bytes of the body that lie before `start`.
+
+    Raises:
+        ConnectionError: the bytes are others; the next answer may have them.
+    """
+    if response.status == 200 and not response.is_encoded:
+        return start
+    span = re.match(r"bytes (\d+)-(\d+)/(\d+|\*)", response.headers.get("Content-Range") or "")
+    fits = span and int(span[1]) == start and int(span[2]) < stop
+    fits = fits and span and span[3] in (str(file.size), "*")
+    if response.status != 206 or response.is_encoded or not fits:
+        raise ConnectionError(f"the server sent a range of {file.name} that was not requested")
+    return 0
 
 
 def offline_error(version: str, folder: Path, names: list[str], fix: str) -> InputError:

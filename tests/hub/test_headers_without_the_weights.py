@@ -48,6 +48,37 @@ def test_server_that_ignores_ranges_is_cut_short(hub: Hub) -> None:
     assert hub.files_served()["model.safetensors"] < len(file) / 5
 
 
+HEADER = safetensors(["a", "b"], 1000)
+
+UNFIT: dict[str, dict[str, str | None]] = {
+    "another first byte": {"Content-Range": f"bytes 8-{len(HEADER) - 1}/{len(HEADER)}"},
+    "bytes behind those": {"Content-Range": f"bytes 0-{len(HEADER)}/{len(HEADER)}"},
+    "another size": {"Content-Range": f"bytes 0-{len(HEADER) - 1}/{len(HEADER) + 1}"},
+    "no range": {"Content-Range": None},
+    "encoded": {"Content-Encoding": "x-unknown"},
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_other_bytes_than_were_asked_for_are_no_header(
+    hub: Hub, sleeps: list[float], name: str
+) -> None:
+    hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": HEADER})
+    hub.fail("/cdn/", method="GET", says=UNFIT[name])
+    assert [*open_hub(ref("org/model")).tensors] == ["a", "b"]
+    answers = [request.status for request in hub.requests if "/cdn/" in request.path]
+    assert answers == [206, 206], "it was asked for again"
+
+
+def test_a_whole_file_that_is_encoded_is_no_header(hub: Hub, sleeps: list[float]) -> None:
+    hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": HEADER})
+    hub.ranges = False
+    hub.fail("/cdn/", method="GET", says={"Content-Encoding": "x-unknown"})
+    assert [*open_hub(ref("org/model")).tensors] == ["a", "b"]
+    answers = [request.status for request in hub.requests if "/cdn/" in request.path]
+    assert answers == [200, 200]
+
+
 def test_shards_are_found_through_the_index(hub: Hub) -> None:
     hub.commit("org/model", sharded(3))
     source = open_hub(ref("org/model"))
