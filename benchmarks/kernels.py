@@ -95,7 +95,15 @@ def cases() -> list[Case]:
         Case(
             "3 masked, by consensus",
             lambda: kernels.add_task_vectors(
-                vector(base), stored, masks, [0.3] * 3, [0.3] * 3, True, True, 1.0, out
+                vector(base),
+                stored,
+                masks=masks,
+                factors=[0.3] * 3,
+                divisor_weights=[0.3] * 3,
+                elect_signs=True,
+                normalize=True,
+                scale=1.0,
+                out=out,
             ),
             lambda: base.float() + plain_consensus(torch.stack([a, b, c]) * masked * 0.3),
             "stack, multiply, signs, where, sums",

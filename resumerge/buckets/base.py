@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from resumerge.buckets.content_hash import Begin
 from resumerge.buckets.errors import not_understood
 
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 """The number of bytes that are read at once."""
 
 CONNECT_TIMEOUT = 10.0
@@ -97,7 +97,7 @@ class Bucket(ABC):
         stop: int | None = None,
         *,
         known: Listed | None = None,
-        piece: int = PIECE,
+        piece: int = PIECE_BYTES,
     ) -> AbstractContextManager[Body]:
         """Return an object's bytes ``start:stop``.
 

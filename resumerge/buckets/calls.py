@@ -79,10 +79,10 @@ def bucket_call(do: Callable[[], T], model: str) -> T:
         do: makes the requests; it must be safe to repeat.
         model: the address that the recipe names.
     """
-    return retry_explained(do, lambda error: explain(error, model, model), REQUEST)
+    return retry_explained(do, lambda error: explain_bucket_error(error, model, model), REQUEST)
 
 
-def explain(error: Exception, model: str, where: str) -> ResumergeError | None:
+def explain_bucket_error(error: Exception, model: str, where: str) -> ResumergeError | None:
     """Return the error to raise for an exception of a request; None if the exception is a bug.
 
     Args:

@@ -18,7 +18,7 @@ import xxhash
 
 from resumerge.buckets.address import split_address
 from resumerge.buckets.base import Bucket, Listed
-from resumerge.buckets.calls import bucket_call, explain, open_bucket
+from resumerge.buckets.calls import bucket_call, explain_bucket_error, open_bucket
 from resumerge.buckets.content_hash import BucketContent, read_record, record
 from resumerge.buckets.errors import Changed
 from resumerge.digests import ExpectedContent, hash_file
@@ -28,7 +28,7 @@ from resumerge.storage import Storage
 
 T = TypeVar("T")
 
-PIECE = 1 << 16
+PIECE_BYTES = 1 << 16
 """The bytes of a download that are read at once: a kill loses no more."""
 
 _LONGEST_NAME = 200
@@ -130,14 +130,14 @@ class BucketFile(RemoteFile):
         return False
 
     def explain(self, error: Exception) -> ResumergeError | None:
-        return explain(error, self.model, self.where)
+        return explain_bucket_error(error, self.model, self.where)
 
     @contextmanager
     def request(
         self, start: int, stop: int | None = None, validator: str | None = None
     ) -> Iterator[Response]:
         bucket, key = self._object
-        with bucket.read(key, start, stop, known=self._listed, piece=PIECE) as body:
+        with bucket.read(key, start, stop, known=self._listed, piece=PIECE_BYTES) as body:
             if body.version.strip('"') != self.etag:  # a server that ignores the condition
                 raise Changed
             yield Response(body.status, body.headers, body.pieces, body.abort)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from resumerge.buckets.base import (
     CONNECT_TIMEOUT,
     IDLE_TIMEOUT,
-    PIECE,
+    PIECE_BYTES,
     Body,
     Bucket,
     Listed,
@@ -90,7 +90,7 @@ class S3Bucket(Bucket):
         stop: int | None = None,
         *,
         known: Listed | None = None,
-        piece: int = PIECE,
+        piece: int = PIECE_BYTES,
     ) -> Iterator[Body]:
         conditions = {"IfMatch": f'"{known.etag}"'} if known else {}
         if start or stop is not None:

@@ -11,9 +11,9 @@ from enum import Enum
 from resumerge.errors import Problem
 from resumerge.extraction.matching import PACKED
 from resumerge.recipe.types import Input
+from resumerge.sources.adapters.adapter_names import AdapterNames
 from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.lora import settings_of, with_names_of_peft
-from resumerge.sources.adapters.names import AdapterNames
 from resumerge.sources.adapters.refusals import problem_with
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source

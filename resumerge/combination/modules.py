@@ -10,7 +10,7 @@ from resumerge.combination.adapter import AdapterChanges, Matrices, MatricesKind
 from resumerge.errors import Problem
 from resumerge.recipe import Recipe
 from resumerge.sizes import some
-from resumerge.sources.adapters.known_names import KnownNames
+from resumerge.sources.adapters.model_names import ModelNames
 
 _EXPERT = re.compile(r"\.\d+\.[^.]+$")
 
@@ -60,7 +60,7 @@ class ChangedModules:
     def __post_init__(self) -> None:
         found: dict[str, dict[int, Matrices]] = {}
         for place, adapter in enumerate(self.adapters):
-            known, others = KnownNames(f"{name}.weight" for name in found), {}
+            known, others = ModelNames(f"{name}.weight" for name in found), {}
             for name, matrices in adapter.matrices.items():
                 same = (known.find(f"{name}.weight") or f"{name}.weight").removesuffix(".weight")
                 if same != name and not _alike(next(iter(found[same].values())), matrices):

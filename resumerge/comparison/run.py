@@ -14,7 +14,7 @@ from resumerge.comparison.document import document_of
 from resumerge.comparison.facts import read_vocabularies
 from resumerge.comparison.journal import Journal
 from resumerge.comparison.models import MatchedTensor, Models, open_models
-from resumerge.comparison.tensor import PIECE, Row, TensorComparison
+from resumerge.comparison.tensor import PIECE_ELEMENTS, Row, TensorComparison
 from resumerge.engine.checks.memory import memory_budget
 from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.tensor_evaluator import TensorEvaluator, serial_pass
@@ -203,7 +203,7 @@ def _fitting_threads(units: Sequence[MatchedTensor], asked: int | None) -> int:
         InputError: the memory is too small for one.
     """
     needs = {
-        unit.name: int(sum(tensor.working_bytes(PIECE) for tensor in unit.tensors if tensor))
+        unit.name: int(sum(each.working_bytes(PIECE_ELEMENTS) for each in unit.tensors if each))
         for unit in units
     }
     name = max(needs, key=needs.__getitem__, default="")

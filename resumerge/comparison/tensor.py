@@ -31,7 +31,7 @@ from resumerge.tensors.evaluation import Evaluation, as_vector
 AT_ONCE = 1 << 18
 """Elements that are compared at once, so that they are in the processor's cache."""
 
-PIECE = 1 << 20
+PIECE_ELEMENTS = 1 << 20
 """Elements that are read at once; more of matrices with long rows, to have `PROPOSING_ROWS`."""
 
 LARGEST_BYTES = 16 << 20
@@ -153,7 +153,7 @@ class TensorComparison:
         self._tuned = tuned if len(tuned) > 1 and unit.is_float else []
         self._products = np.zeros((len(tuned), len(tuned)))
         self._conflicts = np.zeros((len(tuned), len(tuned), 2), np.int64)
-        self._row = unit.row if 0 < unit.row <= PIECE else 1
+        self._row = unit.row if 0 < unit.row <= PIECE_ELEMENTS else 1
         self._block = max(1, AT_ONCE // self._row) * self._row
 
     def compute(self, evaluation: Evaluation, moved: Callable[[int], None]) -> Row:
@@ -167,7 +167,7 @@ class TensorComparison:
             Resumable: a file cannot be read.
         """
         width = sum(BITS[dtype] for dtype in self._dtypes.values())
-        wanted = min(max(PIECE, PROPOSING_ROWS * self._row), 8 * LARGEST_BYTES // width)
+        wanted = min(max(PIECE_ELEMENTS, PROPOSING_ROWS * self._row), 8 * LARGEST_BYTES // width)
         piece = max(1, wanted // self._block) * self._block
         readers = {
             n: InOrder(tensor, n, evaluation)

@@ -11,13 +11,13 @@ from typing import Any
 from resumerge.buckets.address import is_bucket
 from resumerge.buckets.calls import check_library
 from resumerge.buckets.file import cache_folder as buckets_folder
-from resumerge.buckets.snapshot import cached_bucket_files
+from resumerge.buckets.model import cached_bucket_files
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.errors import ResumergeError, refuse
 from resumerge.host.machine import cores
 from resumerge.hub.cache import cache_folder, cached_revisions
-from resumerge.hub.snapshot import cached_files
+from resumerge.hub.model import cached_files
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan, estimate, read_recipe

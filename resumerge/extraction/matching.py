@@ -11,7 +11,7 @@ from resumerge.layout.model_views import ModelViews
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.sizes import counted, some
 from resumerge.sources.adapters.experts import ExpertParameter, Experts, is_stored_transposed
-from resumerge.sources.adapters.known_names import KnownNames
+from resumerge.sources.adapters.model_names import ModelNames
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
@@ -132,7 +132,7 @@ class Matching:
 
     def _match_experts(self, packed: dict[str, list[str]], lacking: list[str]) -> set[str]:
         """Match the parameters of experts, packed or not; return the base's that were matched."""
-        sides = [Experts(KnownNames(s.tensors), s.tensors) for s in self._both()]
+        sides = [Experts(ModelNames(s.tensors), s.tensors) for s in self._both()]
         used: set[str] = set()
         for name, stored in packed.items():
             container, _, word = name.rpartition(".")

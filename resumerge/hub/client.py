@@ -29,11 +29,11 @@ def hub_call(do: Callable[[], T], repo: str, revision: str | None) -> T:
         Resumable: ``network`` after the last attempt; ``disk_full`` without a retry.
     """
     return retry_explained(
-        do, lambda error: explain(error, repo, revision), REQUEST, retry_after=retry_after
+        do, lambda error: explain_hub_error(error, repo, revision), REQUEST, retry_after=retry_after
     )
 
 
-def explain(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
+def explain_hub_error(error: Exception, repo: str, revision: str | None) -> ResumergeError | None:
     """Return the error to raise for an exception of huggingface_hub; None if that is a bug."""
     from huggingface_hub import constants
     from huggingface_hub import errors as hub_errors

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from resumerge.errors import InputError, Reason, Resumable, ResumergeError, refuse
 from resumerge.hub.cache import cache_folder, repo_folder, snapshot_folder
-from resumerge.hub.client import explain, is_offline, retry_after
+from resumerge.hub.client import explain_hub_error, is_offline, retry_after
 from resumerge.hub.content_hash import ExpectedHash, is_intact
-from resumerge.hub.http import get, get_again
+from resumerge.hub.http import get, get_at_known_server
 from resumerge.hub.xet import download_by_xet, is_served_by_xet
 from resumerge.remote.file import RemoteFile, Response, offline_error
 
@@ -78,7 +78,7 @@ class HubFile(RemoteFile):
         return is_offline()
 
     def explain(self, error: Exception) -> ResumergeError | None:
-        return explain(error, self.model, self.revision)
+        return explain_hub_error(error, self.model, self.revision)
 
     def retry_after(self, error: BaseException) -> float:
         return retry_after(error)
@@ -91,7 +91,7 @@ class HubFile(RemoteFile):
             headers["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
         if start and validator:
             headers["If-Range"] = validator
-        return get(self._url, headers) if stop is None else get_again(self._url, headers)
+        return get(self._url, headers) if stop is None else get_at_known_server(self._url, headers)
 
     def expected_content(self) -> Callable[[], ExpectedHash]:
         return partial(ExpectedHash, self.etag, self.size)

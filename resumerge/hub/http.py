@@ -39,8 +39,8 @@ def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
 
 
 @contextmanager
-def get_again(url: str, headers: dict[str, str]) -> Iterator[Response]:
-    """Request a URL that is requested many times: the server that it leads to is asked.
+def get_at_known_server(url: str, headers: dict[str, str]) -> Iterator[Response]:
+    """Request a URL from the server that it led to before; the Hub is asked where that is once.
 
     Raises:
         HfHubHTTPError: the status is an error other than 416 (range not satisfiable).

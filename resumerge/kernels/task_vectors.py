@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from resumerge.kernels.overflow import without_overflow
-from resumerge.native import Kept, Vector, _kernels
+from resumerge.native import MaskOrThreshold, Vector, _kernels
 
 SMALLEST_DIVISOR = 1e-8
 """The divisor where a sum of weights is smaller."""
@@ -35,25 +35,36 @@ def add_sum(base: Vector, changes: Sequence[Vector], scale: float, out: Vector) 
         out: the result, rounded to its type.
     """
     every, ones = [None] * len(changes), [1.0] * len(changes)
-    add_task_vectors(base, changes, every, ones, ones, False, False, scale, out)
+    add_task_vectors(
+        base,
+        changes,
+        masks=every,
+        factors=ones,
+        divisor_weights=ones,
+        elect_signs=False,
+        normalize=False,
+        scale=scale,
+        out=out,
+    )
 
 
 def add_task_vectors(
     base: Vector,
     deltas: Sequence[Vector],
-    masks: Sequence[Kept],
+    *,
+    masks: Sequence[MaskOrThreshold],
     factors: Sequence[float],
-    weights: Sequence[float],
-    consensus: bool,
+    divisor_weights: Sequence[float],
+    elect_signs: bool,
     normalize: bool,
     scale: float,
     out: Vector,
 ) -> None:
     """Write ``base + scale * sum(a_i * f_i * m_i * d_i)``.
 
-    Sign consensus is as in TIES (https://arxiv.org/abs/2306.01708, section 4.2): for each element
+    Signs are elected as in TIES (https://arxiv.org/abs/2306.01708, section 4.2): for each element
     only the terms count whose sign is that of the sum of all terms; a sum of zero is positive, and
-    terms that are zero have no sign.
+    terms that are zero have no sign. This is also called sign consensus.
 
     Args:
         base: the vector that the `deltas` are differences from.
@@ -61,10 +72,10 @@ def add_task_vectors(
         masks: m_i for each vector: uint8 of 0 and 1, what `Selection.mask_or_threshold` returns, or
             None for all. Masked elements count as 0, NaN too.
         factors: f_i, one for each vector.
-        weights: w_i, one for each vector, in the divisor.
-        consensus: whether a_i is 1 only where the sign is that of the sum of all terms; else it is
-            1 everywhere.
-        normalize: whether, under consensus, the sum is divided by ``sum(a_i * w_i)``, kept away
+        divisor_weights: w_i, one for each vector.
+        elect_signs: whether a_i is 1 only where the sign is that of the sum of all terms; else it
+            is 1 everywhere.
+        normalize: whether, with `elect_signs`, the sum is divided by ``sum(a_i * w_i)``, kept away
             from 0.
         scale: the factor on the sum.
         out: the result, rounded to its type.
@@ -73,13 +84,13 @@ def add_task_vectors(
     def compute(x: Sequence[Vector], to: Vector, factor: float) -> bool:
         kept = masks if factor == 1.0 else [_as_mask(d, m) for d, m in zip(deltas, masks)]
         return _kernels.add_task_vectors(
-            x[0], x[1:], kept, factors, weights, consensus, normalize, scale, to
+            x[0], x[1:], kept, factors, divisor_weights, elect_signs, normalize, scale, to
         )
 
     without_overflow(compute, [base, *deltas], out)
 
 
-def _as_mask(delta: Vector, kept: Kept) -> np.ndarray | None:
+def _as_mask(delta: Vector, kept: MaskOrThreshold) -> np.ndarray | None:
     """Return a mask in place of a threshold, which is one for these numbers alone."""
     if not isinstance(kept, tuple):
         return kept

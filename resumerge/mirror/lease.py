@@ -135,7 +135,7 @@ class Lease:
             if found is not None and found.owner == mine.owner:  # written, and the answer was lost
                 return cls(store, found)
             if found is not None and not take_over:
-                _wait_until_dead(store, found, note, heartbeat)
+                _wait_until_free(store, found, note, heartbeat)
             # The token follows from the files listed above: a machine that has acquired the lease
             # since then is alive, and this write fails.
             token = min(max(_tokens(store, files), default=0) + 1, LARGEST_TOKEN)
@@ -281,10 +281,10 @@ def retry_seconds(interval: float) -> float:
     return min(interval, max(interval / 8, 1.0))
 
 
-def _wait_until_dead(
+def _wait_until_free(
     store: Store, found: LeaseRecord, note: Callable[[str], None], heartbeat: Callable[[], None]
 ) -> None:
-    """Wait until the owner of a lease is dead or has released it.
+    """Return when a lease may be taken: it is released, stale, or not renewed for its lifetime.
 
     Raises:
         InputError: the owner is alive.

@@ -84,6 +84,8 @@ class LeaseRecord:
     def is_dead(self, age: float, clock_error: float) -> bool:
         """Return whether an age is beyond the lifetime.
 
+        Whoever takes over a lease and whoever shows it ask this, with another `clock_error` each.
+
         Args:
             age: the seconds since the last renewal.
             clock_error: the seconds by which the clock that gives the age may differ from the

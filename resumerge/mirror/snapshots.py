@@ -1,4 +1,4 @@
-"""Snapshots of the ledger in a mirror: write, find and open them.
+"""Snapshots of the ledger in a mirror: one is written, and recognised.
 
 The name of a snapshot contains the checksum of its bytes, so that an incomplete one is recognised
 without relying on rename or fsync.
@@ -6,15 +6,11 @@ without relying on rename or fsync.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Collection, Iterable, Sequence
 
 import xxhash
 
 from resumerge.ledger import Ledger, copy_ledger
-from resumerge.ledger.import_ledger import LARGEST_SNAPSHOT
 from resumerge.mirror.names import SnapshotName, snapshot_names
 from resumerge.mirror.stores.base import METADATA, Store
 from resumerge.output_path import CARD
@@ -24,7 +20,7 @@ COPY_FILE = "ledger.mirror.db"
 """A copy of the ledger, beside it, while it is being uploaded."""
 
 
-def is_intact(snapshot: SnapshotName, data: bytes) -> bool:
+def is_intact_snapshot(snapshot: SnapshotName, data: bytes) -> bool:
     """Return whether bytes are those that a snapshot's name promises."""
     return xxhash.xxh3_128_hexdigest(data) == snapshot.checksum
 
@@ -42,22 +38,6 @@ def promises_nothing(names: Iterable[str], own_files: Collection[str]) -> bool:
     names = set(names)
     model = {name for name in names if not name.startswith(f"{METADATA}/")} - {CARD, *own_files}
     return not model and all(snapshot.number == 1 for snapshot in snapshot_names(names))
-
-
-def newest_snapshot(store: Store, names: Iterable[str]) -> tuple[SnapshotName, bytes] | None:
-    """Return the newest intact snapshot and its bytes; None if there is none.
-
-    Raises:
-        OSError: the mirror cannot be read now.
-    """
-    for snapshot in snapshot_names(names):
-        try:
-            data = store.get(snapshot.name, LARGEST_SNAPSHOT)
-        except FileNotFoundError:  # a newer one has replaced it
-            continue
-        if is_intact(snapshot, data):
-            return snapshot, data
-    return None
 
 
 def write_snapshot(
@@ -85,20 +65,3 @@ def write_snapshot(
     snapshot = SnapshotName(token, number, xxhash.xxh3_128_hexdigest(data))
     store.put({snapshot.name: data}, [old.name for old in before if old < snapshot])
     return snapshot
-
-
-@contextmanager
-def open_snapshot(data: bytes) -> Iterator[Ledger]:
-    """Open a snapshot's bytes as a ledger, to read.
-
-    Raises:
-        sqlite3.DatabaseError: the bytes are not a ledger.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ledger.db"
-        path.write_bytes(data)
-        ledger = Ledger(path, read_only=True)
-        try:
-            yield ledger
-        finally:
-            ledger.close()

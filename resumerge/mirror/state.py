@@ -15,7 +15,7 @@ from resumerge.ledger.import_ledger import LARGEST_SNAPSHOT, import_ledger
 from resumerge.ledger.validity import InvalidLedger
 from resumerge.mirror.manifest import Manifest, read_manifest
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
-from resumerge.mirror.snapshots import is_intact, promises_nothing
+from resumerge.mirror.snapshots import is_intact_snapshot, promises_nothing
 from resumerge.mirror.stores.base import METADATA, Store
 
 NOTHING, UNFINISHED, FINISHED, FOREIGN, DAMAGED = (
@@ -111,7 +111,7 @@ def _import_snapshot(store: Store, snapshot: SnapshotName, nbytes: int, ledger: 
     if nbytes > LARGEST_SNAPSHOT:
         raise InvalidLedger("larger than the limit for a ledger")
     data = store.get(snapshot.name, LARGEST_SNAPSHOT)
-    if not is_intact(snapshot, data):
+    if not is_intact_snapshot(snapshot, data):
         raise InvalidLedger("incomplete or damaged")
     with tempfile.TemporaryDirectory(dir=ledger.parent) as folder:
         untrusted = Path(folder) / "untrusted.db"

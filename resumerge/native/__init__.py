@@ -30,7 +30,7 @@ __all__ = [
     "F64",
     "INSTRUCTION_SET",
     "KINDS",
-    "Kept",
+    "MaskOrThreshold",
     "Vector",
     "instruction_sets",
     "read_ranges",
@@ -66,7 +66,7 @@ KINDS: dict[int, type[np.generic]] = {
 Elements of 8 and 16 bits are unsigned integers with these bits.
 """
 
-Kept = np.ndarray | tuple[int, int] | None
+MaskOrThreshold = np.ndarray | tuple[int, int] | None
 """The elements kept of a vector.
 
 This is a mask (uint8 of 0 and 1); a threshold of the magnitudes' keys, with the number of elements

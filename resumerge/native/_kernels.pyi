@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from resumerge.native import Kept
+from resumerge.native import MaskOrThreshold
 
 F32: int
 BF16: int
@@ -136,10 +136,10 @@ def mask_above(
 def add_task_vectors(
     base: Vector,
     vectors: Iterable[Vector],
-    masks: Iterable[Kept],
+    masks: Iterable[MaskOrThreshold],
     factors: Iterable[float],
-    weights: Iterable[float],
-    consensus: bool,
+    divisor_weights: Iterable[float],
+    elect_signs: bool,
     normalize: bool,
     scale: float,
     out: Vector,

@@ -20,9 +20,9 @@ static inline void spread(const float *weights, int64_t row, int by_column, int6
 
 /* sum(w_i * x_i), each product and each sum rounded to float, in the order given. The weights of a
  * vector are `weights_count` numbers: of each row, or with `by_column` of each column. */
-static void weighted_sum_along_unchecked(const Vector *terms, const float *weights, 
-                                        int64_t weights_count, int terms_count, int64_t row,
-                                        int by_column, int64_t count, const Output *out) {
+static void weighted_sum_along_unchecked(const Vector *terms, const float *weights,
+                                         int64_t weights_count, int terms_count, int64_t row,
+                                         int by_column, int64_t count, const Output *out) {
     float held[CHUNK], factors[CHUNK], held_sum[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);
@@ -41,8 +41,8 @@ static void weighted_sum_along_unchecked(const Vector *terms, const float *weigh
 
 /* The dot products of every two vectors' columns, rows added in their order:
  * out[(i * vectors_count + j) * row + c]. `wide` has room for a chunk of each vector. */
-static void column_gram_unchecked(const Vector *vectors, int vectors_count, int64_t rows, int64_t row,
-                                 double *wide, double *out) {
+static void column_gram_unchecked(const Vector *vectors, int vectors_count, int64_t rows,
+                                  int64_t row, double *wide, double *out) {
     memset(out, 0, sizeof(double) * (size_t)vectors_count * (size_t)vectors_count * (size_t)row);
     for (int64_t start = 0; start < row; start += CHUNK) {
         int n = chunk_at(start, row);

@@ -47,9 +47,10 @@ static void sum_of_squares_unchecked(const Vector *v, const uint8_t *mask, int64
  *
  * The vectors are differences from the base; what is masked is zero, whatever it was.
  * `terms` has room for a chunk of each. */
-static void add_majority_mean_unchecked(const Vector *base, const Vector *vectors, const uint8_t *mask,
-                               const float *weights, int vectors_count, int64_t count,
-                                        float *terms, const Output *out) {
+static void add_majority_mean_unchecked(const Vector *base, const Vector *vectors,
+                                        const uint8_t *mask, const float *weights,
+                                        int vectors_count, int64_t count, float *terms,
+                                        const Output *out) {
     float held[CHUNK], sign[CHUNK], mixed[CHUNK], divisor[CHUNK], held_sum[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);

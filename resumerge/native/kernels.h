@@ -18,7 +18,7 @@
 #include "sums.h"
 #include "table.h"
 #include "task_vectors.h"
-#include "votes.h"
+#include "voted_sum.h"
 
 #define KERNELS                                             \
     {                                                       \

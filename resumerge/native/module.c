@@ -786,15 +786,15 @@ static int take_kept(PyObject *given, int number, int64_t length, Kept *kept) {
 }
 
 PyDoc_STRVAR(add_task_vectors_doc,
-             "add_task_vectors(base, vectors, masks, factors, weights, consensus, normalize, scale, "
-             "out): out = base + scale * sum(a_i * f_i * m_i * d_i); a mask is uint8, "
+             "add_task_vectors(base, vectors, masks, factors, divisor_weights, elect_signs, "
+             "normalize, scale, out): out = base + scale * sum(a_i * f_i * m_i * d_i); a mask is uint8, "
              "(threshold, quota), or None");
 
 static PyObject *add_task_vectors(PyObject *self, PyObject *args) {
     (void)self;
     int overflows;
-    PyObject *given_base, *vectors, *masks, *factors, *weights, *out, *result = NULL;
-    int consensus, normalize, failed;
+    PyObject *given_base, *vectors, *masks, *factors, *divisor_weights, *out, *result = NULL;
+    int elect_signs, normalize, failed;
     double scale;
     Vector base;
     Vectors v = {0};
@@ -802,14 +802,16 @@ static PyObject *add_task_vectors(PyObject *self, PyObject *args) {
     float *f = NULL, *w = NULL;
     Output to;
     if (!PyArg_ParseTuple(args, "OOOOOppO&O:add_task_vectors", &given_base, &vectors, &masks,
-                          &factors, &weights, &consensus, &normalize, take_double, &scale, &out))
+                          &factors, &divisor_weights, &elect_signs, &normalize, take_double,
+                          &scale, &out))
         return NULL;
     if (!take_differences(given_base, vectors, 1, &base, &v) ||
         !take_kept(masks, v.number, v.length, &kept) ||
         !(f = take_floats(factors, "factors", v.number)) ||
-        !(w = take_floats(weights, "weights", v.number)) || !take_output(out, v.length, &to))
+        !(w = take_floats(divisor_weights, "divisor_weights", v.number)) ||
+        !take_output(out, v.length, &to))
         goto done;
-    int flags = (consensus ? CONSENSUS : 0) | (normalize ? NORMALIZE : 0);
+    int flags = (elect_signs ? ELECT_SIGNS : 0) | (normalize ? NORMALIZE : 0);
     RUN_SUMS(overflows, failed = kernels->add_task_vectors(
                             &base, v.items, kept.masks, kept.thresholds, kept.quotas, f, w,
                             v.number, flags, (float)scale, v.length, &to));

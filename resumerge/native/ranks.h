@@ -134,7 +134,7 @@ static inline int drawn(Draws *draws, uint8_t *bytes, int n, uint16_t *places, d
 /* A mask of bytes in which an element is kept with the probability
  * density - reach + 2 * reach * rank / (row - 1). The elements of a row are `stride` apart. */
 static int rank_mask_unchecked(const Vector *v, const Seed *seed, int64_t count, int64_t row,
-                             int64_t stride, double density, double reach, uint8_t *mask) {
+                               int64_t stride, double density, double reach, uint8_t *mask) {
     double spread = row > 1 ? fabs(reach) : 0.0;
     int64_t run = spread != 0.0 || !count ? row * stride : count;
     double each = spread != 0.0 ? (double)(row - 1) / (2.0 * spread) : 0.0;

@@ -85,7 +85,8 @@ static int64_t few_different(uint32_t *keys, int64_t count, uint32_t *counts) {
  * `keys` and `counts` have room for `count` numbers each. `above` becomes the number of elements
  * with larger keys. Returns how many different keys there are, -1 without memory. */
 static int64_t keys_in_bracket_unchecked(const Vector *v, int64_t count, int kind, uint32_t low,
-                                         uint32_t high, int64_t *above, uint32_t *keys, uint32_t *counts) {
+                                         uint32_t high, int64_t *above, uint32_t *keys,
+                                         uint32_t *counts) {
     float held[CHUNK];
     uint32_t here[CHUNK];
     uint32_t width = high - low;

@@ -5,7 +5,7 @@
 
 /* sum(w_i * x_i), each product and each sum rounded to float, in the order given. */
 static void weighted_sum_unchecked(const Vector *terms, const float *weights, int terms_count,
-                                  int64_t count, const Output *out) {
+                                   int64_t count, const Output *out) {
     float held[CHUNK], held_sum[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {
         int n = chunk_at(start, count);

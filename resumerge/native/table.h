@@ -10,7 +10,7 @@ typedef struct {
 } Seed;
 
 /* Of add_task_vectors. */
-enum { CONSENSUS = 1, NORMALIZE = 2 };
+enum { ELECT_SIGNS = 1, NORMALIZE = 2 };
 
 /* Of measure: the sums of a block, and of each vector. */
 enum {
@@ -45,45 +45,65 @@ typedef struct {
 #define HASH_BYTES 16
 
 typedef struct {
-    void (*hash)(const uint8_t *, int64_t, uint8_t *);
-    void (*weighted_sum)(const Vector *, const float *, int, int64_t, const Output *);
-    void (*weighted_sum_along)(const Vector *, const float *, int64_t, int, int64_t, int, int64_t,
-                               const Output *);
-    void (*measure)(const Vector *, const Vector *, int, const float *, int64_t, const float *,
-                    const float *, const Vector *, int64_t, ModelLanes *, double *);
-    void (*round_to)(const Vector *, int64_t, const Output *);
-    void (*clamp_to_distance)(const Vector *, const Vector *, float, int64_t, const Output *);
-    void (*add_mean_change)(const Vector *, const Vector *, const float *, int, float, int64_t,
-                            float *, const Output *);
-    void (*count_changes)(const Vector *, int, float, int64_t, uint32_t *, int64_t *);
-    void (*count_conflicts)(const Vector *, int, int64_t, int16_t *, int64_t *);
-    void (*distance)(const Vector *, const Vector *, int64_t, double *);
-    void (*variance)(const Vector *, int, int64_t, float *);
-    void (*sum_of_squares)(const Vector *, const uint8_t *, int64_t, double *);
-    void (*add_majority_mean)(const Vector *, const Vector *, const uint8_t *, const float *, int,
-                              int64_t, float *, const Output *);
-    void (*trimmed_mean)(const Vector *, int, int, int64_t, float *, const Output *);
-    void (*random_mask)(const Seed *, uint8_t, uint64_t, int64_t, uint8_t *);
-    int (*rank_mask)(const Vector *, const Seed *, int64_t, int64_t, int64_t, double, double,
-                     uint8_t *);
-    int (*gram)(const Vector *, int, int64_t, int64_t, double *);
-    void (*column_gram)(const Vector *, int, int64_t, int64_t, double *, double *);
-    void (*l1_norms)(const Vector *, const uint8_t *, int64_t, double *);
-    void (*keys)(const Vector *, int64_t, int, uint32_t *);
-    int64_t (*keys_in_bracket)(const Vector *, int64_t, int, uint32_t, uint32_t, int64_t *,
-                               uint32_t *, uint32_t *);
-    int (*key_of_rank)(const uint32_t *, const uint32_t *, int64_t, int64_t, uint32_t *, int64_t *);
-    int64_t (*equal_count)(const Vector *, int64_t, int, uint32_t);
-    void (*mask_above)(const Vector *, int64_t, int, uint32_t, int64_t, uint8_t *);
-    int (*add_task_vectors)(const Vector *, const Vector *, const uint8_t *const *,
-                            const uint32_t *, int64_t *, const float *, const float *, int, int,
-                            float, int64_t, const Output *);
-    void (*add_voted_sum)(const Vector *, const Vector *, const float *, const float *, int, int,
-                          float, int64_t, float *, const Output *);
-    void (*decode)(const uint8_t *, int64_t, const float *, int, float *);
-    void (*apply_grid)(float *, int64_t, int64_t, const float *, int64_t, int);
-    void (*block_maxima)(const float *, int64_t, int64_t, int64_t, float *);
-    void (*quantise)(const float *, int64_t, int64_t, const float *, int64_t, int, uint8_t *);
+    void (*hash)(const uint8_t *data, int64_t size, uint8_t *to);
+    void (*weighted_sum)(const Vector *terms, const float *weights, int terms_count, int64_t count,
+                         const Output *out);
+    void (*weighted_sum_along)(const Vector *terms, const float *weights, int64_t weights_count,
+                               int terms_count, int64_t row, int by_column, int64_t count,
+                               const Output *out);
+    void (*measure)(const Vector *reference, const Vector *vectors, int vectors_count,
+                    const float *exact, int64_t exact_count, const float *written,
+                    const float *unchanged, const Vector *y, int64_t count, ModelLanes *lanes,
+                    double *out);
+    void (*round_to)(const Vector *v, int64_t count, const Output *out);
+    void (*clamp_to_distance)(const Vector *v, const Vector *middle, float reach, int64_t count,
+                              const Output *out);
+    void (*add_mean_change)(const Vector *base, const Vector *vectors, const float *factors,
+                            int vectors_count, float epsilon, int64_t count, float *terms,
+                            const Output *out);
+    void (*count_changes)(const Vector *vectors, int vectors_count, float epsilon, int64_t count,
+                          uint32_t *flags, int64_t *out);
+    void (*count_conflicts)(const Vector *vectors, int vectors_count, int64_t count, int16_t *signs,
+                            int64_t *out);
+    void (*distance)(const Vector *first, const Vector *second, int64_t count, double *out);
+    void (*variance)(const Vector *vectors, int vectors_count, int64_t count, float *out);
+    void (*sum_of_squares)(const Vector *v, const uint8_t *mask, int64_t count, double *out);
+    void (*add_majority_mean)(const Vector *base, const Vector *vectors, const uint8_t *mask,
+                              const float *weights, int vectors_count, int64_t count, float *terms,
+                              const Output *out);
+    void (*trimmed_mean)(const Vector *vectors, int vectors_count, int cut, int64_t count,
+                         float *terms, const Output *out);
+    void (*random_mask)(const Seed *seed, uint8_t whole, uint64_t fraction, int64_t count,
+                        uint8_t *mask);
+    int (*rank_mask)(const Vector *v, const Seed *seed, int64_t count, int64_t row, int64_t stride,
+                     double density, double reach, uint8_t *mask);
+    int (*gram)(const Vector *vectors, int vectors_count, int64_t row, int64_t count, double *out);
+    void (*column_gram)(const Vector *vectors, int vectors_count, int64_t rows, int64_t row,
+                        double *wide, double *out);
+    void (*l1_norms)(const Vector *v, const uint8_t *mask, int64_t count, double *out);
+    void (*keys)(const Vector *v, int64_t count, int kind, uint32_t *out);
+    int64_t (*keys_in_bracket)(const Vector *v, int64_t count, int kind, uint32_t low,
+                               uint32_t high, int64_t *above, uint32_t *keys, uint32_t *counts);
+    int (*key_of_rank)(const uint32_t *keys, const uint32_t *counts, int64_t count, int64_t rank,
+                       uint32_t *key, int64_t *among);
+    int64_t (*equal_count)(const Vector *v, int64_t count, int kind, uint32_t key);
+    void (*mask_above)(const Vector *v, int64_t count, int kind, uint32_t threshold, int64_t quota,
+                       uint8_t *mask);
+    int (*add_task_vectors)(const Vector *base, const Vector *vectors, const uint8_t *const *masks,
+                            const uint32_t *thresholds, int64_t *quotas, const float *factors,
+                            const float *divisor_weights, int vectors_count, int flags, float scale,
+                            int64_t count, const Output *out);
+    void (*add_voted_sum)(const Vector *base, const Vector *vectors, const float *weights,
+                          const float *thresholds, int vectors_count, int least, float scale,
+                          int64_t count, float *terms, const Output *out);
+    void (*decode)(const uint8_t *codes, int64_t count, const float *table, int numbers,
+                   float *out);
+    void (*apply_grid)(float *matrix, int64_t rows, int64_t columns, const float *grid,
+                       int64_t block, int subtracts);
+    void (*block_maxima)(const float *matrix, int64_t rows, int64_t columns, int64_t block,
+                         float *out);
+    void (*quantise)(const float *matrix, int64_t rows, int64_t columns, const float *grid,
+                     int64_t block, int kind, uint8_t *out);
 } Kernels;
 
 extern const Kernels resumerge_baseline;

@@ -18,7 +18,7 @@ from resumerge.recipe.as_yaml import as_yaml
 from resumerge.recipe.average import AVERAGE
 from resumerge.recipe.invalid import InvalidValue, Location
 from resumerge.recipe.sweep import PARAMETERS, SWEEP, VARIANTS
-from resumerge.recipe.yaml_lines import MAX_CHARS, Document, descend, load_yaml, nearest_line
+from resumerge.recipe.yaml_lines import MOST_CHARS, Document, descend, load_yaml, nearest_line
 
 SEPARATOR = "---\n"
 
@@ -182,7 +182,7 @@ def read_space(path: Path) -> Space:
         InputError: it cannot be read, is no recipe, or suggests nothing; all problems of ranges.
     """
     try:
-        text = read_foreign(path, 4 * MAX_CHARS).decode("utf-8-sig")
+        text = read_foreign(path, 4 * MOST_CHARS).decode("utf-8-sig")
     except (OSError, UnfitFile, UnicodeDecodeError) as error:
         problem = Problem(
             "The space of the search cannot be read",

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from resumerge.foreign_files import read_foreign
 from resumerge.sources.companions import LARGEST, is_tokenizer_file
-from resumerge.sources.json_object import check_values, json_object
+from resumerge.sources.json_object import check_value_count, json_object
 from resumerge.tokenizers.chat_template import syntax_error
 
 PARSED = 1 << 20
@@ -65,7 +65,7 @@ def _check_json(data: bytes, *, is_object: bool) -> None:
     elif is_object:
         json_object(data)
     else:
-        check_values(data)
+        check_value_count(data)
         json.loads(data.decode())
 
 

@@ -1,4 +1,4 @@
-"""Checks the parameters of a recipe, and resolves their values for each output tensor."""
+"""Checks a recipe's parameters, and asks `recipe.resolve` for their values for each tensor."""
 
 from __future__ import annotations
 

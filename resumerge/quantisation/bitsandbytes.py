@@ -24,13 +24,13 @@ from resumerge.tensors.quantised.codes import Codebook
 
 STATE = ".quant_state.bitsandbytes__"
 
-MAX_STATE = 1 << 16
+LARGEST_STATE = 1 << 16
 """Bytes of the largest JSON that is read; that of a weight has about a hundred."""
 
-MAX_BLOCK = 4096
+LARGEST_BLOCK = 4096
 """The most elements of a block that bitsandbytes has (functional.py, `quantize_4bit`)."""
 
-MAX_RANK, MAX_LENGTH = 8, 1 << 48
+MOST_DIMENSIONS, LARGEST_DIMENSION = 8, 1 << 48
 """The most dimensions of a weight, and the most elements along each."""
 
 LARGEST = 3.4e38
@@ -152,7 +152,7 @@ class _State:
 
     def __init__(self, checkpoint: Checkpoint, stored: Stored) -> None:
         self._checkpoint, self._stored = checkpoint, stored
-        if stored.dtype != "U8" or stored.numel > MAX_STATE:
+        if stored.dtype != "U8" or stored.numel > LARGEST_STATE:
             raise checkpoint.unfit(
                 stored.name, "a short JSON object in U8", f"{stored.nbytes} bytes"
             )
@@ -169,8 +169,8 @@ class _State:
         shape = self._said.get("shape")
         if (
             isinstance(shape, list)
-            and 0 < len(shape) <= MAX_RANK
-            and all(type(n) is int and 0 < n < MAX_LENGTH for n in shape)
+            and 0 < len(shape) <= MOST_DIMENSIONS
+            and all(type(n) is int and 0 < n < LARGEST_DIMENSION for n in shape)
         ):
             return tuple(shape)
         raise self._checkpoint.unfit(
@@ -180,10 +180,10 @@ class _State:
     def elements(self, key: str) -> int:
         """Return the number of elements of a block."""
         found = self._said.get(key)
-        if type(found) is int and 0 < found <= MAX_BLOCK:
+        if type(found) is int and 0 < found <= LARGEST_BLOCK:
             return found
         raise self._checkpoint.unfit(
-            self._stored.name, f"{key}: a whole number from 1 to {MAX_BLOCK}", f"{found}"[:40]
+            self._stored.name, f"{key}: a whole number from 1 to {LARGEST_BLOCK}", f"{found}"[:40]
         )
 
     def float(self, key: str) -> float:

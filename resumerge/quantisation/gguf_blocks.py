@@ -17,9 +17,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from resumerge.tensors import Blocks, Encoded, Tensor
-from resumerge.tensors.quantised.blocks import Decode
+from resumerge.tensors import Encoded, PackedBlocks, Tensor
 from resumerge.tensors.quantised.encoded import Encode
+from resumerge.tensors.quantised.packed_blocks import Decode
 
 EXTRA = "pip install 'resumerge[gguf]'"
 """The command that installs the package which decodes the other schemes."""
@@ -79,7 +79,7 @@ def needs_package(scheme: str) -> bool:
 
 def decoded(
     name: str, shape: tuple[int, ...], scheme: str, coded: Tensor, elements: int, nbytes: int
-) -> Blocks:
+) -> PackedBlocks:
     """Return the tensor that blocks stand for.
 
     Args:
@@ -92,7 +92,7 @@ def decoded(
     """
     whole = _WHOLE.get(scheme)
     decode: Decode = whole.decode if whole else partial(_by_package, scheme)
-    return Blocks(
+    return PackedBlocks(
         name=name,
         dtype="F32",
         shape=shape,

@@ -34,7 +34,7 @@ from resumerge.recipe.types import (
     Recipe,
     Slice,
 )
-from resumerge.recipe.yaml_lines import MAX_CHARS, Document, descend, load_yaml, nearest_line
+from resumerge.recipe.yaml_lines import MOST_CHARS, Document, descend, load_yaml, nearest_line
 
 
 @dataclass
@@ -64,7 +64,7 @@ def load_recipe(path: str | Path) -> Recipe:
         'linear'
     """
     try:
-        text = read_foreign(Path(path), 4 * MAX_CHARS).decode("utf-8-sig")
+        text = read_foreign(Path(path), 4 * MOST_CHARS).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise refuse(
             "The recipe is not text in UTF-8",

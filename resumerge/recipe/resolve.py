@@ -54,7 +54,7 @@ def resolve(
         scopes.insert(0, input_.parameters)
     for parameters in scopes:
         if name in parameters:
-            value = _at(parameters[name], names, t, stepwise)
+            value = _value_at(parameters[name], names, t, stepwise)
             if value is not None:
                 return value
     return None
@@ -93,7 +93,7 @@ def _position(gradient: Sequence[Scalar], t: float) -> tuple[int, float]:
     return index, scaled - index
 
 
-def _at(setting: Setting, names: Sequence[str], t: float, stepwise: bool) -> Scalar | None:
+def _value_at(setting: Setting, names: Sequence[str], t: float, stepwise: bool) -> Scalar | None:
     if not isinstance(setting, tuple):
         return setting
     if not setting:
@@ -102,7 +102,7 @@ def _at(setting: Setting, names: Sequence[str], t: float, stepwise: bool) -> Sca
     for entry in setting:
         if isinstance(entry, Conditional):
             if matches(entry, names):
-                return _at(entry.value, names, t, stepwise)
+                return _value_at(entry.value, names, t, stepwise)
         else:
             gradient.append(entry)
     if not gradient:

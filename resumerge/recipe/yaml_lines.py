@@ -14,14 +14,14 @@ import yaml
 
 from resumerge.errors import InputError, Problem, refuse
 
-MAX_CHARS = 300_000
+MOST_CHARS = 300_000
 """The longest document, in characters: enough for hundreds of slices."""
-MAX_DEPTH = 40
+LARGEST_DEPTH = 40
 """The deepest nesting; a recipe needs 8."""
-MAX_NODES = 100_000
+MOST_NODES = 100_000
 """The most values after aliases are expanded: refuses a document whose aliases multiply."""
 
-MAX_DOCUMENTS = 100
+MOST_DOCUMENTS = 100
 """The most documents of a recipe: its stages."""
 
 _MAP, _SEQ, _MERGE, _NULL = (
@@ -76,13 +76,14 @@ def load_yaml(text: str, file: str) -> list[Document]:
 
     Raises:
         InputError: the text is not YAML, is empty, is not a mapping at a top level, has a tag that
-            recipes do not use, or exceeds `MAX_CHARS`, `MAX_DOCUMENTS`, `MAX_DEPTH` or `MAX_NODES`.
+            recipes do not use, or exceeds `MOST_CHARS`, `MOST_DOCUMENTS`, `LARGEST_DEPTH` or
+            `MOST_NODES`.
     """
-    if len(text) > MAX_CHARS:
+    if len(text) > MOST_CHARS:
         raise refuse(
             "The file is too large for a recipe",
             where=file,
-            expected=f"at most {MAX_CHARS:,} characters",
+            expected=f"at most {MOST_CHARS:,} characters",
             found=f"{len(text):,} characters",
             fix="Check that the path names the recipe and not another file",
         )
@@ -99,12 +100,12 @@ def load_yaml(text: str, file: str) -> list[Document]:
                     file,
                     _line(root),
                 )
-            if len(documents) > MAX_DOCUMENTS:
+            if len(documents) > MOST_DOCUMENTS:
                 raise refuse(
                     "The recipe has too many documents",
                     where=file,
                     line=_line(root),
-                    expected=f"at most {MAX_DOCUMENTS}",
+                    expected=f"at most {MOST_DOCUMENTS}",
                     found="more",
                     fix="Merge the first ones with a recipe of their own, and name its output",
                 )
@@ -116,11 +117,11 @@ def load_yaml(text: str, file: str) -> list[Document]:
 
 
 class _TooMuch(yaml.MarkedYAMLError):
-    """The error of valid YAML that exceeds `MAX_DEPTH` or `MAX_NODES`."""
+    """The error of valid YAML that exceeds `LARGEST_DEPTH` or `MOST_NODES`."""
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader that does not recurse deeper than `MAX_DEPTH`."""
+    """A SafeLoader that does not recurse deeper than `LARGEST_DEPTH`."""
 
     depth = 0
 
@@ -132,7 +133,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
+        if self.depth > LARGEST_DEPTH:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call, unused-ignore]
             raise _TooMuch(problem="deeper nesting", problem_mark=mark)
         try:
@@ -213,11 +214,11 @@ class _Reader:
 
     def count(self, node: yaml.Node, depth: int) -> None:
         self.nodes += 1
-        if self.nodes > MAX_NODES:
+        if self.nodes > MOST_NODES:
             raise _TooMuch(
                 problem="more values, with aliases expanded", problem_mark=node.start_mark
             )
-        if depth > MAX_DEPTH:
+        if depth > LARGEST_DEPTH:
             raise _TooMuch(problem="an alias that contains itself", problem_mark=node.start_mark)
 
     def add_duplicate(self, key: object, path: str, first: int, second: int) -> None:
@@ -259,7 +260,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
             "The YAML is too large or too deep for a recipe",
             where=file,
             line=line,
-            expected=f"at most {MAX_NODES:,} values, nested at most {MAX_DEPTH} deep",
+            expected=f"at most {MOST_NODES:,} values, nested at most {LARGEST_DEPTH} deep",
             found=found,
             fix="Write out what the aliases (*name) stand for, or check that this is a recipe",
         )

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from resumerge.errors import InputError, Reason, Resumable, unavailable
-from resumerge.remote.expected_ranges import PIECE_BYTES, ExpectedRanges, Piece, Range
 from resumerge.remote.file import DOWNLOAD, RemoteFile, Response, check_answer
+from resumerge.remote.forecast import PIECE_BYTES, Forecast, Piece, Range
 
 THREADS = 16
 """The number of requests at once.
@@ -49,7 +49,7 @@ class RangeReader:
         self._check = check
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
-        self._expected: list[ExpectedRanges[RemoteFile]] = []
+        self._expected: list[Forecast[RemoteFile]] = []
         self._urgent: deque[Piece[RemoteFile]] = deque()
         self._held = 0
         self._responses: list[Response] = []
@@ -58,7 +58,7 @@ class RangeReader:
 
     def expect(
         self, steps: Iterable[Iterable[Range[RemoteFile]]], *, keep: bool = False
-    ) -> ExpectedRanges[RemoteFile]:
+    ) -> Forecast[RemoteFile]:
         """Have ranges requested before they are read, after those that were expected before.
 
         Args:
@@ -68,13 +68,13 @@ class RangeReader:
         Returns:
             the ranges, to be given to `forget` when they were read.
         """
-        expected = ExpectedRanges(steps, keep=keep)
+        expected = Forecast(steps, keep=keep)
         with self._changed:
             self._expected.append(expected)
             self._wake()
         return expected
 
-    def forget(self, expected: ExpectedRanges[RemoteFile]) -> None:
+    def forget(self, expected: Forecast[RemoteFile]) -> None:
         """Free the memory of ranges that will not be read any more."""
         with self._changed:
             if expected in self._expected:

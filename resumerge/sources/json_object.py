@@ -32,7 +32,7 @@ def read_json_object(path: Path, most: int = LARGEST_CONFIG) -> dict[str, Any]:
     return json_object(read_foreign(path, most))
 
 
-def check_values(raw: bytes) -> None:
+def check_value_count(raw: bytes) -> None:
     """Check that JSON has no more than `MOST_VALUES` values, before it is parsed.
 
     Raises:
@@ -48,7 +48,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     Raises:
         ValueError: not UTF-8, not JSON, not an object, nested too deeply, or of too many values.
     """
-    check_values(raw)
+    check_value_count(raw)
     try:
         found = json.loads(raw.decode())
     except RecursionError:

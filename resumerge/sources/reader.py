@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from resumerge.errors import Reason, Resumable
-from resumerge.remote.expected_ranges import ExpectedRanges, Range
 from resumerge.remote.file import RemoteFile
+from resumerge.remote.forecast import Forecast, Range
 from resumerge.remote.range_reader import RangeReader
 from resumerge.sources.remote.files import remote_file
 from resumerge.sources.types import FileStamp, Source
@@ -80,7 +80,7 @@ class SourceReader:
 
     def expect(
         self, steps: Iterable[Iterable[tuple[Stored, int, int]]], *, keep: bool = False
-    ) -> ExpectedRanges[RemoteFile]:
+    ) -> Forecast[RemoteFile]:
         """Have elements ``first:last`` of stored tensors requested ahead, for streamed files alone.
 
         Args:

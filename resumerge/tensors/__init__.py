@@ -15,11 +15,11 @@ from resumerge.tensors.adapters.factors import Factors
 from resumerge.tensors.computed import Computed, Step, steps_of
 from resumerge.tensors.gathered import Gathered
 from resumerge.tensors.merged import Merged
-from resumerge.tensors.quantised.blocks import Blocks
 from resumerge.tensors.quantised.dequantised import Dequantised
 from resumerge.tensors.quantised.encoded import Encoded
 from resumerge.tensors.quantised.halved import Halved
 from resumerge.tensors.quantised.interleaved import Interleaved
+from resumerge.tensors.quantised.packed_blocks import PackedBlocks
 from resumerge.tensors.quantised.quantised import Quantised
 from resumerge.tensors.quantised.repacked import Repacked
 from resumerge.tensors.quantised.transposed import Transposed
@@ -34,7 +34,6 @@ from resumerge.tensors.tiled import Tiled
 __all__ = [
     "Adapted",
     "AdapterPair",
-    "Blocks",
     "BothMatrices",
     "Combined",
     "Computed",
@@ -45,6 +44,7 @@ __all__ = [
     "Halved",
     "Interleaved",
     "Merged",
+    "PackedBlocks",
     "Quantised",
     "Repacked",
     "Rounded",

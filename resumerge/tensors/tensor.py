@@ -16,7 +16,7 @@ from resumerge.native import Vector
 from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector
 
-PIECE = 1 << 20
+PIECE_ELEMENTS = 1 << 20
 """Elements that are read together where a tensor is wanted as float32."""
 
 
@@ -210,8 +210,8 @@ class Tensor(ABC):
             Resumable: a file is missing, shorter than its header says, or not readable.
         """
         result = np.empty(stop - start, np.float32) if out is None else out
-        for first in range(start, stop, PIECE):
-            last = min(first + PIECE, stop)
+        for first in range(start, stop, PIECE_ELEMENTS):
+            last = min(first + PIECE_ELEMENTS, stop)
             data = np.empty(nbytes(self.dtype, last - first), np.uint8)
             self.read(evaluation, first, last, data)
             round_to(as_vector(data, self.dtype), Vector(result[first - start : last - start]))

@@ -11,7 +11,7 @@ import pytest
 
 from resumerge.buckets import google
 from resumerge.buckets.base import Bucket, Listed
-from resumerge.buckets.calls import explain, open_bucket
+from resumerge.buckets.calls import explain_bucket_error, open_bucket
 from resumerge.buckets.errors import Advice, Changed, refusal
 from resumerge.errors import Resumable, StoreError
 
@@ -116,7 +116,7 @@ def test_it_is_told_and_is_for_now(server: _Server, scheme: str, request_: str, 
     with pytest.raises(StoreError) as caught:
         REQUESTS[request_](bucket)
     assert not caught.value.denied
-    explained = explain(caught.value, "s3://box/m", "s3://box/m/a")
+    explained = explain_bucket_error(caught.value, "s3://box/m", "s3://box/m/a")
     assert isinstance(explained, Resumable) and explained.reason == "network"
     said = str(caught.value)
     assert any(told in said for told in (f"HTTP {server.answer[0]}", "a web page", "fails: HTTP"))

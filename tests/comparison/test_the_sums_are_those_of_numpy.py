@@ -43,7 +43,7 @@ def test_of_each_tensor_layer_and_kind(
 ) -> None:
     """In blocks that end inside rows, and pieces of a few."""
     monkeypatch.setattr(pieces, "AT_ONCE", 100)
-    monkeypatch.setattr(pieces, "PIECE", 256)
+    monkeypatch.setattr(pieces, "PIECE_ELEMENTS", 256)
     base = drawn()
     tuned = changed(base, 1) | {"model.norm.weight": base["model.norm.weight"]}
     a, b = write(tmp_path / "a", base, dtype), write(tmp_path / "b", tuned, dtype)

@@ -13,9 +13,9 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.cache import link_etag, remembered_commit, repo_folder
-from resumerge.hub.client import brief, explain
+from resumerge.hub.client import brief, explain_hub_error
 from resumerge.hub.content_hash import REGULAR_LIMIT, guess_etag, is_intact
-from resumerge.hub.snapshot import cached_files
+from resumerge.hub.model import cached_files
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.remote.files import fetch, is_cached, remote_file
@@ -136,16 +136,18 @@ def test_a_damage_is_told_once_each_time_and_by_its_own_number(hub: Hub, tmp_pat
     ids=["disk", "quota", "xet"],
 )
 def test_a_full_disk_is_told_by_its_name(error: Exception) -> None:
-    found = explain(error, "org/model", None)
+    found = explain_hub_error(error, "org/model", None)
     assert isinstance(found, Resumable) and found.reason == "disk_full"
 
 
 def test_a_cache_that_cannot_be_written_is_no_failing_network() -> None:
-    found = explain(PermissionError(errno.EACCES, "Permission denied", "/cache"), "org/m", None)
+    found = explain_hub_error(
+        PermissionError(errno.EACCES, "Permission denied", "/cache"), "org/m", None
+    )
     assert isinstance(found, InputError) and "Permission denied: /cache" in str(found)
-    failed = explain(ConnectionResetError("reset"), "org/m", None)
+    failed = explain_hub_error(ConnectionResetError("reset"), "org/m", None)
     assert isinstance(failed, Resumable) and failed.reason == "network"
-    assert explain(KeyError("a bug"), "org/m", None) is None
+    assert explain_hub_error(KeyError("a bug"), "org/m", None) is None
 
 
 def test_what_is_said_of_an_error_has_no_signature_and_one_line() -> None:

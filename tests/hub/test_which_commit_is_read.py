@@ -10,7 +10,7 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.cache import remembered_commit, repo_folder
-from resumerge.hub.snapshot import cached_snapshot
+from resumerge.hub.model import cached_hub_model
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.remote.files import fetch
@@ -151,7 +151,7 @@ def test_what_was_listed_without_a_size_is_as_large_as_it_is_in_the_cache(
     weights(open_hub(ref("org/model")))
     listed = {NAME: (-1, "a" * 64), "config.json": (5, ""), "away.json": (-1, "b" * 40)}
     metadata.store_listing("org/model", commit, listed)
-    files = cached_snapshot("org/model", None, metadata).files
+    files = cached_hub_model("org/model", None, metadata).files
     assert (files[NAME].size, files[NAME].etag) != (-1, "a" * 64)
     assert files[NAME].whole and files["config.json"].whole
     assert "away.json" not in files

@@ -111,7 +111,7 @@ def test_no_more_than_so_many_keys_are_collected(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a bracket holds more than was expected, histograms find what is looked for."""
-    monkeypatch.setattr("resumerge.kernels.selection.bracket_keys.MAX_COLLECTED", most)
+    monkeypatch.setattr("resumerge.kernels.selection.bracket_keys.MOST_COLLECTED", most)
     held = []
     add = BracketKeys.add
 

@@ -8,7 +8,7 @@ import pytest
 from resumerge.kernels import selection_bytes
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.kernels.selection.key_sample import KeySample
-from resumerge.kernels.selection.limits import MAX_COLLECTED, MAX_SAMPLE, sample_step
+from resumerge.kernels.selection.limits import LARGEST_SAMPLE, MOST_COLLECTED, sample_step
 
 NUMEL = 1 << 20
 SAMPLE = NUMEL >> 6
@@ -21,11 +21,11 @@ HALF = int(2 * 3.5 * 1.0 * NUMEL / SAMPLE**0.5)
     ("numel", "step"),
     [
         (0, 4),
-        (64 * MAX_SAMPLE, 4),
-        (64 * MAX_SAMPLE + 63, 4),
-        (64 * (MAX_SAMPLE + 1), 8),
-        (128 * (MAX_SAMPLE + 1), 16),
-        (1024 * MAX_SAMPLE, 64),
+        (64 * LARGEST_SAMPLE, 4),
+        (64 * LARGEST_SAMPLE + 63, 4),
+        (64 * (LARGEST_SAMPLE + 1), 8),
+        (128 * (LARGEST_SAMPLE + 1), 16),
+        (1024 * LARGEST_SAMPLE, 64),
     ],
 )
 def test_a_sample_is_thinned_as_far_as_it_must_be(numel: int, step: int) -> None:
@@ -51,7 +51,7 @@ def test_where_few_keys_differ_the_samples_take_more() -> None:
 
 def test_no_more_is_held_than_there_is_or_than_is_collected() -> None:
     assert selection_bytes(100, [[0.5]]) == 9 * 100
-    assert selection_bytes(1 << 40, [[0.5]]) == 9 * MAX_COLLECTED
+    assert selection_bytes(1 << 40, [[0.5]]) == 9 * MOST_COLLECTED
     assert selection_bytes(1, [[0.5]]) == 9
 
 
@@ -108,7 +108,7 @@ def test_few_blocks_give_wide_brackets_and_blocks_that_differ_wider_ones() -> No
 
 
 def test_a_bracket_with_too_many_elements_is_left_out() -> None:
-    sample = KeySample(20 * MAX_COLLECTED)
+    sample = KeySample(20 * MOST_COLLECTED)
     for n in range(8):
         sample.add(np.arange(n, 800, 8, dtype=np.uint32), 1)
-    assert sample.brackets([MAX_COLLECTED]) == {}
+    assert sample.brackets([MOST_COLLECTED]) == {}

@@ -45,8 +45,17 @@ def test_density_0_keeps_nothing_and_density_1_everything() -> None:
 def applied(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """What a mask leaves of a vector."""
     zeros, out = (Vector(np.zeros(len(values), np.float32)) for _ in range(2))
-    rest = ([kept], [1.0], [1.0], False, False, 1.0)
-    kernels.add_task_vectors(zeros, [Vector(values)], *rest, out)
+    kernels.add_task_vectors(
+        zeros,
+        [Vector(values)],
+        masks=[kept],
+        factors=[1.0],
+        divisor_weights=[1.0],
+        elect_signs=False,
+        normalize=False,
+        scale=1.0,
+        out=out,
+    )
     found: np.ndarray = out.data
     return found
 

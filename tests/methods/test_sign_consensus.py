@@ -14,9 +14,17 @@ def column(
 ) -> float:
     base, *vectors = (Vector(np.array([term], np.float32)) for term in (0.0, *terms))
     ones, out = [1.0] * len(terms), new_vector(1)
-    every = [None] * len(terms)
-    divided_by = weights or ones
-    add_task_vectors(base, vectors, every, ones, divided_by, True, normalize, 1.0, out)
+    add_task_vectors(
+        base,
+        vectors,
+        masks=[None] * len(terms),
+        factors=ones,
+        divisor_weights=weights or ones,
+        elect_signs=True,
+        normalize=normalize,
+        scale=1.0,
+        out=out,
+    )
     return float(out.data[0])
 
 

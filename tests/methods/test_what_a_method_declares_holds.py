@@ -135,9 +135,9 @@ def test_masks_of_a_tensor_that_is_too_large_are_drawn_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = context("dare_linear", "{weight: 1, density: 0.5}")
-    monkeypatch.setattr("resumerge.methods.task_vectors.base.MAX_MASKED", ROWS * WIDTH)
+    monkeypatch.setattr("resumerge.methods.task_vectors.base.MOST_MASKED", ROWS * WIDTH)
     assert METHODS["dare_linear"].statistics_bytes(asked) > 0
-    monkeypatch.setattr("resumerge.methods.task_vectors.base.MAX_MASKED", ROWS * WIDTH - 1)
+    monkeypatch.setattr("resumerge.methods.task_vectors.base.MOST_MASKED", ROWS * WIDTH - 1)
     assert METHODS["dare_linear"].statistics_bytes(asked) == 0
 
 

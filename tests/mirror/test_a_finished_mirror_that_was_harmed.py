@@ -236,7 +236,7 @@ def test_a_mirror_is_not_said_to_be_whole_while_what_is_damaged_is_brought_again
     (folder,) = RunStore(bed.state).runs()
     session = MirrorSession(str(bed.mirror), Options(), Reporter(), StopRequest())
     with closing(Ledger(folder / "ledger.db")) as ledger:
-        Reconciler(ledger, bed.out, session, Storage()).reconcile(named=False)
+        Reconciler(ledger, bed.out, session, Storage()).reconcile(may_be_empty=False)
     session.release()
     assert (bed.mirror / ".resumerge" / "done.json").exists() is not harmed
 
@@ -257,7 +257,7 @@ def test_who_lost_the_lease_does_not_open_a_finished_mirror_again(
         closing(Ledger(folder / "ledger.db")) as ledger,
         pytest.raises(Resumable, match="Another machine has taken over"),
     ):
-        Reconciler(ledger, bed.out, session, Storage()).reconcile(named=False)
+        Reconciler(ledger, bed.out, session, Storage()).reconcile(may_be_empty=False)
     session.release()
     assert (bed.mirror / ".resumerge" / "done.json").read_bytes() == before
 

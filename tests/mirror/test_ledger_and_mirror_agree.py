@@ -54,12 +54,12 @@ class Run:
         for name in self.shards:
             (self.out / name).unlink()
 
-    def reconcile(self, mirror: Path | None = None, *, named: bool = False) -> Reconciler:
+    def reconcile(self, mirror: Path | None = None, *, may_be_empty: bool = False) -> Reconciler:
         self.end()
         url = str(mirror or self.there)
         self.sessions.append(MirrorSession(url, Options(), Reporter(), StopRequest()))
         reconciler = Reconciler(self.ledger, self.out, self.sessions[-1], Storage())
-        assert reconciler.reconcile(named=named) is None
+        assert reconciler.reconcile(may_be_empty=may_be_empty) is None
         return reconciler
 
     def end(self) -> None:
@@ -140,7 +140,7 @@ def test_files_that_look_like_the_runs_are_not_taken_for_them(run: Run) -> None:
     """It has mirrored nothing yet."""
     run.ledger.set_mirror(str(run.there))
     with pytest.raises(InputError, match="The mirror contains other files"):
-        run.reconcile(named=True)
+        run.reconcile(may_be_empty=True)
 
 
 def test_the_same_mirror_under_another_name_keeps_what_it_has(
@@ -149,7 +149,7 @@ def test_the_same_mirror_under_another_name_keeps_what_it_has(
     put(made, run.there)
     run.free()
     moved = run.there.rename(tmp_path / "moved")
-    run.reconcile(moved, named=True)
+    run.reconcile(moved, may_be_empty=True)
     own = run.ledger.run()
     assert own is not None and own["mirror"] == str(moved)
     assert run.ledger.mirrored.checksums().keys() == set(run.shards)
@@ -163,7 +163,7 @@ def test_the_same_mirror_under_another_name_has_what_is_whole_there(
     moved = run.there.rename(tmp_path / "moved")
     (moved / run.shards[0]).write_bytes(b"cut off")
     (moved / run.shards[1]).unlink()
-    run.reconcile(moved, named=True)
+    run.reconcile(moved, may_be_empty=True)
     assert run.ledger.mirrored.checksums().keys() == set(run.shards[2:])
     assert run.ledger.shards.unmirrored() == run.shards[:2]
 
@@ -174,12 +174,12 @@ def test_a_new_mirror_gets_everything_or_is_refused(
 ) -> None:
     """What the old one alone has would not be sent by anybody."""
     if is_here:
-        run.reconcile(tmp_path / "new", named=True)
+        run.reconcile(tmp_path / "new", may_be_empty=True)
         assert run.ledger.mirrored.checksums() == {}
         return
     (run.out / run.shards[2]).unlink()
     with pytest.raises(InputError, match=f"1 shards, for example {run.shards[2]}"):
-        run.reconcile(tmp_path / "new", named=True)
+        run.reconcile(tmp_path / "new", may_be_empty=True)
     own = run.ledger.run()
     assert own is not None and own["mirror"] == str(run.there)
 
@@ -192,7 +192,7 @@ def test_only_what_is_not_here_is_compared_there(run: Run, made: Path) -> None:
     (run.there / run.shards[1]).unlink()
     change(run.ledger.path, "DELETE FROM mirrored")
     change(run.ledger.path, "UPDATE run SET mirror = ?", [str(run.there)])
-    reconciler = run.reconcile(named=True)
+    reconciler = run.reconcile(may_be_empty=True)
     (run.there / run.shards[2]).write_bytes(b"damaged")
     assert reconciler.compare() == run.shards[3:]
     found = {event["name"]: event["found"] for event in run.events("mirror_damaged")}

@@ -13,6 +13,7 @@ from finished_runs import Bed
 from ledger_rows import query
 from made_up_mirrors import put, put_bytes
 from mirror_audit import check_mirror
+from opened_snapshots import newest_snapshot, open_snapshot
 from plain_folder import PlainFolder
 
 from resumerge.ledger import Ledger
@@ -26,9 +27,7 @@ from resumerge.mirror.names import (
     snapshot_names,
 )
 from resumerge.mirror.snapshots import (
-    is_intact,
-    newest_snapshot,
-    open_snapshot,
+    is_intact_snapshot,
     promises_nothing,
     write_snapshot,
 )
@@ -268,7 +267,7 @@ def test_a_snapshot_is_the_next_of_its_token_and_replaces_older_ones_alone(
         first = write_snapshot(store, ledger, 4, before)
         assert (first.token, first.number) == (4, 1)
     data = store.get(written.name)
-    assert is_intact(written, data)
+    assert is_intact_snapshot(written, data)
     with open_snapshot(data) as copy:
         assert copy.run() == ledger_run(tmp_path / "run")
     assert {path.name for path in (tmp_path / "run").iterdir()} >= {"ledger.db"}
@@ -280,8 +279,8 @@ def ledger_run(folder: Path) -> dict[str, object]:
 
 
 def test_a_name_promises_bytes() -> None:
-    assert is_intact(SnapshotName(1, 1, INTACT), b"")
-    assert not is_intact(SnapshotName(1, 1, INTACT), b"x")
+    assert is_intact_snapshot(SnapshotName(1, 1, INTACT), b"")
+    assert not is_intact_snapshot(SnapshotName(1, 1, INTACT), b"x")
 
 
 def test_only_first_snapshots_beside_nothing_promise_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,10 +106,15 @@ def test_task_vectors(compiled: str, data: st.DataObject) -> None:
     some = data.draw(task_vectors())
     base, length, dtype = base_of(some), len(some[0]), data.draw(DTYPES)
     kept = [data.draw(masks(length)) for _ in some]
-    factors, weights = ([data.draw(FACTORS) for _ in some] for _ in range(2))
-    consensus, normalize = data.draw(st.booleans()), data.draw(st.booleans())
-    rest = (kept, factors, weights, consensus, normalize, data.draw(FACTORS))
-    agree(lambda out: kernels.add_task_vectors(base, some, *rest, out), length, dtype)
+    rest: dict[str, Any] = {
+        "masks": kept,
+        "factors": [data.draw(FACTORS) for _ in some],
+        "divisor_weights": [data.draw(FACTORS) for _ in some],
+        "elect_signs": data.draw(st.booleans()),
+        "normalize": data.draw(st.booleans()),
+        "scale": data.draw(FACTORS),
+    }
+    agree(lambda out: kernels.add_task_vectors(base, some, **rest, out=out), length, dtype)
 
 
 @varied
@@ -141,12 +147,19 @@ def test_a_threshold_keeps_what_its_mask_keeps(compiled: str, data: st.DataObjec
     kept = [np.empty(length, np.uint8) for _ in some]
     for vector, rule, mask in zip(some, rules, kept):
         _kernels.mask_above(vector, False, *rule, mask)
-    base, rest = base_of(some), ([1.0] * len(some), [0.5] * len(some), True, True, 1.0)
+    rest: dict[str, Any] = {
+        "factors": [1.0] * len(some),
+        "divisor_weights": [0.5] * len(some),
+        "elect_signs": True,
+        "normalize": True,
+        "scale": 1.0,
+    }
+    add = partial(kernels.add_task_vectors, base_of(some), some, **rest)
     found, expected = (Vector(np.empty(length, np.float32)) for _ in range(2))
-    kernels.add_task_vectors(base, some, rules, *rest, found)
-    kernels.add_task_vectors(base, some, kept, *rest, expected)
+    add(masks=rules, out=found)
+    add(masks=kept, out=expected)
     assert same(found.data, expected.data)
-    agree(lambda out: kernels.add_task_vectors(base, some, rules, *rest, out), length, F32)
+    agree(lambda out: add(masks=rules, out=out), length, F32)
 
 
 @varied

@@ -68,8 +68,8 @@ def test_the_statistics_of_a_tensor_and_of_the_next_are_held_at_once(tmp_path: P
 def test_memory_does_not_grow_with_tensors_larger_than_a_selection_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resumerge.kernels.selection.limits.MAX_COLLECTED", 1 << 14)
-    monkeypatch.setattr("resumerge.kernels.selection.limits.MAX_SAMPLE", 1 << 10)
+    monkeypatch.setattr("resumerge.kernels.selection.limits.MOST_COLLECTED", 1 << 14)
+    monkeypatch.setattr("resumerge.kernels.selection.limits.LARGEST_SAMPLE", 1 << 10)
     large, larger = planned(tmp_path / "1", TIES, 70_000), planned(tmp_path / "2", TIES, 140_000)
     assert estimate(large).memory.need(2).peak_rss == estimate(larger).memory.need(2).peak_rss
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from resumerge.errors import InputError
-from resumerge.recipe.yaml_lines import MAX_CHARS, load_yaml
+from resumerge.recipe.yaml_lines import MOST_CHARS, load_yaml
 
 TEXT = """\
 # line 1
@@ -65,7 +65,7 @@ HOSTILE = {
     "deep brackets": "a: " + "[" * 100_000,
     "deep dashes": "- " * 100_000,
     "deep braces": "{a: " * 10_000,
-    "too long": "a: " + "x" * MAX_CHARS,
+    "too long": "a: " + "x" * MOST_CHARS,
     "merge keys that multiply": merged_often(times=80_000, keys=3000),
     "merge key of itself": "&a\nb: 1\n<<: *a",
     "merge key of a number": "<<: 3",

@@ -19,11 +19,11 @@ FILE = "/cache/blobs/abc.incomplete"
 
 
 def of_the_hub(error: OSError) -> ResumergeError | None:
-    return client.explain(error, "org/name", None)
+    return client.explain_hub_error(error, "org/name", None)
 
 
 def of_a_bucket(error: OSError) -> ResumergeError | None:
-    return calls.explain(error, "s3://bucket/x", "s3://bucket/x/model.safetensors")
+    return calls.explain_bucket_error(error, "s3://bucket/x", "s3://bucket/x/model.safetensors")
 
 
 def of_a_download(error: OSError) -> ResumergeError | None:

@@ -17,7 +17,7 @@ from streamed_models import ServedFile
 from waiting import HANGS_SECONDS, wait_until
 
 from resumerge.errors import Reason, Resumable
-from resumerge.remote import expected_ranges, range_reader
+from resumerge.remote import forecast, range_reader
 from resumerge.remote.file import Response
 from resumerge.remote.range_reader import RangeReader
 
@@ -27,7 +27,7 @@ SIZE = 60_000
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (expected_ranges, range_reader):
+    for module in (forecast, range_reader):
         monkeypatch.setattr(module, "PIECE_BYTES", PIECE)
     monkeypatch.setattr(range_reader, "AHEAD_BYTES", AHEAD)
 

@@ -10,10 +10,12 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from opened_snapshots import newest_snapshot, open_snapshot
+
 from resumerge.mirror.damaged_files import find_damaged
 from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.names import MANIFEST_FILE, SnapshotName, snapshot_names
-from resumerge.mirror.snapshots import newest_snapshot, open_snapshot, promises_nothing
+from resumerge.mirror.snapshots import promises_nothing
 from resumerge.mirror.stores.base import Moved, Store
 
 TRIES = 20

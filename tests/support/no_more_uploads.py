@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from loopback_hub import Hub
 from loopback_hub.faults import Fault
+from opened_snapshots import open_snapshot
 
 from resumerge.mirror.names import snapshot_names
-from resumerge.mirror.snapshots import open_snapshot
 
 
 class NoMoreUploads(Fault):

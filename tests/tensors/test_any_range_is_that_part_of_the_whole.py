@@ -14,10 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import evaluation, read
 
-from resumerge.tensors import Adapted, Blocks, Dequantised, ScratchFile, Stacked, Stored, Tensor
+from resumerge.tensors import (
+    Adapted,
+    Dequantised,
+    PackedBlocks,
+    ScratchFile,
+    Stacked,
+    Stored,
+    Tensor,
+)
 from resumerge.tensors.adapters import adapted as adapted_module
-from resumerge.tensors.quantised import blocks as blocks_module
 from resumerge.tensors.quantised import dequantised as dequantised_module
+from resumerge.tensors.quantised import packed_blocks as packed_blocks_module
 
 DTYPES = {"float32": "F32", "float64": "F64", "int8": "I8", "uint8": "U8", "int32": "I32"}
 
@@ -103,7 +111,7 @@ def test_of_codes_with_scales(
 ) -> None:
     arrays, tensor, numbers = made
     start, stop = part(data, tensor)
-    with patch.object(dequantised_module, "PIECE", piece):
+    with patch.object(dequantised_module, "PIECE_ELEMENTS", piece):
         found = read(evaluation(InMemory(arrays)), tensor, start, stop)
     assert_part(found, numbers, start, stop)
 
@@ -117,7 +125,7 @@ def test_of_blocks_of_codes(count: int, piece: int, data: st.DataObject) -> None
 
     raw = np.random.default_rng(count).integers(0, 256, (count, 4)).astype(np.uint8)
     arrays = {"coded": raw.ravel()}
-    tensor = Blocks(
+    tensor = PackedBlocks(
         name="w",
         dtype="F32",
         shape=(count, 3),
@@ -131,7 +139,7 @@ def test_of_blocks_of_codes(count: int, piece: int, data: st.DataObject) -> None
     whole = np.empty((count, 3), np.float32)
     decode(raw, whole)
     start, stop = part(data, tensor)
-    with patch.object(blocks_module, "PIECE", piece):
+    with patch.object(packed_blocks_module, "PIECE_ELEMENTS", piece):
         found = read(evaluation(InMemory(arrays)), tensor, start, stop)
     assert_part(found, whole, start, stop)
 

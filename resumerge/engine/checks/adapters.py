@@ -18,7 +18,7 @@ from resumerge.tensors import Stored, stored_in
 from resumerge.tensors.dtypes import FLOATS, nbytes
 from resumerge.tensors.evaluation import as_vector
 
-PIECE = 1 << 20
+PIECE_ELEMENTS = 1 << 20
 """The elements that are read at once."""
 
 SHOWN = 5
@@ -59,8 +59,8 @@ def _is_finite(reader: SourceReader, stored: Stored) -> bool:
     strides = stored.strides or ()
     last = sum((length - 1) * step for length, step in zip(stored.shape, strides))
     count = last + 1 if strides and stored.numel else stored.numel
-    for start in range(0, count, PIECE):
-        stop = min(start + PIECE, count)
+    for start in range(0, count, PIECE_ELEMENTS):
+        stop = min(start + PIECE_ELEMENTS, count)
         data = np.empty(nbytes(stored.dtype, stop - start), np.uint8)
         offset = stored.offset + nbytes(stored.dtype, start)
         reader.fill(replace(stored, source=0), offset, data.data)

@@ -14,7 +14,7 @@ from resumerge.engine.checks.contents import (
     touched_files,
     units_of,
 )
-from resumerge.engine.checks.fingerprint_diff import advice, describe, headline
+from resumerge.engine.checks.fingerprint_diff import advice, describe_differences, headline
 from resumerge.engine.context import RunContext
 from resumerge.engine.recovery.touched_sources import TouchedSources
 from resumerge.errors import InputError, Problem, Reason, refuse
@@ -31,7 +31,7 @@ from resumerge.printable import shell_line
 from resumerge.recipe import Recipe, load_recipe, parse_recipe
 from resumerge.recipe.average import checkpoints_since
 from resumerge.recipe.normalized import normalized
-from resumerge.recipe.yaml_lines import MAX_CHARS
+from resumerge.recipe.yaml_lines import MOST_CHARS
 from resumerge.sizes import some
 
 
@@ -182,7 +182,7 @@ def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | No
     """
     file = Path(record["config_path"])
     try:
-        if read_foreign(file, 4 * MAX_CHARS) == record["config_text"].encode():
+        if read_foreign(file, 4 * MOST_CHARS) == record["config_text"].encode():
             return None
     except (OSError, UnfitFile) as error:
         why = getattr(error, "strerror", None) or error
@@ -255,7 +255,7 @@ def _refuse_drift(
     config: str,
 ) -> None:
     """Raise an error if two fingerprints differ."""
-    kinds, lines = describe(before, after)
+    kinds, lines = describe_differences(before, after)
     if lines:
         out = output_as_named(record["output"], record["mirror"])
         rest = [out, "--state-dir", str(context.runs.folder)]

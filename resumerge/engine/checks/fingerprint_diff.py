@@ -22,7 +22,9 @@ _KINDS = {
 """What changed, and what to do about it."""
 
 
-def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def describe_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
     """Return the differences between the parts of two fingerprints.
 
     Returns:

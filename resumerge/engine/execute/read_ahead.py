@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from resumerge.planning.plan import Plan, Unit
 from resumerge.planning.reads import is_kept, reads_of_blocks, reads_of_pass
-from resumerge.remote.expected_ranges import ExpectedRanges
 from resumerge.remote.file import RemoteFile
+from resumerge.remote.forecast import Forecast
 from resumerge.sources.reader import SourceReader
 from resumerge.tensors import Merged, Spilled
 
@@ -27,7 +27,7 @@ class ReadAhead:
         self.is_needed = any(
             source.is_streamed(name) for source in plan.sources for name in source.files
         )
-        self._units: dict[int, ExpectedRanges[RemoteFile]] = {}
+        self._units: dict[int, Forecast[RemoteFile]] = {}
 
     def begin(self, unit: Unit, first: int) -> None:
         """Tell that the blocks of a unit will be computed, from block `first` on."""

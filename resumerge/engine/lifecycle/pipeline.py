@@ -122,7 +122,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
         return _continue(context, run, plan, estimate)
     _check_mirror(run.out, run.mirror, named=run.mirror_named)
     reconciler = Reconciler(run.ledger, run.out.folder, run.mirror, context.storage)
-    manifest = reconciler.reconcile(named=run.mirror_named)
+    manifest = reconciler.reconcile(may_be_empty=run.mirror_named)
     if manifest is not None:
         return take_finished_of(context, run, run.mirror, manifest)
     _adopt_uploaded(context, run, plan, run.mirror)

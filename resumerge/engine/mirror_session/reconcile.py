@@ -41,11 +41,12 @@ class Reconciler:
 
     # 1. The lease, and what the mirror knows of the run
 
-    def reconcile(self, *, named: bool) -> Manifest | None:
+    def reconcile(self, *, may_be_empty: bool) -> Manifest | None:
         """Acquire the lease, and adopt what the mirror knows of the run and this machine does not.
 
         Args:
-            named: whether the command names this mirror, so that it may be empty.
+            may_be_empty: whether the mirror may hold nothing of the run, as one that the command
+                names.
 
         Returns:
             the manifest, if another machine has finished the run. Then this process does not hold
@@ -59,7 +60,7 @@ class Reconciler:
             self._mirror.check_mounted()
         with TemporaryFolder() as folder:
             state = self._mirror.read_state(folder / "before-the-lease.db")
-            self._check_not_emptied(state, named=named)
+            self._check_not_emptied(state, may_be_empty=may_be_empty)
             incomplete = None
             if state.kind == FINISHED:
                 manifest = self._manifest(state)
@@ -74,9 +75,9 @@ class Reconciler:
                 if self._is_new_mirror:
                     self._change_mirror(state)
                 self._reopen(incomplete, state.files, lease.token)
-                named = True
+                may_be_empty = True
             state = self._mirror.read_state(folder / LEDGER_FILE)
-            self._adopt(state, folder / LEDGER_FILE, named=named)
+            self._adopt(state, folder / LEDGER_FILE, may_be_empty=may_be_empty)
         if self._is_new_mirror:
             self._change_mirror(state)
         return None
@@ -86,9 +87,9 @@ class Reconciler:
         """Whether the run had another mirror until now, or none."""
         return bool(self._ledger.run()["mirror"] != self._mirror.url)
 
-    def _check_not_emptied(self, state: MirrorState, *, named: bool) -> None:
+    def _check_not_emptied(self, state: MirrorState, *, may_be_empty: bool) -> None:
         """Refuse a mirror that is empty now, and was not: probably a drive that is not mounted."""
-        if state.kind == NOTHING and self._mirrored and not named:
+        if state.kind == NOTHING and self._mirrored and not may_be_empty:
             store = self._mirror.store
             is_folder = store.local_folder is not None
             drive = "If it is a drive, mount it, then resume. " if is_folder else ""
@@ -157,7 +158,7 @@ class Reconciler:
             )
         self._mirrored |= set(manifest.files)
 
-    def _adopt(self, state: MirrorState, path: Path, *, named: bool) -> None:
+    def _adopt(self, state: MirrorState, path: Path, *, may_be_empty: bool) -> None:
         """Adopt the progress in the mirror's snapshot, which was written to `path`."""
         if state.kind == UNFINISHED:
             with closing(Ledger(path)) as theirs:
@@ -169,7 +170,7 @@ class Reconciler:
             if not self._wrote_all_of(state):
                 raise refuse_mirror(self._mirror, state)
         else:
-            self._check_not_emptied(state, named=named)
+            self._check_not_emptied(state, may_be_empty=may_be_empty)
 
     def _adopt_shards(self, theirs: Ledger) -> None:
         """Adopt shards that another machine has sealed and mirrored.

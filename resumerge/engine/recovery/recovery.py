@@ -30,8 +30,8 @@ class Recovery:
         storage: the operations on files.
         suspects: numbers of units to be compared with their checksums whatever file they are in;
             those that the last batches wrote to open shards are compared in any case.
-        moved: called after every unit that was read, with the bytes read so far and the bytes of
-            all suspects.
+        report_read: called after every unit that was read, with the bytes read so far and the bytes
+            of all suspects.
         lazy: whether a shard without committed units gets its file later, when the disk has space.
     """
 
@@ -42,11 +42,11 @@ class Recovery:
         files: ShardFiles,
         storage: Storage,
         suspects: Set[int],
-        moved: Callable[[int, int], None],
+        report_read: Callable[[int, int], None],
         lazy: bool = False,
     ) -> None:
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._suspects, self._moved, self._lazy = suspects, moved, lazy
+        self._suspects, self._report_read, self._lazy = suspects, report_read, lazy
         self._done, self._total = 0, sum(plan.units[number].nbytes for number in suspects)
 
     def run(self) -> list[Progress]:
@@ -166,7 +166,7 @@ class Recovery:
                 if first_mismatch(fd, unit, hashes) is not None:
                     damaged.append(number)
                 self._done += unit.nbytes
-                self._moved(self._done, max(self._done, self._total))
+                self._report_read(self._done, max(self._done, self._total))
         finally:
             os.close(fd)
         if damaged:

@@ -11,13 +11,13 @@ from typing import Any
 
 from resumerge.buckets.address import is_bucket
 from resumerge.buckets.calls import check_library
-from resumerge.buckets.snapshot import bucket_snapshot
+from resumerge.buckets.model import bucket_model
 from resumerge.digests import hash_file
 from resumerge.engine.context import RunContext
 from resumerge.engine.recovery.verify import compare_shard
 from resumerge.errors import InputError, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
-from resumerge.hub.snapshot import cached_snapshot, hub_snapshot
+from resumerge.hub.model import cached_hub_model, hub_model
 from resumerge.ledger import LEDGER_FILE, Row, read_run
 from resumerge.options import Options
 from resumerge.options.declaration import Kept
@@ -29,7 +29,7 @@ from resumerge.printable import printable
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.references import read_reference
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.remote.snapshot import Snapshot
+from resumerge.remote.model import RemoteModel
 from resumerge.sources.companions import LARGEST
 from resumerge.sources.remote.files import ensure_cached
 
@@ -99,20 +99,20 @@ class FolderFiles(OriginalFiles):
 class RemoteFiles(OriginalFiles):
     """The files of a model on a server, at one version."""
 
-    snapshot: Snapshot
+    model: RemoteModel
     metadata: MetadataCache
 
     @property
     def where(self) -> str:  # type: ignore[override]
-        return self.snapshot.version
+        return self.model.version
 
     def read(self, name: str) -> bytes:
-        if name not in self.snapshot.files:
+        if name not in self.model.files:
             raise FileNotFoundError(name)
-        file = self.snapshot.described([name]).files[name]
+        file = self.model.described([name]).files[name]
         if file.size > LARGEST:
             raise UnfitFile(f"{file.size:,} bytes")
-        ensure_cached(file, self.metadata, offline=not self.snapshot.online)
+        ensure_cached(file, self.metadata, offline=not self.model.online)
         return read_foreign(file.pointer, LARGEST)
 
     def compare(
@@ -120,9 +120,9 @@ class RemoteFiles(OriginalFiles):
     ) -> dict[str, str]:
         """Compare the hash that the server has of a file; it says nothing of single tensors."""
         name = shard["name"]
-        if name not in self.snapshot.files:
+        if name not in self.model.files:
             return {name: "it is missing"}
-        file = self.snapshot.described([name]).files[name]
+        file = self.model.described([name]).files[name]
         if file.size != shard["nbytes"]:
             return {name: f"{file.size:,} bytes, not {shard['nbytes']:,}"}
         content = file.expected_content()()
@@ -255,8 +255,8 @@ def _files(named: str, context: RunContext) -> OriginalFiles:
         ) from None
     if is_bucket(ref.name):
         check_library(ref.name, "models")
-        return RemoteFiles(bucket_snapshot(ref.name), metadata)
-    open_hub = cached_snapshot if context.options.offline else hub_snapshot
+        return RemoteFiles(bucket_model(ref.name), metadata)
+    open_hub = cached_hub_model if context.options.offline else hub_model
     return RemoteFiles(open_hub(ref.name, ref.revision, metadata), metadata)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from resumerge.kernels.selection.growing_array import GrowingArray
-from resumerge.kernels.selection.limits import MAX_COLLECTED
+from resumerge.kernels.selection.limits import MOST_COLLECTED
 from resumerge.kernels.selection.selection import Selection
 from resumerge.native import _kernels
 
@@ -25,7 +25,7 @@ class BracketKeys:
 
     def __init__(self, rank: int, numel: int) -> None:
         self._rank = rank
-        expected = min(numel // _EXPECTED, MAX_COLLECTED)
+        expected = min(numel // _EXPECTED, MOST_COLLECTED)
         self._keys, self._counts = (GrowingArray(expected, most=True) for _ in range(2))
         self._ends: list[int] = []
         self._too_many = False
@@ -45,7 +45,7 @@ class BracketKeys:
         """
         keys, counts = np.frombuffer(key_bytes, np.uint32), np.frombuffer(count_bytes, np.uint32)
         self._rank -= above
-        if self._too_many or len(self) + len(keys) > MAX_COLLECTED:
+        if self._too_many or len(self) + len(keys) > MOST_COLLECTED:
             self._too_many = True
             self._keys, self._counts = GrowingArray(0), GrowingArray(0)
             return

@@ -10,7 +10,7 @@ from resumerge.kernels.huge_pages import mapped
 from resumerge.kernels.selection.growing_array import GrowingArray
 from resumerge.kernels.selection.keys import Bits
 from resumerge.kernels.selection.limits import (
-    MAX_COLLECTED,
+    MOST_COLLECTED,
     SAMPLED,
     STANDARD_ERRORS,
     sample_step,
@@ -61,7 +61,7 @@ class KeySample:
             middle = max(0, self._place(k / numel))
             ordered.partition(middle)
             reach = self._reach(keys, ordered[middle])
-            if 2.0 * reach * numel > MAX_COLLECTED:
+            if 2.0 * reach * numel > MOST_COLLECTED:
                 continue
             low, high = self._place(k / numel + reach), self._place(k / numel - reach)
             ordered.partition([max(0, low), min(high, len(keys) - 1)])

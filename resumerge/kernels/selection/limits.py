@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 SAMPLED, THINNED = 16, 4
 """The thinning of a sample: a scan reads one in `SAMPLED` elements, and uses one in `THINNED`."""
-MAX_SAMPLE = 1 << 21
+LARGEST_SAMPLE = 1 << 21
 """The largest number of elements, of 4 bytes each, of a sample; a larger one is thinned further."""
-MAX_COLLECTED = 1 << 22
+MOST_COLLECTED = 1 << 22
 """The largest number of keys collected inside a bracket: 8 bytes each, with their counts."""
 STANDARD_ERRORS = 3.5
 """Half the width of a bracket around the threshold that a sample suggests, in standard errors.
@@ -23,7 +23,7 @@ MIN_EQUAL = 8
 def sample_step(numel: int) -> int:
     """Return n, where one in n of the elements that a sampling scan reads belongs to the sample."""
     step = THINNED
-    while numel // (SAMPLED * step) > MAX_SAMPLE:
+    while numel // (SAMPLED * step) > LARGEST_SAMPLE:
         step *= 2
     return step
 
@@ -45,7 +45,7 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
         errors = 0.5 + math.sqrt(max(0.0, p * (1.0 - p)))
         inside = int(2 * STANDARD_ERRORS * errors * numel / math.sqrt(sample))
         different = inside if bits > 16 else inside // MIN_EQUAL
-        held = min(different, numel, MAX_COLLECTED)
+        held = min(different, numel, MOST_COLLECTED)
         brackets += 8 * held  # keys and counts
         largest = max(largest, held)
     samples = (len(shares) + 1) * sample  # those that are collected, and one sorted copy

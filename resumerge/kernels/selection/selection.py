@@ -10,7 +10,7 @@ import numpy as np
 
 from resumerge.kernels.blocks import BlockRun
 from resumerge.kernels.selection.keys import Key
-from resumerge.native import Kept, Vector, _kernels
+from resumerge.native import MaskOrThreshold, Vector, _kernels
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Selection:
         _kernels.mask_above(values, key.value, self.threshold, self._quota(run), mask)
         return mask
 
-    def mask_or_threshold(self, values: Vector, run: BlockRun) -> Kept:
+    def mask_or_threshold(self, values: Vector, run: BlockRun) -> MaskOrThreshold:
         """Return the threshold that `add_task_vectors` takes in place of a mask by magnitude."""
         return (self.threshold, self._quota(run)) if self.equal else self.mask(values, run)
 

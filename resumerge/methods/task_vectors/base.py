@@ -19,7 +19,7 @@ from resumerge.kernels.blocks import BlockRun, Scan, scan_mapped
 from resumerge.methods.base import KernelMethod, Parameter, TensorContext
 from resumerge.native import Vector
 
-MAX_MASKED = 1 << 28
+MOST_MASKED = 1 << 28
 """The elements of the largest tensor whose masks stay in memory: 32 MiB for each of its inputs."""
 
 SMALLEST_NORM = 1e-7
@@ -93,7 +93,8 @@ class TaskVectors(KernelMethod):
 
     base = "required"
     combines_changes = True
-    consensus: ClassVar[bool] = False
+    elects_signs: ClassVar[bool] = False
+    """Whether only elements take part whose sign is that of the sum, as TIES elects it."""
     sparse: ClassVar[bool] = True
     selection_passes: ClassVar[int] = 0
     """The number of times that `select` reads the task vectors, the first time samples of them."""
@@ -181,21 +182,21 @@ class TaskVectors(KernelMethod):
         densities = self._densities(tensor)
         normalize, scale = bool(tensor.params["normalize"]), float(tensor.params["lambda"])
         total = sum(weights)
-        if normalize and not self.consensus and abs(total) >= kernels.SMALLEST_DIVISOR:
+        if normalize and not self.elects_signs and abs(total) >= kernels.SMALLEST_DIVISOR:
             scale /= total
         kernels.add_task_vectors(
             base,
             list(deltas.values()),
-            [
+            masks=[
                 self._mask(tensor, i, delta, run, kept) if i in densities else None
                 for i, delta in deltas.items()
             ],
-            [w * kept.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
-            weights,
-            self.consensus,
-            normalize,
-            scale,
-            out,
+            factors=[w * kept.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
+            divisor_weights=weights,
+            elect_signs=self.elects_signs,
+            normalize=normalize,
+            scale=scale,
+            out=out,
         )
 
     def _densities(self, tensor: TensorContext) -> dict[int, float]:
@@ -207,7 +208,7 @@ class TaskVectors(KernelMethod):
 
     def _stores_masks(self, tensor: TensorContext) -> bool:
         """Return whether masks are needed twice, expensive, and small enough to stay in memory."""
-        return self.reuse_masks and bool(tensor.params["rescale"]) and tensor.numel <= MAX_MASKED
+        return self.reuse_masks and bool(tensor.params["rescale"]) and tensor.numel <= MOST_MASKED
 
     def _mask(
         self,

@@ -81,5 +81,5 @@ class BreadcrumbsTies(BreadcrumbsMask):
     name = "breadcrumbs_ties"
     summary = "breadcrumbs' masks, then TIES' sign consensus"
     papers = (BREADCRUMBS, TIES)
-    consensus = True
+    elects_signs = True
     cost = BlockCost(3.2, scratch=1.2, per_input=0.36)

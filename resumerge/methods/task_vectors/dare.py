@@ -47,5 +47,5 @@ class DareTies(RandomDrop):
     name = "dare_ties"
     summary = "DARE's random dropping, then TIES' sign consensus"
     papers = (DARE, TIES)
-    consensus = True
+    elects_signs = True
     cost = BlockCost(1.5, scratch=0.45, per_input=0.25)

@@ -72,7 +72,7 @@ class Della(RankDrop):
     name = "della"
     summary = "task vectors sampled by magnitude, then TIES' sign consensus"
     parameters = (*parameters(normalize=True, rescale=True), EPSILON)
-    consensus = True
+    elects_signs = True
     cost = BlockCost(4.0, scratch=0.31, per_input=0.34)
 
 

@@ -23,14 +23,14 @@ class Ties(TaskVectors):
     """Task vectors that keep their ``max(1, int(density * n))`` elements of largest magnitude.
 
     With density 0 none is kept. If magnitudes are equal at the threshold, those with the lowest
-    index are kept.
+    index are kept. The signs are elected in `kernels.add_task_vectors` (`elects_signs`).
     """
 
     name = "ties"
     summary = "task vectors trimmed by magnitude; elements that disagree in sign are left out"
     papers = (TIES,)
     parameters = parameters(normalize=True, rescale=False)
-    consensus = True
+    elects_signs = True
     selection_passes = 2
     cost = BlockCost(1.5, scratch=1.2, per_input=0.125)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from resumerge.mirror.stores.base import Moved
 
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 """The bytes that are moved at once. Between two pieces, a transfer can wait or stop."""
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -37,7 +37,7 @@ def read_small(path: Path, most: int) -> bytes:
 
 def pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
     """Yield a file's bytes from an offset on, in one buffer that is reused."""
-    buffer = memoryview(bytearray(PIECE))
+    buffer = memoryview(bytearray(PIECE_BYTES))
     fd = os.open(path, _READ)
     try:
         while count := os.preadv(fd, [buffer], offset):

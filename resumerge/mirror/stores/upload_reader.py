@@ -8,7 +8,7 @@ from pathlib import Path
 
 from resumerge.mirror.stores.base import Moved
 
-PIECE = 4 << 20
+PIECE_BYTES = 4 << 20
 """The largest number of bytes that one read returns."""
 
 
@@ -33,11 +33,13 @@ class UploadReader(io.BufferedIOBase):
         self.stopped: Exception | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return at most `PIECE` bytes, whatever `size` is; empty only at the end of the file."""
+        """Return at most `PIECE_BYTES`, whatever `size` is; nothing only at the end of the file."""
         if self.stopped is not None:
             raise Stopped
         try:
-            data = self._stream.read(PIECE if size is None or size < 0 else min(size, PIECE))
+            data = self._stream.read(
+                PIECE_BYTES if size is None or size < 0 else min(size, PIECE_BYTES)
+            )
             if data:
                 self._moved(len(data))
         except Exception as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from resumerge.planning.plan import SourceFileKey, Unit
 from resumerge.planning.reads import Read, is_kept, passes_of_unit, reads_once
-from resumerge.remote.expected_ranges import ExpectedRanges, Range
+from resumerge.remote.forecast import Forecast, Range
 from resumerge.sources.types import Source
 from resumerge.tensors import Merged, Step, Stored, Tensor
 from resumerge.tensors.dtypes import nbytes
@@ -68,7 +68,7 @@ class FileCounter:
         return {key: fetched for key, fetched in self._streamed.items() if key in self.read}
 
     def _expect(self, steps: Iterable[Iterable[Read]]) -> None:
-        for piece in ExpectedRanges(map(_ranges, steps)):
+        for piece in Forecast(map(_ranges, steps)):
             self._fetch(piece.file, piece.nbytes)
 
     def _fetch(self, file: SourceFileKey, fetched: int) -> None:

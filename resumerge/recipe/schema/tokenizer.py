@@ -19,7 +19,7 @@ from resumerge.recipe.schema.settings import truth
 from resumerge.recipe.spelling import did_you_mean
 from resumerge.recipe.types import ModelRef, TokenizerSetting, TokenRow
 
-MAX_MULTIPLE = 1 << 20
+LARGEST_MULTIPLE = 1 << 20
 """The largest ``pad_to_multiple_of``, in rows: more than any vocabulary has."""
 
 
@@ -214,11 +214,11 @@ def _read_force(value: object) -> bool:
 
 def _read_multiple(value: object) -> int:
     number = whole_number(value)
-    if number is not None and 0 < number <= MAX_MULTIPLE:
+    if number is not None and 0 < number <= LARGEST_MULTIPLE:
         return number
     raise InvalidValue(
         "The value of pad_to_multiple_of is invalid",
-        expected=f"a whole number from 1 to {MAX_MULTIPLE:,}",
+        expected=f"a whole number from 1 to {LARGEST_MULTIPLE:,}",
         found=describe(value),
         fix="Write a number like 64, or delete the line to keep the number of rows",
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.heads import HEADS, is_language_head
-from resumerge.sources.adapters.known_names import spelled, stripped
+from resumerge.sources.adapters.model_names import spelled, stripped
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_computed, is_head
 from resumerge.tensors import Tensor

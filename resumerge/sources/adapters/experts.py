@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from resumerge.sources.adapters.known_names import KnownNames, spelled
+from resumerge.sources.adapters.model_names import ModelNames, spelled
 from resumerge.tensors import Adapted, Stacked, Stored, Tensor
 from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.parts import part_of
@@ -128,7 +128,7 @@ class Experts:
         base: the model's tensors.
     """
 
-    def __init__(self, known: KnownNames, base: Mapping[str, Tensor]) -> None:
+    def __init__(self, known: ModelNames, base: Mapping[str, Tensor]) -> None:
         self._known, self._base = known, base
         self._of: dict[str, tuple[ExpertParameter, ...]] = {}
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.sizes import some
+from resumerge.sources.adapters.adapter_names import AdapterNames
 from resumerge.sources.adapters.changed import ModuleChanges
 from resumerge.sources.adapters.completeness import lacking
 from resumerge.sources.adapters.config import LoraConfig
@@ -20,8 +21,7 @@ from resumerge.sources.adapters.experts import (
     whole_parameter,
 )
 from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
-from resumerge.sources.adapters.known_names import KnownNames
-from resumerge.sources.adapters.names import AdapterNames
+from resumerge.sources.adapters.model_names import ModelNames
 from resumerge.sources.adapters.orientation import Orientations
 from resumerge.sources.adapters.programs.kohya import FlatNames
 from resumerge.sources.adapters.refusals import Refusals
@@ -71,7 +71,7 @@ class Pairing:
         self._of_base = of_base = ties.tensors
         self._of_adapter = of_adapter
         self._names = AdapterNames.of(of_adapter)
-        self._known = KnownNames(of_base)
+        self._known = ModelNames(of_base)
         self._flat = FlatNames(of_base)
         orientations = Orientations(of_base, settings.fan_in_fan_out)
         self._models = base.ref.text, f"{base.ref.text}+{adapter.ref.text}"

@@ -51,7 +51,7 @@ KEPT = 4096
 MOST_IN_ARRAY = 4_000_000
 LARGEST_ALIGNMENT = 1 << 20
 USUAL_ALIGNMENT = 32
-PIECE = 1 << 18
+PIECE_BYTES = 1 << 18
 """Bytes of the header that are read at once."""
 
 LARGE_PIECE = 4 << 20
@@ -134,7 +134,7 @@ class _Reader:
     file: str
     where: str
     whole: Collection[str] = ()
-    piece: int = PIECE
+    piece: int = PIECE_BYTES
 
     def __post_init__(self) -> None:
         self._data, self._at, self._start = b"", 0, 0
@@ -276,7 +276,7 @@ class _Reader:
             return None
         left = count * struct.calcsize("<" + _NUMBERS.get(kind, "B"))
         while left:
-            step = min(left, PIECE)
+            step = min(left, PIECE_BYTES)
             self._need(step)
             self._at += step
             left -= step

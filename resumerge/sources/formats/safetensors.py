@@ -20,7 +20,7 @@ from resumerge.sources.formats.weight_format import (
     damaged,
     damaged_from_start,
 )
-from resumerge.sources.json_object import check_values
+from resumerge.sources.json_object import check_value_count
 from resumerge.tensors import Stored
 from resumerge.tensors.dtypes import BITS
 
@@ -29,7 +29,7 @@ FORMAT = "safetensors file"
 METADATA = "__metadata__"
 """The key of a header under which there is no tensor, but texts of the file's writer."""
 
-MAX_HEADER = 100_000_000
+LARGEST_HEADER = 100_000_000
 """The largest header, in bytes; the limit of the reference implementation."""
 
 
@@ -44,7 +44,7 @@ class Safetensors(WeightFormat):
 
     def read_header(self, read: ReadRange, *, size: int, file: str, where: str) -> Header:
         first8 = read(0, 8)
-        length = header_length(first8, file_size=size, where=where)
+        length = _header_length(first8, file_size=size, where=where)
         raw = read(8, 8 + length)
         entries = _json_object(raw, where)
         tensors = _tensors(entries, len(raw), file_size=size, file=file, where=where)
@@ -55,7 +55,7 @@ class Safetensors(WeightFormat):
         return Header(tensors, digest, metadata=metadata, first=first8 + raw)
 
 
-def header_length(first8: bytes, *, file_size: int, where: str) -> int:
+def _header_length(first8: bytes, *, file_size: int, where: str) -> int:
     """Return the header's length in bytes, from the first 8 bytes of a file of `file_size` bytes.
 
     Raises:
@@ -64,37 +64,33 @@ def header_length(first8: bytes, *, file_size: int, where: str) -> int:
     if len(first8) < 8:
         raise damaged(FORMAT, where, "at least 8 bytes", f"a file of {file_size} bytes")
     length = int.from_bytes(first8, "little")
-    if length > min(MAX_HEADER, file_size - 8):
+    if length > min(LARGEST_HEADER, file_size - 8):
         raise damaged_from_start(
             FORMAT,
             where,
             first8,
-            f"a header of at most {min(MAX_HEADER, file_size - 8)} bytes",
+            f"a header of at most {min(LARGEST_HEADER, file_size - 8)} bytes",
             f"a header length of {length}",
         )
     return length
 
 
-def parse_header(raw: bytes, *, file_size: int, file: str, where: str) -> dict[str, Stored]:
+def _tensors(
+    entries: Mapping[str, Any], length: int, *, file_size: int, file: str, where: str
+) -> dict[str, Stored]:
     """Return the place of each tensor, after validating the header.
 
     Args:
-        raw: the JSON bytes, without the 8 bytes before them.
+        entries: the header's JSON.
+        length: its bytes, without the 8 bytes before them.
         file_size: the size of the whole file, in bytes.
         file: the file's path relative to the source's folder.
         where: the file as named in messages.
 
     Raises:
-        InputError: not JSON, unknown dtype, a shape that does not match its bytes, or data that is
-            out of bounds, overlapping or leaves holes.
+        InputError: an unknown dtype, a shape that does not match its bytes, or data that is out of
+            bounds, overlapping or leaves holes.
     """
-    return _tensors(_json_object(raw, where), len(raw), file_size=file_size, file=file, where=where)
-
-
-def _tensors(
-    entries: Mapping[str, Any], length: int, *, file_size: int, file: str, where: str
-) -> dict[str, Stored]:
-    """Return the place of each tensor by a header of so many bytes."""
     data_start = 8 + length
     data_size = file_size - data_start
     tensors: dict[str, Stored] = {}
@@ -124,7 +120,7 @@ def _json_object(raw: bytes, where: str) -> dict[str, Any]:
         return found
 
     try:
-        check_values(raw)
+        check_value_count(raw)
         entries = json.loads(raw.decode(), object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError) as error:
         raise damaged(FORMAT, where, "a header in JSON", str(error)) from None

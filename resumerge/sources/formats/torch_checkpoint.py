@@ -32,7 +32,7 @@ from resumerge.tensors.dtypes import BITS
 FORMAT = "torch checkpoint"
 _damaged = partial(damaged, FORMAT)
 
-MAX_HEADER = 100_000_000
+LARGEST_HEADER = 100_000_000
 """The most bytes of the pickle that describes the tensors."""
 
 LEGACY_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -156,18 +156,19 @@ class _Stream(io.RawIOBase):
         if stop <= self._at:
             return b""
         self._total += stop - self._at
-        if self._total > 3 * MAX_HEADER:
-            raise _damaged(self._where, f"a description of at most {MAX_HEADER} bytes", "more")
+        if self._total > 3 * LARGEST_HEADER:
+            raise _damaged(self._where, f"a description of at most {LARGEST_HEADER} bytes", "more")
         data = self._read(self._at, stop)
         self._at += len(data)
         return data
 
 
 class _Buffered(io.BufferedReader):
-    """A stream that allocates at most `MAX_HEADER` bytes, whatever length a pickle claims."""
+    """A stream that allocates at most `LARGEST_HEADER` bytes, whatever length a pickle claims."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(min(MAX_HEADER if size is None or size < 0 else size, MAX_HEADER))
+        wanted = LARGEST_HEADER if size is None or size < 0 else size
+        return super().read(min(wanted, LARGEST_HEADER))
 
 
 def _zip_archive(
@@ -217,8 +218,8 @@ _ZIP_ERRORS = (
 
 
 def _small_file(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> bytes:
-    if entry.file_size > MAX_HEADER:
-        raise _damaged(where, f"at most {MAX_HEADER} bytes of data.pkl", f"{entry.file_size}")
+    if entry.file_size > LARGEST_HEADER:
+        raise _damaged(where, f"at most {LARGEST_HEADER} bytes of data.pkl", f"{entry.file_size}")
     return archive.read(entry)
 
 

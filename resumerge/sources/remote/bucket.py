@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextlib import suppress
 
 from resumerge.buckets.calls import check_library
-from resumerge.buckets.snapshot import BucketSnapshot, bucket_snapshot, cached_bucket_snapshot
+from resumerge.buckets.model import BucketModel, bucket_model, cached_bucket_model
 from resumerge.errors import InputError, Resumable
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.index import MODEL, Contents
-from resumerge.sources.remote.model import open_snapshot
+from resumerge.sources.remote.model import open_remote_model
 from resumerge.sources.types import Source
 
 
@@ -26,7 +26,7 @@ def open_bucket(
     metadata: MetadataCache | None = None,
     contents: Contents | None = MODEL,
 ) -> Source:
-    """Pin a model or an adapter in a bucket and read the headers of its files: `open_snapshot`.
+    """Pin a model or an adapter in a bucket and read the headers of its files: `open_remote_model`.
 
     Args:
         ref: the model as the recipe names it.
@@ -43,22 +43,22 @@ def open_bucket(
     """
     metadata = metadata or MetadataCache()
     check_library(ref.name, "models")
-    snapshot = _snapshot(ref, revision, metadata, offline=offline)
-    source = open_snapshot(ref, snapshot, metadata, contents)
-    if snapshot.online:
-        snapshot.remember(metadata, source.revision or "", ref.file)
+    model = _bucket_model(ref, revision, metadata, offline=offline)
+    source = open_remote_model(ref, model, metadata, contents)
+    if model.online:
+        model.remember(metadata, source.revision or "", ref.file)
     return source
 
 
-def _snapshot(
+def _bucket_model(
     ref: ModelRef, revision: str | None, metadata: MetadataCache, *, offline: bool
-) -> BucketSnapshot:
+) -> BucketModel:
     if offline:
-        return cached_bucket_snapshot(ref.name, revision, metadata, ref.file)
+        return cached_bucket_model(ref.name, revision, metadata, ref.file)
     try:
-        return bucket_snapshot(ref.name, ref.file)
+        return bucket_model(ref.name, ref.file)
     except (Resumable, InputError):
         if revision is not None:
             with suppress(InputError):
-                return cached_bucket_snapshot(ref.name, revision, metadata, ref.file)
+                return cached_bucket_model(ref.name, revision, metadata, ref.file)
         raise

@@ -10,11 +10,11 @@ from contextlib import suppress
 from resumerge.errors import InputError, Resumable
 from resumerge.hub.cache import COMMIT
 from resumerge.hub.client import is_offline
-from resumerge.hub.snapshot import cached_snapshot, hub_snapshot
+from resumerge.hub.model import cached_hub_model, hub_model
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.index import MODEL, Contents
-from resumerge.sources.remote.model import open_snapshot
+from resumerge.sources.remote.model import open_remote_model
 from resumerge.sources.types import Source
 
 
@@ -26,7 +26,7 @@ def open_hub(
     metadata: MetadataCache | None = None,
     contents: Contents | None = MODEL,
 ) -> Source:
-    """Pin a Hub model or adapter and read the headers of its weight files: `open_snapshot`.
+    """Pin a Hub model or adapter and read the headers of its weight files: `open_remote_model`.
 
     Args:
         ref: the model as the recipe names it.
@@ -51,13 +51,15 @@ def open_hub(
     wanted = revision or ref.revision
     metadata = metadata or MetadataCache()
     if offline or is_offline():
-        return open_snapshot(ref, cached_snapshot(ref.name, wanted, metadata), metadata, contents)
+        return open_remote_model(
+            ref, cached_hub_model(ref.name, wanted, metadata), metadata, contents
+        )
     try:
-        return open_snapshot(ref, hub_snapshot(ref.name, wanted, metadata), metadata, contents)
+        return open_remote_model(ref, hub_model(ref.name, wanted, metadata), metadata, contents)
     except (Resumable, InputError):
         # A commit never changes, so the cache can stand in for the Hub; a branch may have moved.
         if wanted and COMMIT.fullmatch(wanted):
             with suppress(InputError):
-                cached = cached_snapshot(ref.name, wanted, metadata)
-                return open_snapshot(ref, cached, metadata, contents)
+                cached = cached_hub_model(ref.name, wanted, metadata)
+                return open_remote_model(ref, cached, metadata, contents)
         raise

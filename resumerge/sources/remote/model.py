@@ -10,7 +10,7 @@ from resumerge.errors import InputError, refuse
 from resumerge.recipe.types import ModelRef
 from resumerge.remote.file import RemoteFile
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.remote.snapshot import Snapshot
+from resumerge.remote.model import RemoteModel
 from resumerge.sizes import some
 from resumerge.sources.checkpoint_files import no_such_file
 from resumerge.sources.companions import companion_files
@@ -26,8 +26,8 @@ HEADER_THREADS = 8
 """The number of headers read at once: a model of 200 files takes 200 round trips."""
 
 
-def open_snapshot(
-    ref: ModelRef, snapshot: Snapshot, metadata: MetadataCache, contents: Contents | None
+def open_remote_model(
+    ref: ModelRef, model: RemoteModel, metadata: MetadataCache, contents: Contents | None
 ) -> Source:
     """Read the headers of a model's weight files, its config and its index.
 
@@ -36,9 +36,9 @@ def open_snapshot(
 
     Args:
         ref: the model as the recipe names it.
-        snapshot: the model's files at a revision.
+        model: its files at one version, as a server lists them.
         metadata: the metadata cache of remote files.
-        contents: whether the snapshot should hold a model or an adapter; None for either.
+        contents: whether it should be a model or an adapter; None for either.
 
     Returns:
         The source. A file is `present` if the cache has all of it and it is not known to be
@@ -49,62 +49,62 @@ def open_snapshot(
             missing files.
         Resumable: the network failed.
     """
-    if ref.file and ref.file not in snapshot.files:
-        if snapshot.online:
-            raise no_such_file(snapshot.version, ref.file, snapshot.files)
-        raise snapshot.offline_error([ref.file])
-    return open_files(_RemoteFiles(ref, snapshot, metadata), contents)
+    if ref.file and ref.file not in model.files:
+        if model.online:
+            raise no_such_file(model.version, ref.file, model.files)
+        raise model.offline_error([ref.file])
+    return open_files(_RemoteFiles(ref, model, metadata), contents)
 
 
 class _RemoteFiles(ModelFiles):
     """The files of one version of a model on a server, as far as they were described by it."""
 
-    def __init__(self, ref: ModelRef, snapshot: Snapshot, metadata: MetadataCache) -> None:
+    def __init__(self, ref: ModelRef, model: RemoteModel, metadata: MetadataCache) -> None:
         self._ref = ref
         self.model = self.where = ref.text
-        self.folder = snapshot.folder
+        self.folder = model.folder
         self.single = ref.file
-        self._snapshot = snapshot
+        self._model = model
         self._metadata = metadata
 
     @property
     def names(self) -> Collection[str]:
-        return self._snapshot.files
+        return self._model.files
 
     def fetch(self, names: Iterable[str]) -> None:
         names = sorted(names)
-        self._snapshot = self._snapshot.described(names)
+        self._model = self._model.described(names)
         for name in names:
-            file = self._snapshot.files[name]
-            ensure_cached(file, self._metadata, offline=not self._snapshot.online)
+            file = self._model.files[name]
+            ensure_cached(file, self._metadata, offline=not self._model.online)
 
     def check(self, contents: Contents, weights: list[str], index: str) -> None:
-        snapshot = self._snapshot
-        if not weights and (snapshot.online or any(n.endswith(UNREADABLE) for n in snapshot.files)):
+        model = self._model
+        if not weights and (model.online or any(n.endswith(UNREADABLE) for n in model.files)):
             weights_first = sorted(
-                snapshot.files, key=lambda name: (not looks_like_weights(name), name)
+                model.files, key=lambda name: (not looks_like_weights(name), name)
             )
-            raise contents.missing(snapshot.version, weights_first)
-        absent = [name for name in weights if name not in snapshot.files]
-        if not snapshot.online:
+            raise contents.missing(model.version, weights_first)
+        absent = [name for name in weights if name not in model.files]
+        if not model.online:
             absent += [
                 name
                 for name in weights
-                if (file := snapshot.files.get(name)) and not file.content
+                if (file := model.files.get(name)) and not file.content
                 if self._metadata.header(file.identity) is None
             ]
             absent += [] if weights else [contents.expected]
-            if contents.config not in snapshot.files and not snapshot.is_listing:
+            if contents.config not in model.files and not model.is_listing:
                 absent.append(contents.config)
             if absent:
-                raise snapshot.offline_error(sorted(absent))
+                raise model.offline_error(sorted(absent))
         elif absent:
             raise refuse(
                 "The index names files that do not exist",
-                where=snapshot.version,
+                where=model.version,
                 expected=f"{len(weights)} files",
                 found=f"missing: {some(absent)}",
-                fix=snapshot.fix_absent,
+                fix=model.fix_absent,
             )
 
     def headers(self, weights: list[str], known: WeightFormat | None = None) -> dict[str, Header]:
@@ -116,13 +116,13 @@ class _RemoteFiles(ModelFiles):
                 found=some(weights),
                 fix="download the folder, and name the copy",
             )
-        self._snapshot = self._snapshot.described(weights)
+        self._model = self._model.described(weights)
         with ThreadPoolExecutor(HEADER_THREADS) as pool:
-            found = pool.map(lambda name: self._header(self._snapshot.files[name]), weights)
+            found = pool.map(lambda name: self._header(self._model.files[name]), weights)
             return dict(zip(weights, found))
 
     def _header(self, file: RemoteFile) -> Header:
-        online = self._snapshot.online
+        online = self._model.online
         if online:
             file.link()  # another version may have the same content
         path = file.pointer
@@ -140,16 +140,16 @@ class _RemoteFiles(ModelFiles):
     def source(self, opened: Opened) -> Source:
         names, companions = list(opened.headers), list[str]()
         if not self.is_one_file:
-            sizes = {name: max(0, file.size) for name, file in self._snapshot.files.items()}
+            sizes = {name: max(0, file.size) for name, file in self._model.files.items()}
             companions = companion_files(sizes, opened.components)
-        snapshot = self._snapshot.described([*names, *companions])
-        found = {name: self._source_file(snapshot.files[name]) for name in (*names, *companions)}
+        model = self._model.described([*names, *companions])
+        found = {name: self._source_file(model.files[name]) for name in (*names, *companions)}
         first = {name: header.first for name, header in opened.headers.items()}
         return Source(
             ref=self._ref,
-            kind=snapshot.kind,
+            kind=model.kind,
             folder=self.folder,
-            revision=snapshot.pin(names),
+            revision=model.pin(names),
             config=opened.config,
             tensors=opened.tensors,
             files={name: replace(found[name], first=first[name]) for name in names},

@@ -1,4 +1,7 @@
-"""The weights that the numbers of a quantised tensor stand for."""
+"""The weights that the numbers of a quantised tensor stand for.
+
+Their scales lie in a tensor of their own: one for all, for each row, or for each block of a grid.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from resumerge.tensors.evaluation import Evaluation, as_vector
 from resumerge.tensors.quantised.codes import Codebook
 from resumerge.tensors.tensor import Tensor
 
-PIECE = 1 << 17
+PIECE_ELEMENTS = 1 << 17
 """Elements computed at once, or one row: half a MiB, which fits the processor's cache."""
 
 MILLISECONDS = 0.8
@@ -148,13 +151,13 @@ class Dequantised(Tensor):
             yield from self.block_of_column.reads(0, self.block_of_column.numel)
 
     def working_bytes(self, elements: int) -> float:
-        piece = max(PIECE, self.columns) + self.columns
+        piece = max(PIECE_ELEMENTS, self.columns) + self.columns
         own = piece * (BITS[self.codes.dtype] // 8 + 4 + 2 * 4 * bool(self.scales or self.zeros))
         return own + max(child.working_bytes(piece) for child in self.children())
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         values, inner, columns = out.view(np.float32), evaluation.inner(), self.columns
-        step, last = max(1, PIECE // columns), -(-stop // columns)
+        step, last = max(1, PIECE_ELEMENTS // columns), -(-stop // columns)
         for top in range(start // columns, last, step) if start < stop else ():
             bottom = min(top + step, last)
             begin, end = top * columns, min(bottom * columns, self.numel)

@@ -13,10 +13,10 @@ from resumerge.kernels.measurements import measured_elements
 from resumerge.native import Vector
 from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.evaluation import Compare, Evaluation
-from resumerge.tensors.quantised.blocks import Decode
+from resumerge.tensors.quantised.packed_blocks import Decode
 from resumerge.tensors.tensor import Tensor
 
-PIECE = 1 << 15
+PIECE_ELEMENTS = 1 << 15
 """Elements encoded at once, so that what is computed on the way fits the processor's cache."""
 
 WORKING = 24
@@ -86,7 +86,7 @@ class Encoded(Tensor):
         if isinstance(self.operand, Adapted):
             within += self.operand.measuring_bytes(floats, floats)
         sample = 8 * measured_elements(floats) * bool(self.compared_models)
-        return 4 * floats + PIECE * WORKING + within + sample
+        return 4 * floats + PIECE_ELEMENTS * WORKING + within + sample
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         if start == stop:
@@ -102,8 +102,8 @@ class Encoded(Tensor):
         values = raw.view(np.float32).reshape(-1, size)
         whole = len(out) == (last - first) * nbytes
         blocks = out if whole else evaluation.take("encoded", (last - first) * nbytes)
-        for at in range(0, last - first, PIECE // size):
-            part = slice(at, at + PIECE // size)
+        for at in range(0, last - first, PIECE_ELEMENTS // size):
+            part = slice(at, at + PIECE_ELEMENTS // size)
             self.encode(values[part], blocks.reshape(-1, nbytes)[part])
         if not whole:
             out[:] = blocks[start - first * nbytes : stop - first * nbytes]

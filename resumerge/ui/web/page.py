@@ -13,7 +13,7 @@ from resumerge.ui.web.parts.comparison import ComparisonPart
 from resumerge.ui.web.parts.options import Field
 from resumerge.ui.web.parts.recipe import RecipePart
 from resumerge.ui.web.parts.run import RunPart
-from resumerge.ui.web.parts.shared import Whose
+from resumerge.ui.web.parts.shared import WorkspaceOf
 
 CSS = """
 .gradio-container { max-width: 1280px !important; }
@@ -59,27 +59,30 @@ class Part(Protocol):
 
 
 def build(
-    whose: Whose, declarations: Sequence[Option], heading: str, first: Part | None = None
+    workspace_of: WorkspaceOf,
+    declarations: Sequence[Option],
+    heading: str,
+    first: Part | None = None,
 ) -> gr.Blocks:
     """Return the page.
 
     Args:
-        whose: returns the folder of who asks.
+        workspace_of: returns the folder of who asks.
         declarations: the options that are on the page.
         heading: Markdown at its top.
         first: a part that stands below it; None for none.
     """
-    recipe, run = RecipePart(whose, declarations), RunPart(whose, declarations)
+    recipe, run = RecipePart(workspace_of, declarations), RunPart(workspace_of, declarations)
     with gr.Blocks(title="resumerge", analytics_enabled=False) as page:
         gr.Markdown(heading)
         if first is not None:
             first.build()
         recipe.build()
         run.build()
-        ComparisonPart(whose).build()
+        ComparisonPart(workspace_of).build()
         run.build_picture()
         if first is not None:
             first.wire(run, recipe.options)
         recipe.wire(run)
-        run.wire(page, recipe.options, recipe.said)
+        run.wire(page, recipe.options, recipe.message)
     return page

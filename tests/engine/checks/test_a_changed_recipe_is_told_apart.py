@@ -11,7 +11,7 @@ import pytest
 from merging import working_in
 from tiny_models import write_family
 
-from resumerge.engine.checks.fingerprint_diff import describe
+from resumerge.engine.checks.fingerprint_diff import describe_differences
 from resumerge.engine.lifecycle.session import Session
 from resumerge.options import SEED, SHARD_SIZE, Options
 from resumerge.planning import changes, fingerprint, fingerprint_parts
@@ -106,7 +106,7 @@ def test_a_change_is_told_in_the_words_of_the_recipe(
         {"recipe": normalized(parse_recipe(f"merge_method: linear\n{text}\n"))}
         for text in (written, written.replace(old, new, 1))
     )
-    kinds, [found] = describe(before, after)
+    kinds, [found] = describe_differences(before, after)
     assert kinds == ["recipe"] and found.startswith(line)
 
 

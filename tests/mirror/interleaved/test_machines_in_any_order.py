@@ -147,7 +147,7 @@ def tokens_are_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_is_watched(patch: pytest.MonkeyPatch) -> None:
     """A lease is taken without waiting whether its owner renews it."""
-    patch.setattr(lease, "_wait_until_dead", lambda *given: None)
+    patch.setattr(lease, "_wait_until_free", lambda *given: None)
 
 
 def a_refusal_is_taken_for_a_lost_answer(patch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import pytest
 from made_up_leases import ELSEWHERE, write
+from opened_snapshots import newest_snapshot, open_snapshot
 from plain_folder import PlainFolder
 from replication import Replication
-
-from resumerge.mirror.snapshots import newest_snapshot, open_snapshot
 
 
 @pytest.mark.parametrize("before", ["upload ", "uploaded ", "written .resumerge/ledger-"])

@@ -7,13 +7,13 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 import pytest
+from opened_snapshots import newest_snapshot, open_snapshot
 from plain_folder import PlainFolder
 from replication import Replication
 from waiting import wait_until
 
 from resumerge.errors import Resumable
 from resumerge.mirror.names import TaskName
-from resumerge.mirror.snapshots import newest_snapshot, open_snapshot
 
 
 def task(token: int) -> str:

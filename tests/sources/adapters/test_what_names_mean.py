@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resumerge.sources.adapters.known_names import KnownNames, meaning
+from resumerge.sources.adapters.model_names import ModelNames, meaning
 
 SAME = [
     ("language_model.model.layers.0.q_proj.weight", "model.language_model.layers.0.q_proj.weight"),
@@ -31,18 +31,18 @@ OTHER = [
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_spellings_of_one_tensor(one: str, other: str) -> None:
     assert meaning(one) == meaning(other)
-    assert KnownNames([one]).find(other) == one
-    assert KnownNames([other]).find(one) == other
+    assert ModelNames([one]).find(other) == one
+    assert ModelNames([other]).find(one) == other
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
 def test_names_of_two_tensors(one: str, other: str) -> None:
     assert meaning(one) != meaning(other)
-    assert KnownNames([one]).find(other) is None
+    assert ModelNames([one]).find(other) is None
 
 
 def test_none_of_two_with_one_meaning_is_guessed() -> None:
     two = ["model.layers.0.q_proj.weight", "model.blocks.0.q_proj.weight"]
-    known = KnownNames(two)
+    known = ModelNames(two)
     assert known.find("language_model.layers.0.q_proj.weight") is None
     assert [known.find(name) for name in two] == two

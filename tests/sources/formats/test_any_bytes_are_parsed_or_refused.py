@@ -15,14 +15,20 @@ from safetensors import SafetensorError, deserialize
 from safetensors.torch import save
 
 from resumerge.errors import InputError
-from resumerge.sources.formats.safetensors import header_length, parse_header
+from resumerge.sources.formats.safetensors import Safetensors
+from resumerge.sources.formats.weight_format import Header
 from resumerge.sources.index import parse_index
 from resumerge.tensors import Stored
 
 
+def read(file: bytes) -> Header:
+    return Safetensors().read_header(
+        lambda begin, end: file[begin:end], size=len(file), file="file", where="file"
+    )
+
+
 def parse(file: bytes) -> dict[str, Stored]:
-    length = header_length(file[:8], file_size=len(file), where="file")
-    return parse_header(file[8 : 8 + length], file_size=len(file), file="file", where="file")
+    return read(file).tensors
 
 
 JSON = st.recursive(

@@ -8,23 +8,23 @@ from torch import Tensor
 
 from kernel_oracles.selection import mask_of_threshold
 from kernel_oracles.vectors import added, masked, scaled, tensor_of, tensors_of, write
-from resumerge.native import Kept, Vector
+from resumerge.native import MaskOrThreshold, Vector
 
 
 def add_task_vectors(
     base: Vector,
     vectors: list[Vector],
-    masks: list[Kept],
+    masks: list[MaskOrThreshold],
     factors: list[float],
-    weights: list[float],
-    consensus: bool,
+    divisor_weights: list[float],
+    elect_signs: bool,
     normalize: bool,
     scale: float,
     out: Vector,
 ) -> None:
     sparse = [masked(delta, _mask(delta, kept)) for delta, kept in zip(tensors_of(vectors), masks)]
     terms = scaled(sparse, factors)
-    mixed = sign_consensus_sum(terms, weights, normalize) if consensus else added(terms)
+    mixed = elected_sum(terms, divisor_weights, normalize) if elect_signs else added(terms)
     write(tensor_of(base) + mixed * scale, out)
 
 
@@ -59,7 +59,7 @@ def add_voted_sum(
     write(tensor_of(base) + torch.where(votes >= least, total, 0.0) * scale, out)
 
 
-def sign_consensus_sum(terms: list[Tensor], weights: list[float], normalize: bool) -> Tensor:
+def elected_sum(terms: list[Tensor], weights: list[float], normalize: bool) -> Tensor:
     """The terms whose sign is that of the sum, added, and divided by the sum of their weights."""
     signs = majority_sign(added(terms))
     kept = [agreeing(term, signs) for term in terms]
@@ -80,5 +80,5 @@ def agreeing(term: Tensor, signs: Tensor) -> Tensor:
     return (term * signs).clamp_min(0.0) + 0.0
 
 
-def _mask(delta: Tensor, kept: Kept) -> np.ndarray | None:
+def _mask(delta: Tensor, kept: MaskOrThreshold) -> np.ndarray | None:
     return mask_of_threshold(delta, False, *kept) if isinstance(kept, tuple) else kept

@@ -24,7 +24,7 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 CHUNK = 8 << 20
 """The bytes of one request of an upload, which are in memory."""
 
-PIECE = 1 << 18
+PIECE_BYTES = 1 << 18
 """The bytes that are read from a local file between two reports."""
 
 
@@ -105,7 +105,10 @@ class _Reader(io.RawIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = CHUNK if size is None or size < 0 else size
         found = bytearray()
-        while len(found) < wanted and (data := self._file.read(min(PIECE, wanted - len(found)))):
+        while len(found) < wanted:
+            data = self._file.read(min(PIECE_BYTES, wanted - len(found)))
+            if not data:
+                break
             self._moved(len(data))
             found += data
         self.sha256.update(found)

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import gradio as gr
 
 from resumerge.ui.html.comparison import comparison_fragment
-from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Follower, Whose
+from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Follower, WorkspaceOf
 
 
 class ComparisonPart:
     """The fields that name models, and what they are to each other.
 
     Args:
-        whose: returns the folder of who asks.
+        workspace_of: returns the folder of who asks.
     """
 
-    def __init__(self, whose: Whose) -> None:
-        self._whose = whose
+    def __init__(self, workspace_of: WorkspaceOf) -> None:
+        self._workspace_of = workspace_of
         self._comparisons = Follower("The comparison", comparison_fragment)
 
     def build(self) -> None:
@@ -35,12 +35,12 @@ class ComparisonPart:
                 begin = gr.Button("Compare them")
                 stop = gr.Button("Interrupt the comparison")
             shown = gr.HTML()
-        begin.click(self._followed, [models, base], shown, **QUIET)
+        begin.click(self._compare, [models, base], shown, **QUIET)
         stop.click(self._comparisons.stop, None, None, **PRIVATE)
 
-    def _followed(self, request: gr.Request, models: str, base: str) -> Iterator[str]:
+    def _compare(self, request: gr.Request, models: str, base: str) -> Iterator[str]:
         """Compare models."""
         names = list(filter(None, map(str.strip, models.splitlines())))
         yield from self._comparisons.follow(
-            request, lambda began: self._whose(request).compare(names, base.strip(), began)
+            request, lambda began: self._workspace_of(request).compare(names, base.strip(), began)
         )

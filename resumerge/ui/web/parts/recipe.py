@@ -14,7 +14,7 @@ from resumerge.options import Option
 from resumerge.ui.html.plan import fragment
 from resumerge.ui.web.parts.options import option_fields
 from resumerge.ui.web.parts.run import RunPart, choices_of
-from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Whose, said
+from resumerge.ui.web.parts.shared import PRIVATE, QUIET, WorkspaceOf, error_html
 from resumerge.ui.web.settings import options_of
 
 RECIPE = """\
@@ -34,12 +34,12 @@ class RecipePart:
     """The fields of a recipe and of the options, the plan, and the button that merges.
 
     Args:
-        whose: returns the folder of who asks.
+        workspace_of: returns the folder of who asks.
         declarations: the options that are on the page.
     """
 
-    def __init__(self, whose: Whose, declarations: Sequence[Option]) -> None:
-        self._whose, self._declarations = whose, declarations
+    def __init__(self, workspace_of: WorkspaceOf, declarations: Sequence[Option]) -> None:
+        self._workspace_of, self._declarations = workspace_of, declarations
 
     def build(self) -> None:
         """Build the fields."""
@@ -58,7 +58,7 @@ class RecipePart:
                 )
                 self._name = gr.Textbox(label="Name of the output", placeholder="my-merge")
                 self._merge = gr.Button("Merge", variant="primary")
-                self.said = gr.HTML()
+                self.message = gr.HTML()
             with gr.Column(min_width=320):
                 self._plan = gr.HTML()
 
@@ -93,7 +93,7 @@ class RecipePart:
         asked = [self._recipe, self._name, *self.options]
         gr.on(
             [field.change for field in asked],
-            self._planned,
+            self._show_plan,
             asked,
             self._plan,
             trigger_mode="always_last",  # while one is planned, only the last of what follows waits
@@ -102,16 +102,16 @@ class RecipePart:
         self._begin.click(
             self._write, [self._recipe, *self._parts], [self._recipe, self._not_found], **PRIVATE
         )
-        self._merge.click(self._merged, asked, [self.said, run.run], **PRIVATE)
+        self._merge.click(self._start_merge, asked, [self.message, run.run], **PRIVATE)
 
     def _find(self, request: gr.Request, words: str) -> tuple[Any, str]:
         """Return models to choose from."""
         try:
-            found = self._whose(request).search(words.strip())
+            found = self._workspace_of(request).search(words.strip())
             if not found:
                 raise refuse("No model has such a name", found=words or "no models in the folder")
         except ResumergeError as error:
-            return gr.update(choices=[], value=None, visible=False), said(
+            return gr.update(choices=[], value=None, visible=False), error_html(
                 "Nothing was found", error
             )
         return gr.update(choices=found, value=None, visible=True), ""
@@ -129,24 +129,26 @@ class RecipePart:
             names = list(filter(None, map(str.strip, models.splitlines())))
             return new_recipe(method, names, base.strip() or None, dtype), ""
         except ResumergeError as error:
-            return gr.skip(), said("The recipe was not written", error)
+            return gr.skip(), error_html("The recipe was not written", error)
 
-    def _planned(self, request: gr.Request, text: str, name: str, *options: Any) -> str:
+    def _show_plan(self, request: gr.Request, text: str, name: str, *options: Any) -> str:
         """Return what is known of a recipe before it is merged."""
         if not text.strip():
             return ""
         try:
             chosen = options_of(self._declarations, options)
-            plan = self._whose(request).plan(text, name.strip(), chosen)
+            plan = self._workspace_of(request).plan(text, name.strip(), chosen)
             return fragment({**plan, "choices": []})  # which are made by arguments elsewhere
         except ResumergeError as error:
-            return said("Problems to fix first", error)
+            return error_html("Problems to fix first", error)
 
-    def _merged(self, request: gr.Request, text: str, name: str, *options: Any) -> tuple[str, Any]:
+    def _start_merge(
+        self, request: gr.Request, text: str, name: str, *options: Any
+    ) -> tuple[str, Any]:
         """Start a merge, and choose its run."""
         try:
-            workspace = self._whose(request)
+            workspace = self._workspace_of(request)
             run = workspace.merge(text, name.strip(), options_of(self._declarations, options))
         except ResumergeError as error:
-            return said("The merge did not begin", error), gr.skip()
+            return error_html("The merge did not begin", error), gr.skip()
         return "", gr.update(choices=choices_of(workspace), value=run)

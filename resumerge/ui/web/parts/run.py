@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -13,7 +14,14 @@ from resumerge.ui.html.page import fragment
 from resumerge.ui.text.format import committed_share, state_word
 from resumerge.ui.text.pushed import pushed_sentence
 from resumerge.ui.web.parts.options import Field
-from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Follower, Whose, said, told
+from resumerge.ui.web.parts.shared import (
+    PRIVATE,
+    QUIET,
+    Follower,
+    WorkspaceOf,
+    error_html,
+    message_html,
+)
 from resumerge.ui.web.settings import options_of
 from resumerge.ui.web.workspace import Workspace
 
@@ -26,17 +34,44 @@ def choices_of(workspace: Workspace) -> list[tuple[str, str]]:
     return [(_label(run), run["id"]) for run in workspace.all_runs()]
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What was shown of a run, to notice that it has changed.
+
+    Args:
+        run: the run's id.
+        label: its text in the list of runs.
+        committed: bytes.
+        events: the number of its events.
+        names: the names of all runs.
+    """
+
+    run: str
+    label: str
+    committed: int
+    events: int
+    names: tuple[str, ...]
+
+    def has_same_list(self, other: _Seen | None) -> bool:
+        """Return whether the list of runs, and the one that is chosen, were the same then."""
+        if other is None:
+            return False
+        return (self.run, self.label, self.names) == (other.run, other.label, other.names)
+
+
 class RunPart:
     """The run that is chosen, what becomes of it, and the buttons.
 
     Args:
-        whose: returns the folder of who asks.
+        workspace_of: returns the folder of who asks.
         declarations: the options that are on the page.
     """
 
-    def __init__(self, whose: Whose, declarations: Sequence[Option]) -> None:
-        self._whose, self._declarations = whose, declarations
-        self._pushes = Follower("The push", lambda found: told("Pushed", pushed_sentence(found)))
+    def __init__(self, workspace_of: WorkspaceOf, declarations: Sequence[Option]) -> None:
+        self._workspace_of, self._declarations = workspace_of, declarations
+        self._pushes = Follower(
+            "The push", lambda found: message_html("Pushed", pushed_sentence(found))
+        )
 
     def build(self) -> None:
         """Build the fields."""
@@ -60,18 +95,18 @@ class RunPart:
         self._shown = gr.HTML()
         self._seen = gr.State()
 
-    def wire(self, page: gr.Blocks, options: Sequence[Field], told_at: Field) -> None:
+    def wire(self, page: gr.Blocks, options: Sequence[Field], message_field: Field) -> None:
         """Say what follows from what is chosen and pressed, and as time passes.
 
         Args:
             page: the page.
             options: the fields of the options, which a run is resumed with.
-            told_at: where it is told what was refused.
+            message_field: the field that says what was refused.
         """
         page.load(self._newest, None, self.run, **QUIET)
-        self._stop.click(self._stopped, self.run, told_at, **PRIVATE)
-        self._resume.click(self._resumed, [self.run, *options], told_at, **PRIVATE)
-        self._push.click(self._followed, [self.run, self._repo], self._pushed, **QUIET)
+        self._stop.click(self._ask_to_stop, self.run, message_field, **PRIVATE)
+        self._resume.click(self._continue_run, [self.run, *options], message_field, **PRIVATE)
+        self._push.click(self._push_model, [self.run, self._repo], self._pushed, **QUIET)
         self._stop_push.click(self._pushes.stop, None, None, **QUIET)
         buttons = [self._stop, self._resume, self._push]
         look: dict[str, Any] = {
@@ -85,31 +120,35 @@ class RunPart:
     def _newest(self, request: gr.Request) -> Any:
         """Choose the newest run, if there is one."""
         try:
-            choices = choices_of(self._whose(request))
+            choices = choices_of(self._workspace_of(request))
         except ResumergeError:
             return gr.skip()
         return gr.update(choices=choices, value=choices[0][1] if choices else None)
 
-    def _stopped(self, request: gr.Request, run: str | None) -> str:
+    def _ask_to_stop(self, request: gr.Request, run: str | None) -> str:
         """Ask a run to stop."""
-        refused = _tried("The run was not stopped", lambda: self._whose(request).stop(run or ""))
-        return refused or told("The run was asked to stop", "It commits first; it can be resumed.")
+        refused = _tried(
+            "The run was not stopped", lambda: self._workspace_of(request).stop(run or "")
+        )
+        return refused or message_html(
+            "The run was asked to stop", "It commits first; it can be resumed."
+        )
 
-    def _resumed(self, request: gr.Request, run: str | None, *options: Any) -> str:
+    def _continue_run(self, request: gr.Request, run: str | None, *options: Any) -> str:
         """Have a run go on."""
 
         def resume() -> None:
-            self._whose(request).resume(run or "", options_of(self._declarations, options))
+            self._workspace_of(request).resume(run or "", options_of(self._declarations, options))
 
         return _tried("The run did not go on", resume)
 
-    def _followed(self, request: gr.Request, run: str | None, repo: str) -> Iterator[str]:
+    def _push_model(self, request: gr.Request, run: str | None, repo: str) -> Iterator[str]:
         """Upload the model of a run."""
         yield from self._pushes.follow(
-            request, lambda began: self._whose(request).push(run or "", repo.strip(), began)
+            request, lambda began: self._workspace_of(request).push(run or "", repo.strip(), began)
         )
 
-    def _look(self, request: gr.Request, run: str | None, seen: Any) -> tuple[Any, ...]:
+    def _look(self, request: gr.Request, run: str | None, seen: _Seen | None) -> tuple[Any, ...]:
         """Return a run as it is now; nothing where it is as it was seen last.
 
         Args:
@@ -120,16 +159,20 @@ class RunPart:
         if not run:
             return "", None, gr.skip(), *_buttons("")
         try:
-            workspace = self._whose(request)
+            workspace = self._workspace_of(request)
             found = workspace.status(run)
         except ResumergeError as error:
-            return said("This run cannot be shown", error), None, gr.skip(), *_buttons("")
-        label, events = _label(found), len(found["events"])
-        now = [run, label, found["bytes"]["committed"], events, workspace.names()]
+            return error_html("This run cannot be shown", error), None, gr.skip(), *_buttons("")
+        now = _Seen(
+            run,
+            _label(found),
+            found["bytes"]["committed"],
+            len(found["events"]),
+            tuple(workspace.names()),
+        )
         if now == seen and found["state"] != "running":
             return (gr.skip(),) * 6
-        listed = [*now[:2], now[-1]] == [*seen[:2], seen[-1]] if seen else False
-        runs = gr.skip() if listed else gr.update(choices=choices_of(workspace))
+        runs = gr.skip() if now.has_same_list(seen) else gr.update(choices=choices_of(workspace))
         return fragment([found]), now, runs, *_buttons(found["state"])
 
 
@@ -138,7 +181,7 @@ def _tried(title: str, act: Callable[[], None]) -> str:
     try:
         act()
     except ResumergeError as error:
-        return said(title, error)
+        return error_html(title, error)
     return ""
 
 

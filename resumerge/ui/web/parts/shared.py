@@ -1,4 +1,4 @@
-"""What the parts of the page share: whose folder it is, how it tells, commands under way."""
+"""What the parts of the page share: whose folder it is, messages, commands under way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.ui.html.environment import render
 from resumerge.ui.web.commands import Process, ask_to_stop
 from resumerge.ui.web.workspace import Began, Lines, Workspace
 
-Whose = Callable[[gr.Request], Workspace]
+WorkspaceOf = Callable[[gr.Request], Workspace]
 """Returns the folder of the person who asks; raises InputError for somebody who has none."""
 
 AT_ONCE = 4
@@ -22,12 +22,12 @@ PRIVATE: dict[str, Any] = {"api_visibility": "private", "concurrency_limit": AT_
 QUIET: dict[str, Any] = {**PRIVATE, "show_progress": "hidden"}
 
 
-def said(title: str, error: ResumergeError) -> str:
+def error_html(title: str, error: ResumergeError) -> str:
     """Return an error as HTML."""
-    return told(title, *(error.problems if isinstance(error, InputError) else [error]))
+    return message_html(title, *(error.problems if isinstance(error, InputError) else [error]))
 
 
-def told(title: str, *texts: object, role: str = "alert") -> str:
+def message_html(title: str, *texts: object, role: str = "alert") -> str:
     """Return texts under a title as HTML.
 
     Args:
@@ -35,7 +35,7 @@ def told(title: str, *texts: object, role: str = "alert") -> str:
         texts: the texts.
         role: how a screen reader takes it: ``alert`` at once, ``status`` when there is time.
     """
-    return render("said.html.j2", title=title, texts=texts, role=role)
+    return render("message.html.j2", title=title, texts=texts, role=role)
 
 
 class Follower:
@@ -60,16 +60,16 @@ class Follower:
         """
         page = str(request.session_hash)
         if page in self._working:
-            yield told(f"{self._what} of before is still under way", "Interrupt it first.")
+            yield message_html(f"{self._what} of before is still under way", "Interrupt it first.")
             return
         try:
             for line in begin(lambda process: self._working.update({page: process})):
                 if isinstance(line, dict):
                     yield self._shown(line)
                 elif line:
-                    yield told(f"{self._what} is under way", line, role="status")
+                    yield message_html(f"{self._what} is under way", line, role="status")
         except ResumergeError as error:
-            yield said(f"{self._what} did not end", error)
+            yield error_html(f"{self._what} did not end", error)
         finally:
             self._working.pop(page, None)
 

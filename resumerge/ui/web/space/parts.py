@@ -11,7 +11,7 @@ from resumerge.errors import ResumergeError, refuse
 from resumerge.options import Option
 from resumerge.ui.web.parts.options import Field
 from resumerge.ui.web.parts.run import RunPart, choices_of
-from resumerge.ui.web.parts.shared import PRIVATE, said, told
+from resumerge.ui.web.parts.shared import PRIVATE, error_html, message_html
 from resumerge.ui.web.settings import options_of
 from resumerge.ui.web.space.people import People
 
@@ -40,7 +40,7 @@ class SpacePart:
                 self._look = gr.Button("Look for mirrors")
                 self._go_on = gr.Button("Go on from it")
                 self._remove = gr.Button("Remove the chosen run from here")
-            self._told = gr.HTML()
+            self._message = gr.HTML()
 
     def wire(self, run: RunPart, options: Sequence[Field]) -> None:
         """Say what follows from what is pressed.
@@ -49,38 +49,42 @@ class SpacePart:
             run: the part that shows the run.
             options: the fields of the options, which a run goes on with.
         """
-        self._look.click(self._mirrors, None, [self._mirror, self._told], **PRIVATE)
-        self._go_on.click(self._gone_on, [self._mirror, *options], [self._told, run.run], **PRIVATE)
-        self._remove.click(self._removed, run.run, [self._told, run.run], **PRIVATE)
+        self._look.click(self._look_for_mirrors, None, [self._mirror, self._message], **PRIVATE)
+        self._go_on.click(
+            self._continue_run, [self._mirror, *options], [self._message, run.run], **PRIVATE
+        )
+        self._remove.click(self._remove_run, run.run, [self._message, run.run], **PRIVATE)
 
-    def _mirrors(self, request: gr.Request) -> tuple[Any, str]:
-        """Return the mirrors to choose from."""
+    def _look_for_mirrors(self, request: gr.Request) -> tuple[Any, str]:
+        """Look for mirrors, and return those to choose from."""
         try:
             found = self._people.folder_of(request).mirrors()
             if not found:
                 raise refuse("None of your repos has a run that is not finished, and not here")
         except ResumergeError as error:
-            return gr.update(choices=[], value=None), said("No mirror was found", error)
+            return gr.update(choices=[], value=None), error_html("No mirror was found", error)
         return gr.update(choices=found, value=found[0]), ""
 
-    def _gone_on(self, request: gr.Request, name: str | None, *options: Any) -> tuple[str, Any]:
+    def _continue_run(
+        self, request: gr.Request, name: str | None, *options: Any
+    ) -> tuple[str, Any]:
         """Have a run go on from its mirror, and choose it."""
         try:
             folder = self._people.folder_of(request)
             run = folder.go_on(name or "", options_of(self._declarations, options))
         except ResumergeError as error:
-            return said("The run did not go on", error), gr.skip()
+            return error_html("The run did not go on", error), gr.skip()
         return "", gr.update(choices=choices_of(folder), value=run)
 
-    def _removed(self, request: gr.Request, run: str | None) -> tuple[str, Any]:
+    def _remove_run(self, request: gr.Request, run: str | None) -> tuple[str, Any]:
         """Remove a run from this machine."""
         try:
             folder = self._people.folder_of(request)
             folder.remove(run or "")
         except ResumergeError as error:
-            return said("The run was not removed", error), gr.skip()
+            return error_html("The run was not removed", error), gr.skip()
         choices = choices_of(folder)
         chosen = choices[0][1] if choices else None
-        return told("Removed from here", "Its mirror stays."), gr.update(
+        return message_html("Removed from here", "Its mirror stays."), gr.update(
             choices=choices, value=chosen
         )

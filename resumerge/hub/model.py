@@ -19,13 +19,13 @@ from resumerge.hub.client import hub_call
 from resumerge.hub.content_hash import guess_etag
 from resumerge.hub.file import LIST_TIMEOUT, HubFile, hub_offline_error, hub_version
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.remote.snapshot import Snapshot
+from resumerge.remote.model import RemoteModel
 
 _ETAG = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 
 
 @dataclass(frozen=True)
-class RepoSnapshot(Snapshot):
+class HubModel(RemoteModel):
     """A repo at one commit.
 
     Args:
@@ -44,8 +44,8 @@ class RepoSnapshot(Snapshot):
     def offline_error(self, names: list[str]) -> InputError:
         return hub_offline_error(self.model, self.revision, names)
 
-    def described(self, names: Iterable[str]) -> RepoSnapshot:
-        """Return the snapshot with sizes and etags, which some mirrors of the Hub do not list."""
+    def described(self, names: Iterable[str]) -> HubModel:
+        """Return the model with sizes and etags, which some mirrors of the Hub do not list."""
         files = dict(self.files)
         for name in names:
             file = files[name]
@@ -64,7 +64,7 @@ class RepoSnapshot(Snapshot):
         return self.revision
 
 
-def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
+def hub_model(repo: str, revision: str | None, metadata: MetadataCache) -> HubModel:
     """Resolve a revision to its commit and list the files, by one request to the Hub.
 
     Args:
@@ -107,10 +107,10 @@ def hub_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> Re
     }
     metadata.store_listing(repo, commit, {n: (f.size, f.etag) for n, f in files.items()})
     folder = snapshot_folder(repo, commit)
-    return RepoSnapshot(repo, commit, folder, files, online=True, is_listing=True)
+    return HubModel(repo, commit, folder, files, online=True, is_listing=True)
 
 
-def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) -> RepoSnapshot:
+def cached_hub_model(repo: str, revision: str | None, metadata: MetadataCache) -> HubModel:
     """Return the files of a revision in the cache and the metadata cache, without the network.
 
     Raises:
@@ -138,7 +138,7 @@ def cached_snapshot(repo: str, revision: str | None, metadata: MetadataCache) ->
         if path.is_file() and name not in files:
             etag = link_etag(path) or guess_etag(path)
             files[name] = HubFile(repo, commit, name, path.stat().st_size, etag)
-    return RepoSnapshot(repo, commit, folder, files, online=False, is_listing=bool(listed))
+    return HubModel(repo, commit, folder, files, online=False, is_listing=bool(listed))
 
 
 def cached_files(repo: str, revision: str | None) -> list[HubFile]:

@@ -1,4 +1,4 @@
-"""A tensor that lies in blocks of codes with their scales, as llama.cpp quantises."""
+"""Blocks that hold their codes and scales together, as llama.cpp writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
 
-PIECE = 1 << 16
+PIECE_ELEMENTS = 1 << 16
 """Elements decoded at once, so that what is computed on the way fits the processor's cache."""
 
 WORKING = 32
@@ -22,8 +22,8 @@ Decode = Callable[[np.ndarray, np.ndarray], None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Blocks(Tensor):
-    """Blocks of codes and scales, decoded to float32. A range that cuts a block costs that block.
+class PackedBlocks(Tensor):
+    """Packed blocks, decoded to float32. A range that cuts a block costs that block.
 
     Args:
         scheme: the name of the quantisation; it decides everything that `decode` does.
@@ -62,11 +62,12 @@ class Blocks(Tensor):
             yield from self.coded.reads(start // size * nbytes, -(-stop // size) * nbytes)
 
     def working_bytes(self, elements: int) -> float:
-        return (PIECE + 2 * self.elements) * WORKING + self.coded.working_bytes(PIECE)
+        decoded = (PIECE_ELEMENTS + 2 * self.elements) * WORKING
+        return decoded + self.coded.working_bytes(PIECE_ELEMENTS)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         values, inner, size = out.view(np.float32), evaluation.inner(), self.elements
-        step, last = PIECE // size, -(-stop // size)
+        step, last = PIECE_ELEMENTS // size, -(-stop // size)
         for first in range(start // size, last, step) if start < stop else ():
             until = min(first + step, last)
             raw = evaluation.take("coded", (until - first) * self.block_bytes)

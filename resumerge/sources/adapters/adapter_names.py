@@ -1,4 +1,4 @@
-"""The names of an adapter's tensors: what each of them is, and of which module."""
+"""Parses the names of an adapter's tensors: what each of them is, and of which module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of remote files that will be read, and the pieces that they are requested in."""
+"""The forecast of what will be read of remote files, in pieces that are a request each."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Piece(Generic[File]):
         self.target, self.is_held = memoryview(mmap(-1, self.nbytes)), True
 
 
-class ExpectedRanges(Generic[File]):
-    """Ranges in the order in which they will be read.
+class Forecast(Generic[File]):
+    """The ranges that will be read, in that order.
 
     Bytes that are read several times by one step, or by a step and the next one, are in one piece.
 

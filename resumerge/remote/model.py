@@ -13,8 +13,8 @@ from resumerge.remote.file import RemoteFile
 
 
 @dataclass(frozen=True)
-class Snapshot(ABC):
-    """A model at one version.
+class RemoteModel(ABC):
+    """A model at one version, which the Hub calls a snapshot.
 
     Args:
         model: the model as messages name it, without the version.
@@ -49,7 +49,7 @@ class Snapshot(ABC):
 
     @abstractmethod
     def described(self, names: Iterable[str]) -> Self:
-        """Return the snapshot with size and etag of the named files, requested if not listed."""
+        """Return the model with size and etag of the named files, requested if not listed."""
 
     @abstractmethod
     def pin(self, names: Iterable[str]) -> str:

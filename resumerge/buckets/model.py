@@ -15,14 +15,14 @@ from resumerge.buckets.file import BucketFile, bucket_offline_error, model_folde
 from resumerge.errors import InputError, refuse
 from resumerge.foreign_files import has_odd_part
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.remote.snapshot import Snapshot
+from resumerge.remote.model import RemoteModel
 
 LATEST = "latest"
 """The name of the latest listing, in place of a revision."""
 
 
 @dataclass(frozen=True)
-class BucketSnapshot(Snapshot):
+class BucketModel(RemoteModel):
     """The objects below an address. A bucket has no versions: its listing is the model."""
 
     files: Mapping[str, BucketFile]
@@ -37,7 +37,7 @@ class BucketSnapshot(Snapshot):
     def offline_error(self, names: list[str]) -> InputError:
         return bucket_offline_error(self.model, self.folder, names)
 
-    def described(self, names: Iterable[str]) -> BucketSnapshot:
+    def described(self, names: Iterable[str]) -> BucketModel:
         return self
 
     def pin(self, names: Iterable[str]) -> str:
@@ -57,7 +57,7 @@ class BucketSnapshot(Snapshot):
             metadata.store_listing(_listing_name(self.model, file), known, listed)
 
 
-def bucket_snapshot(model: str, file: str = "") -> BucketSnapshot:
+def bucket_model(model: str, file: str = "") -> BucketModel:
     """List the objects below an address.
 
     Args:
@@ -88,12 +88,12 @@ def bucket_snapshot(model: str, file: str = "") -> BucketSnapshot:
             fix="check the spelling",
         )
     files = {name: (each.nbytes, each.etag) for name, each in listed.items()}
-    return _snapshot(model, files, online=True)
+    return _listed_model(model, files, online=True)
 
 
-def cached_bucket_snapshot(
+def cached_bucket_model(
     model: str, revision: str | None, metadata: MetadataCache, file: str = ""
-) -> BucketSnapshot:
+) -> BucketModel:
     """Return the files of a listing that was remembered, without the network.
 
     Args:
@@ -113,7 +113,7 @@ def cached_bucket_snapshot(
             expected="a model that was merged or planned before, with the same state folder",
             fix="run once without --offline",
         )
-    return _snapshot(model, listed, online=False)
+    return _listed_model(model, listed, online=False)
 
 
 def cached_bucket_files(model: str) -> list[BucketFile]:
@@ -131,7 +131,9 @@ def cached_bucket_files(model: str) -> list[BucketFile]:
     return sorted(found, key=lambda file: file.name)
 
 
-def _snapshot(model: str, listed: Mapping[str, tuple[int, str]], *, online: bool) -> BucketSnapshot:
+def _listed_model(
+    model: str, listed: Mapping[str, tuple[int, str]], *, online: bool
+) -> BucketModel:
     folder = model_folder(model)
     files = {
         name: BucketFile(model, "", name, size, etag, folder)
@@ -141,7 +143,7 @@ def _snapshot(model: str, listed: Mapping[str, tuple[int, str]], *, online: bool
     revision = _digest(files)
     files = {name: replace(file, revision=revision) for name, file in files.items()}
     path = folder / "snapshots" / revision
-    return BucketSnapshot(model, revision, path, files, online=online, is_listing=True)
+    return BucketModel(model, revision, path, files, online=online, is_listing=True)
 
 
 def _digest(files: Mapping[str, BucketFile]) -> str:

@@ -1,4 +1,4 @@
-/* Elements that matter to several models. */
+/* A sum of task vectors where enough models vote for an element, as in Consensus TA. */
 #pragma once
 
 #include "differences.h"
@@ -9,7 +9,7 @@
  *
  * The vectors are differences from the base. `terms` has room for a chunk of each. */
 static void add_voted_sum_unchecked(const Vector *base, const Vector *vectors, const float *weights,
-                       const float *thresholds, int vectors_count, int least,
+                                    const float *thresholds, int vectors_count, int least,
                                     float scale, int64_t count, float *terms, const Output *out) {
     float held[CHUNK], total[CHUNK], held_sum[CHUNK];
     int32_t votes[CHUNK];

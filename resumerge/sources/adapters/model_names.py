@@ -1,4 +1,4 @@
-"""What a tensor's name means, whichever program spells it.
+"""Finds a tensor of a model by its name, whichever program spells it.
 
 A model's tensors have other names in its files than in memory, and transformers has changed both
 more than once (its `conversion_mapping.py`, and the prefix of a model's class). Two names of one
@@ -92,8 +92,8 @@ def meaning(name: str) -> Meaning:
     return frozenset(words - _WITHOUT_MEANING), common[cut + 1 :]
 
 
-class KnownNames:
-    """The names of one model's tensors, found by any name that they have.
+class ModelNames:
+    """The names of one model's tensors, each found by any name that the tensor has.
 
     Args:
         names: the names of all its tensors in its files.
@@ -101,7 +101,7 @@ class KnownNames:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._own = frozenset(names)
-        self._shift = ("", "")
+        self._prefix_change = ("", "")
 
     def find(self, name: str) -> str | None:
         """Return the name in the files of a tensor; None if none or several may be meant."""
@@ -110,7 +110,7 @@ class KnownNames:
         found = self._by_meaning.get(meaning(name), [])
         if len(found) == 1:
             return found[0]
-        dropped, added = self._shift
+        dropped, added = self._prefix_change
         moved = added + name.removeprefix(dropped)
         return moved if name.startswith(dropped) and moved in self._own else None
 
@@ -127,7 +127,7 @@ class KnownNames:
             rest = ".".join(parts[k:])
             fitting = [name for name in self._own if name == rest or name.endswith("." + rest)]
             if len(fitting) == 1:
-                self._shift = several[0].removesuffix(rest), fitting[0].removesuffix(rest)
+                self._prefix_change = several[0].removesuffix(rest), fitting[0].removesuffix(rest)
                 return
 
     @cached_property
