@@ -13,18 +13,18 @@ class DownloadCallbacks:
     """The functions that a download calls while it runs, in the thread that downloads.
 
     Args:
-        progressed: called with the number of bytes of the file that are on disk so far.
+        on_progress: called with the number of bytes of the file that are on disk so far.
         check: called often; an exception that it raises ends the download.
         sleep: waits the given number of seconds, or raises to end the download; `time.sleep` if
             None.
-        started: called with the inode of the partial file, before its first byte is requested.
-        event: called with a kind and facts when a fault was found and repaired.
+        on_start: called with the inode of the partial file, before its first byte is requested.
+        on_event: called with a kind and facts when a fault was found and repaired.
         response: the response that is being read now, which another thread may abort.
     """
 
-    progressed: Callable[[int], None] = field(default=lambda nbytes: None)
+    on_progress: Callable[[int], None] = field(default=lambda nbytes: None)
     check: Callable[[], None] = field(default=lambda: None)
     sleep: Callable[[float], None] | None = None
-    started: Callable[[int], None] = field(default=lambda inode: None)
-    event: Callable[..., None] = field(default=lambda kind, **data: None)
+    on_start: Callable[[int], None] = field(default=lambda inode: None)
+    on_event: Callable[..., None] = field(default=lambda kind, **data: None)
     response: Response | None = None

@@ -62,7 +62,7 @@ def download_by_ranges(
     """Download a file by ranges to its place in the cache; see `download`."""
     begin = file.call(file.expected_content, sleep=callbacks.sleep)
     with PartialFile.opened(file.partial, file.size, begin, callbacks.check) as part:
-        callbacks.started(part.inode)
+        callbacks.on_start(part.inode)
         for _ in range(ATTEMPTS):
             file.call(
                 lambda: _receive(file, part, metadata, callbacks),
@@ -76,7 +76,7 @@ def download_by_ranges(
                 metadata.store_validator(file.partial, None)
                 metadata.record_verdict(file.content or file.blob, file.etag, True)
                 return
-            callbacks.event(EventKind.DOWNLOAD_DAMAGED, repo=file.model, file=file.name)
+            callbacks.on_event(EventKind.DOWNLOAD_DAMAGED, repo=file.model, file=file.name)
             part.clear()
             metadata.store_validator(file.partial, None)
     raise file.never_intact(ATTEMPTS)
@@ -103,7 +103,7 @@ def _receive(
                     )
                 if new:
                     part.append(new)
-                    callbacks.progressed(part.length)
+                    callbacks.on_progress(part.length)
                 callbacks.check()
         finally:
             callbacks.response = None
@@ -162,14 +162,14 @@ def _download_whole(
 
     def progressed(nbytes: int) -> None:
         callbacks.check()
-        callbacks.progressed(nbytes)
+        callbacks.on_progress(nbytes)
 
     for _ in range(ATTEMPTS):
         file.call(lambda: transfer(progressed), backoff=DOWNLOAD, sleep=callbacks.sleep)
         path = file.content
         if path is not None and file.is_intact(path, callbacks.check):
             metadata.record_verdict(path, file.etag, True)
-            callbacks.started(path.stat().st_ino)
+            callbacks.on_start(path.stat().st_ino)
             return
-        callbacks.event(EventKind.DOWNLOAD_DAMAGED, repo=file.model, file=file.name)
+        callbacks.on_event(EventKind.DOWNLOAD_DAMAGED, repo=file.model, file=file.name)
     raise file.never_intact(ATTEMPTS)

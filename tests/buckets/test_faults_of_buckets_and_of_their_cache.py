@@ -230,7 +230,7 @@ def test_content_that_is_always_another_is_never_used(
 
     monkeypatch.setattr(proxy, "send", spoil)
     events: list[str] = []
-    callbacks = DownloadCallbacks(event=lambda kind, **facts: events.append(kind))
+    callbacks = DownloadCallbacks(on_event=lambda kind, **facts: events.append(kind))
     with pytest.raises(Resumable, match="was downloaded 3 times") as stopped:
         download(file, MetadataCache(), callbacks)
     assert stopped.value.reason == "source_unavailable"

@@ -38,7 +38,7 @@ def begun(hub: Hub, metadata: MetadataCache | None = None) -> Source:
             raise Killed
 
     with pytest.raises(Killed):
-        fetch(source, [NAME], metadata, DownloadCallbacks(progressed=kill))
+        fetch(source, [NAME], metadata, DownloadCallbacks(on_progress=kill))
     assert remote_file(source, NAME).partial.stat().st_size >= CUT
     hub.forget_requests()
     return source

@@ -45,7 +45,7 @@ def source(hub: Hub, metadata: MetadataCache, sleeps: list[float]) -> Source:
 def fetch_again(source: Source, metadata: MetadataCache) -> list[str]:
     """The kinds of the events."""
     events: list[str] = []
-    callbacks = DownloadCallbacks(event=lambda kind, **data: events.append(kind))
+    callbacks = DownloadCallbacks(on_event=lambda kind, **data: events.append(kind))
     fetch(source, [NAME], metadata, callbacks)
     assert is_whole(source)
     return events
@@ -260,7 +260,7 @@ def test_what_happens_is_told(hub: Hub, source: Source, metadata: MetadataCache)
     started: list[int] = []
     moved: list[int] = []
     responses: list[bool] = []
-    callbacks = DownloadCallbacks(started=started.append, progressed=moved.append)
+    callbacks = DownloadCallbacks(on_start=started.append, on_progress=moved.append)
     callbacks.check = lambda: responses.append(callbacks.response is not None)
     fetch(source, [NAME], metadata, callbacks)
     assert started == [inode] == [(source.folder / NAME).stat().st_ino]

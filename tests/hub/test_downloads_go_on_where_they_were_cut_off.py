@@ -63,7 +63,9 @@ def test_a_part_that_is_damaged_costs_one_download(hub: Hub, sleeps: list[float]
     partial.write_bytes(b"?" + partial.read_bytes()[1:])
     events: list[str] = []
     fetch(
-        source, [NAME], callbacks=DownloadCallbacks(event=lambda kind, **data: events.append(kind))
+        source,
+        [NAME],
+        callbacks=DownloadCallbacks(on_event=lambda kind, **data: events.append(kind)),
     )
     assert is_whole(source)
     assert events == ["download_damaged"]
@@ -118,7 +120,9 @@ def test_wrong_bytes_of_the_right_size_are_fetched_again(hub: Hub, sleeps: list[
     hub.fail("/cdn/", wrong_byte=CUT)
     events: list[dict[str, object]] = []
     fetch(
-        source, [NAME], callbacks=DownloadCallbacks(event=lambda kind, **data: events.append(data))
+        source,
+        [NAME],
+        callbacks=DownloadCallbacks(on_event=lambda kind, **data: events.append(data)),
     )
     assert is_whole(source)
     assert events == [{"repo": "org/model", "file": NAME}]

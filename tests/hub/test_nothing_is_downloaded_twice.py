@@ -75,7 +75,7 @@ def test_progress_ends_at_the_size_of_each_file(hub: Hub) -> None:
     source = open_hub(ref("org/model"))
     for name, file in source.files.items():
         told: list[int] = []
-        fetch(source, [name], callbacks=DownloadCallbacks(progressed=told.append))
+        fetch(source, [name], callbacks=DownloadCallbacks(on_progress=told.append))
         assert told[-1] == file.size
         assert told == sorted(told) and told[0] > 0
 

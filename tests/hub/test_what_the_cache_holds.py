@@ -111,7 +111,7 @@ def test_a_damage_is_told_once_each_time_and_by_its_own_number(hub: Hub, tmp_pat
     """What was computed since the file was last known to be right is computed again."""
     metadata, told = MetadataCache(tmp_path / "state"), list[tuple[str, str, int]]()
     callbacks = DownloadCallbacks(
-        event=lambda kind, model, file, damage: told.append((kind, file, damage))
+        on_event=lambda kind, model, file, damage: told.append((kind, file, damage))
     )
     hub.commit("org/model", single())
     source = open_hub(ref("org/model"))

@@ -74,7 +74,7 @@ def test_what_came_is_known_and_belongs_to_the_run(
     hub.commit("org/model", single())
     source = open_hub(ref("org/model"))
     metadata, started = MetadataCache(tmp_path / "state"), list[int]()
-    fetch(source, [NAME], metadata, DownloadCallbacks(started=started.append))
+    fetch(source, [NAME], metadata, DownloadCallbacks(on_start=started.append))
     file = remote_file(source, NAME)
     assert metadata.verdict(file.blob, file.etag) is True
     assert started == [file.blob.stat().st_ino]

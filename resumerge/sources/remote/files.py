@@ -105,7 +105,7 @@ def is_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCall
         metadata.record_verdict(path, file.etag, verdict)
         if not verdict:
             latest = max((damage.id for damage in metadata.damages(path, since="")), default=None)
-            callbacks.event(
+            callbacks.on_event(
                 EventKind.SOURCE_DAMAGED, model=file.model, file=file.name, damage=latest
             )
     return verdict

@@ -206,11 +206,11 @@ class Prefetcher:
     def _prepare(self, file: RemoteFile, source: Source) -> None:
         """Download a file if needed, and compare its header with the one that was planned with."""
         callbacks = DownloadCallbacks(
-            progressed=lambda nbytes: self._progressed(file, nbytes),
+            on_progress=lambda nbytes: self._progressed(file, nbytes),
             check=self._check,
             sleep=self._sleep,
-            started=lambda inode: self._on_start(file, inode),
-            event=self._on_event,
+            on_start=lambda inode: self._on_start(file, inode),
+            on_event=self._on_event,
         )
         with self._changed:
             self._active.append(callbacks)
