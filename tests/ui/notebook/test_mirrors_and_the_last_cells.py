@@ -96,7 +96,7 @@ def test_a_model_that_lies_in_a_folder_is_pushed_from_there(hands: Hands, tmp_pa
         "HF_TOKEN": "hf_test",
     }
     half = "Path(output, 'config.json').unlink(); next(Path(output).glob('*.safetensors')).unlink()"
-    notebook = cells("settings", "install", "recipe", "run", half, "try", "push")
+    notebook = cells("settings", "install", "recipe", "run", half, "push")
     hands.run_all(notebook=notebook, **env)
     far = {path.name: path.read_bytes() for path in (tmp_path / "far").iterdir() if path.is_file()}
     pushed = hands.hub.contents("org/pushed")

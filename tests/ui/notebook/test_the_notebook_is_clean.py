@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
+from pathlib import Path
 
 import nbformat
-from notebook_kernels import NOTEBOOK
+import pytest
+from notebook_kernels import MERGES, NOTEBOOK, ROOT
 
 NB = nbformat.read(NOTEBOOK, as_version=4)
 CODE = [cell for cell in NB.cells if cell.cell_type == "code"]
@@ -48,3 +51,32 @@ def test_settings_are_a_form_and_the_environment_comes_first() -> None:
     assert fields == ["output", "mirror", "memory", "shard_size", "prompt", "push_to"]
     for field in ("output", "mirror", "memory", "shard_size", "push_to"):
         assert f'os.environ.get("RESUMERGE_{field.upper()}", {field})' in settings
+
+
+@pytest.mark.parametrize(
+    "path", [NOTEBOOK, ROOT / "doors" / "kaggle.ipynb"], ids=["colab", "kaggle"]
+)
+def test_a_cell_needs_no_name_but_its_own_and_those_of_merging_cells_above(path: Path) -> None:
+    known = set(dir(builtins))
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type != "code":
+            continue
+        nodes = list(ast.walk(ast.parse(cell.source)))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        arguments = {node.arg for node in nodes if isinstance(node, ast.arg)}
+        own = {node.id for node in names if isinstance(node.ctx, ast.Store)} | bound(nodes)
+        used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+        assert used <= known | own | arguments, cell["id"]
+        if cell["id"] in MERGES:
+            known |= own
+
+
+def bound(nodes: list[ast.AST]) -> set[str]:
+    """Names that functions, imports and handlers of errors bind."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.ExceptHandler) and node.name:
+            found.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).split(".")[0])
+    return found
