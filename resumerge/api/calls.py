@@ -70,3 +70,43 @@ def address_of(run: StrPath | None) -> str | None:
     if not is_path(run):
         raise refuse(f"The {RUN} is not a path", expected="text, or a Path", found=repr(run))
     return read_address(run)
+
+
+def text_of(given: object, name: str) -> str:
+    """Return an argument that is a text.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(given, str):
+        raise refuse(f"The value of {name} is invalid", expected="a text", found=repr(given))
+    return given
+
+
+def model_of(given: object) -> str:
+    """Return the reference of a model, given as a recipe has it or as a path.
+
+    Raises:
+        InputError: it is neither text nor a path, like a list of models.
+    """
+    if not isinstance(given, StrPath):
+        raise refuse(
+            "This is not the name of a model",
+            expected="text, or a Path",
+            found=repr(given),
+            fix="give each model as an argument of its own" if isinstance(given, list) else "",
+        )
+    return str(given)
+
+
+def texts_of(given: object, name: str) -> tuple[str, ...]:
+    """Return the texts of an argument that takes several; a text alone is one, not its letters.
+
+    Raises:
+        InputError: it is neither a text nor a sequence of them.
+    """
+    texts = [given] if isinstance(given, str) else given
+    if isinstance(texts, Sequence) and all(isinstance(text, str) for text in texts):
+        return tuple(texts)
+    expected = "a text, or a list of texts"
+    raise refuse(f"The value of {name} is invalid", expected=expected, found=repr(given))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from resumerge.api.calls import Config, address_of, recipe_file, speaks_python
+from resumerge.api.calls import Config, address_of, model_of, recipe_file, speaks_python, texts_of
 from resumerge.documents.recipe_file import recipe_of_command
 from resumerge.engine.lifecycle.bucket_output import read_output, working_folder_of
 from resumerge.engine.lifecycle.session import Session
@@ -128,7 +128,7 @@ def extract_expert(
         Resumable, Interrupted: as for `run`.
     """
     folder, chosen = working_folder_of(read_output(out), Options.read("extract-expert", options))
-    with recipe_of_command(extraction(str(model), number), str(model)) as recipe:
+    with recipe_of_command(extraction(model_of(model), number), str(model)) as recipe:
         return merge_in_process(
             chosen, lambda session: session.run(recipe.path, folder), reporter, progress
         )
@@ -146,9 +146,9 @@ def extract_lora(
     energy: float | None = Extraction.energy,
     distribute_scale: bool = Extraction.distribute_scale,
     embed_lora: bool = Extraction.embed_lora,
-    save_modules: Sequence[str] = (),
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
+    save_modules: str | Sequence[str] = (),
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     skip_undecomposable: bool = Extraction.skip_undecomposable,
     reporter: Reporter | None = None,
     progress: str = "auto",
@@ -166,9 +166,9 @@ def extract_lora(
         energy: the share of the energy of each change that is kept, if the largest rank allows it.
         distribute_scale: whether both matrices have the roots of the singular values.
         embed_lora: whether embeddings and heads are decomposed, rather than saved whole.
-        save_modules: names, or their last words, of modules that are saved whole.
-        include: regular expressions, one of which the name of a module must match.
-        exclude: regular expressions that the name of a module must not match.
+        save_modules: names, or their last words, of modules that are saved whole; a text is one.
+        include: regular expressions, one of which the name of a module must match; a text is one.
+        exclude: regular expressions that the name of a module must not match; a text is one.
         skip_undecomposable: whether what is no matrix is left out, rather than saved whole.
         reporter: as for `run`.
         progress: as for `run`.
@@ -179,17 +179,17 @@ def extract_lora(
     """
     folder, chosen = working_folder_of(read_output(out), Options.read("extract-lora", options))
     recipe = adapter_extraction(
-        str(model),
-        str(base_model),
+        model_of(model),
+        model_of(base_model),
         {
             "max_rank": max_rank,
             "sv_epsilon": sv_epsilon,
             "energy": energy,
             "distribute_scale": distribute_scale,
             "embed_lora": embed_lora,
-            "save_modules": tuple(save_modules),
-            "include": tuple(include),
-            "exclude": tuple(exclude),
+            "save_modules": texts_of(save_modules, "save_modules"),
+            "include": texts_of(include, "include"),
+            "exclude": texts_of(exclude, "exclude"),
             "skip_undecomposable": skip_undecomposable,
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Unpack
 
-from resumerge.api.calls import Config, recipe_file, speaks_python
+from resumerge.api.calls import Config, model_of, recipe_file, speaks_python
 from resumerge.comparison import compare_models
 from resumerge.documents.cache_check import CacheReport, check_cache, repair_cache
 from resumerge.engine.reporter import Reporter
@@ -49,12 +49,12 @@ def compare(
         Interrupted: a signal stopped it; what was compared is kept.
     """
     chosen = Options.read("compare", options)
-    named = None if base is None else str(base)
+    named = None if base is None else model_of(base)
     in_file = nullcontext() if recipe is None else recipe_file(recipe)
     with in_file as file, keepalive_in_notebook("comparing", progress):
         path = file.path if file is not None else None
         return DisplayedComparison(
-            compare_models([*map(str, models)], named, chosen, Reporter(), recipe=path)
+            compare_models([*map(model_of, models)], named, chosen, Reporter(), recipe=path)
         )
 
 

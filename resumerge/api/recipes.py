@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Unpack
 
-from resumerge.api.calls import RECIPE, Config, recipe_file, speaks_python
+from resumerge.api.calls import RECIPE, Config, model_of, recipe_file, speaks_python, text_of
 from resumerge.documents.explanation import explain as explained
 from resumerge.documents.methods import methods_json
 from resumerge.documents.new_recipe import Kind, new_recipe_of, write_recipe
@@ -31,9 +31,9 @@ from resumerge.ui.terminal.plan import PLANNING
 def init(
     file: StrPath,
     *,
-    models: Sequence[str],
+    models: Sequence[StrPath],
     method: str | None = None,
-    base: str | None = None,
+    base: StrPath | None = None,
     dtype: str = "bfloat16",
     kind: str = "merge",
 ) -> None:
@@ -53,7 +53,10 @@ def init(
     """
     if kind not in list(Kind):
         raise refuse("Unknown kind of recipe", expected=", ".join(Kind), found=repr(kind))
-    text = new_recipe_of(Kind(kind), method, models, base, dtype)
+    chosen = None if method is None else text_of(method, "method")
+    named = models if isinstance(models, str) else [model_of(model) for model in models]
+    of = None if base is None else model_of(base)
+    text = new_recipe_of(Kind(kind), chosen, named, of, text_of(dtype, "dtype"))
     write_recipe(local_path(file, RECIPE), text)
 
 
@@ -130,7 +133,7 @@ def methods(name: str | None = None) -> dict[str, Any]:
     Raises:
         InputError: there is no such method.
     """
-    return methods_json(name)
+    return methods_json(None if name is None else text_of(name, "name"))
 
 
 def demo() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from resumerge.api.calls import address_of, runs_of, speaks_python
+from resumerge.api.calls import address_of, runs_of, speaks_python, text_of
 from resumerge.documents.status import status_json
 from resumerge.documents.trial import TOKENS
 from resumerge.documents.trial import try_model as load_and_try
@@ -108,7 +108,8 @@ def try_model(
     """
     file = None if text is None else local_path(text, "text")
     model = local_path(out, "model")
-    return load_and_try(model, prompt, runs_of(state_dir), file, tokens).as_json()
+    asked = text_of(prompt, "prompt")
+    return load_and_try(model, asked, runs_of(state_dir), file, tokens).as_json()
 
 
 @speaks_python
@@ -138,11 +139,11 @@ def push(
         InputError: the model is not finished or is damaged, or the repo cannot accept it.
         Resumable: the repo cannot be reached; call it again.
     """
-    folder = local_path(out, "model")
+    folder, to = local_path(out, "model"), text_of(repo, "repo")
     with UploadProgress(err) as progress:
         pushed = upload(
             folder,
-            repo,
+            to,
             runs_of(state_dir),
             progress.begins,
             progress.moved,
@@ -176,7 +177,7 @@ def clean(
     """
     names = [name for run in runs if (name := address_of(run))]
     try:
-        seconds = None if older is None else parse_age(older)
+        seconds = None if older is None else parse_age(text_of(older, "older"))
     except ValueError as error:
         raise refuse("An argument is invalid", found=str(error)) from None
     found = old_runs(runs_of(state_dir), names, done=done, older=seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from resumerge.api.calls import speaks_python
+from resumerge.api.calls import speaks_python, text_of, texts_of
 from resumerge.engine.reporter import Reporter
 from resumerge.local_path import OUTPUT, local_path
 from resumerge.optimisation.request import TRIALS_BY_DEFAULT, Search
@@ -29,8 +29,8 @@ def search(
     *,
     trials: int = TRIALS_BY_DEFAULT,
     sampler: str = TPE,
-    metrics: Sequence[str] = (),
-    directions: Sequence[str] = (MAXIMIZE,),
+    metrics: str | Sequence[str] = (),
+    directions: str | Sequence[str] = (MAXIMIZE,),
     timeout: float | None = None,
     keep_best: int = 1,
     batch: int | None = None,
@@ -51,8 +51,8 @@ def search(
         OPTIONS
         trials: the number of models to try, with those that were tried before.
         sampler: how values are chosen: tpe, random, grid, cmaes or nsga2.
-        metrics: the numbers of the JSON object that are the objectives.
-        directions: maximize or minimize: one for all, or one for each objective.
+        metrics: the numbers of the JSON object that are the objectives; a text is one.
+        directions: maximize or minimize: one for all, or one for each objective; a text is one.
         timeout: seconds that an evaluation may take; None for no limit.
         keep_best: the number of models that stay on the disk.
         batch: the number of trials that are suggested together, and merged in one run where a sweep
@@ -72,11 +72,11 @@ def search(
     asked = Search(
         space=local_path(space, "space"),
         out=local_path(out, OUTPUT),
-        evaluate=evaluate,
+        evaluate=text_of(evaluate, "evaluate"),
         trials=trials,
         sampler=sampler,
-        metrics=tuple(metrics),
-        directions=tuple(directions),
+        metrics=texts_of(metrics, "metrics"),
+        directions=texts_of(directions, "directions"),
         timeout=timeout,
         keep_best=keep_best,
         batch=batch,

@@ -55,8 +55,8 @@ class Result:
     output_bytes: int = 0
     peak_rss: int = 0
     seconds: float = 0.0
-    accounts: Accounts = field(default_factory=Accounts)
-    changes: tuple[UnitChanges, ...] = ()
+    accounts: Accounts = field(default_factory=Accounts, repr=False)
+    changes: tuple[UnitChanges, ...] = field(default=(), repr=False)
 
     @property
     def where(self) -> str:

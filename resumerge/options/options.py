@@ -301,7 +301,8 @@ class Options:
             if name not in declarations:
                 near = difflib.get_close_matches(name, declarations, n=1)
                 hint = f". Did you mean {near[0]!r}?" if near else ""
-                raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
+                called = command.replace("-", "_")
+                raise TypeError(f"{called}() got an unexpected keyword argument {name!r}{hint}")
             option = declarations[name]
             try:
                 read[name] = option.type.read(value)

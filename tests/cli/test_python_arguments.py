@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from merging import Told
 from tiny_models import write_family
 
 import resumerge
+from resumerge.api.calls import texts_of
 from resumerge.engine.checks.memory import most_threads
 from resumerge.engine.reporter import ProgressUpdate, Reporter
 from resumerge.errors import InputError, Resumable
@@ -221,3 +224,59 @@ def test_a_misspelt_argument_is_told_with_the_nearest(folder: Path) -> None:
 def test_the_text_of_a_recipe_is_no_path(folder: Path) -> None:
     with pytest.raises(InputError, match=r"the text of a recipe[^$]*yaml\.safe_load"):
         resumerge.run(LINEAR, "out")
+
+
+def test_a_text_is_one_name_and_not_its_letters(folder: Path) -> None:
+    words = {"include": "q_proj", "exclude": "layers.0", "save_modules": "lm_head"}
+    resumerge.extract_lora("math", "base", "adapter", max_rank=2, **words)
+    listed = {name: [word] for name, word in words.items()}
+    resumerge.extract_lora("math", "base", "listed", max_rank=2, **listed)
+    ours, other = (
+        (folder / out / "adapter_model.safetensors").read_bytes() for out in ("adapter", "listed")
+    )
+    assert ours == other
+    config = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+    assert all(name.endswith("q_proj") for name in config["target_modules"])
+    assert texts_of("minimize", "directions") == ("minimize",)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: resumerge.methods(3),  # type: ignore[arg-type]
+        lambda: resumerge.clean(older=30),  # type: ignore[arg-type]
+        lambda: resumerge.push("math", 5),  # type: ignore[arg-type]
+        lambda: resumerge.try_model("math", 5),  # type: ignore[arg-type]
+        lambda: resumerge.init("new.yaml", models=["math"], method=3),  # type: ignore[arg-type]
+        lambda: resumerge.init("new.yaml", models=[3]),  # type: ignore[list-item]
+        lambda: resumerge.search("recipe.yaml", "out", print),  # type: ignore[arg-type]
+        lambda: resumerge.search("recipe.yaml", "out", "x {model}", metrics=5),  # type: ignore[arg-type]
+        lambda: resumerge.compare(["math", "code"]),  # type: ignore[arg-type]
+        lambda: resumerge.compare("math", base=5),  # type: ignore[arg-type]
+        lambda: resumerge.extract_lora(5, "base", "out"),  # type: ignore[arg-type]
+        lambda: resumerge.extract_lora("math", "base", "out", include=5),  # type: ignore[arg-type]
+        lambda: resumerge.extract_expert(None, 0, "out"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_text(folder: Path, call: Callable[[], Any]) -> None:
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(InputError, match=r"expected: +(a )?text"):
+        call()
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_an_unknown_argument_is_told_by_the_functions_name() -> None:
+    with pytest.raises(
+        TypeError, match=r"^extract_lora\(\) got .*'thread'. Did you mean 'threads'"
+    ):
+        resumerge.extract_lora("math", "base", "out", thread=1)  # type: ignore[call-arg]
+
+
+def test_a_result_is_shown_in_a_line_or_two(folder: Path) -> None:
+    assert len(repr(resumerge.run("recipe.yaml", "out"))) < 1000
+
+
+def test_notes_of_the_plan_are_in_the_result(folder: Path) -> None:
+    recipe = {"merge_method": "passthrough", "models": [{"model": "math"}]}
+    result = resumerge.run({**recipe, "parameters": {"density": 0.5}}, "out")
+    assert "passthrough has no parameter 'density'; it is ignored (parameters)" in result.notes

@@ -50,11 +50,11 @@ def merge_in_process(
         )
     cell, printed = _reporters(progress, options) if reporter is None else (None, None)
     stop = StopRequest(patient=in_kernel())
-    told = reporter or cell or printed
-    session = Session(options, None if told is None else PythonReporter(told), stop=stop)
+    told = PythonReporter(reporter or cell or printed or Reporter())
+    session = Session(options, told, stop=stop)
     with stop.listening():  # a second interrupt must not replace the end, until it is shown
         try:
-            done = work(session)
+            done = replace(work(session), notes=tuple(told.notes))
             return DisplayedResult.of(done, None if cell is None else _cell_number())
         except (Interrupted, Resumable) as stopped:
             stopped.how_to_resume = _resume_call(session, options)

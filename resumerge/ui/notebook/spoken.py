@@ -16,16 +16,21 @@ class PythonReporter(Reporter):
 
     Args:
         to: the receiver.
+
+    Attributes:
+        notes: what the receiver was told to tell the user, each once.
     """
 
     def __init__(self, to: Reporter) -> None:
         self._to = to
+        self.notes: list[str] = []
 
     def doing(self, what: str) -> None:
         self._to.doing(what)
 
     def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
         spoken = replace(plan, notes=tuple(map(in_python, plan.notes)))
+        self._keep(*spoken.notes, *map(in_python, predicted.estimate.notes))
         self._to.planned(run, spoken, predicted, resumed=resumed)
 
     def began(self, attempt: int, budget: int) -> None:
@@ -44,10 +49,16 @@ class PythonReporter(Reporter):
         self._to.progressed(progressed)
 
     def note(self, text: str) -> None:
+        self._keep(in_python(text))
         self._to.note(in_python(text))
 
     def waiting(self, text: str) -> None:
         self._to.waiting(in_python(text))
 
     def done(self, result: Result) -> None:
-        self._to.done(replace(result, notes=tuple(map(in_python, result.notes))))
+        spoken = replace(result, notes=tuple(map(in_python, result.notes)))
+        self._keep(*spoken.notes)
+        self._to.done(spoken)
+
+    def _keep(self, *notes: str) -> None:
+        self.notes += [note for note in notes if note not in self.notes]
