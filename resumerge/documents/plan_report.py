@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from resumerge.engine.checks.memory import fit_threads, memory_budget, too_many_
 from resumerge.engine.checks.new_run import new_run_problems, step_problems
 from resumerge.engine.checks.paths import STATE, check_output_path, check_path
 from resumerge.engine.context import RunContext
+from resumerge.engine.lifecycle.adopt import recipe_problems
 from resumerge.engine.mirror_session.checks import check_apart, check_reachable
 from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.opening.plan_rows import account_rows
@@ -49,8 +52,8 @@ def describe_plan(
 
     Args:
         config: the recipe.
-        out: the output, checked as ``run`` would if it is given and has no run; else the disk of
-            the working folder is looked at.
+        out: the output, checked as ``run`` would; if it has a run, whether that is of another
+            recipe. Without one the disk of the working folder is looked at.
         options: the options; a mirror's address is checked, and nothing is asked of it.
         progress: how a run is to show its progress.
         reporter: is told of models that are waited for.
@@ -88,8 +91,9 @@ def _described(
         return _nothing(budget, None, unusable)
     problems = _mirror_problems(context, out)
     try:
-        has_run = out is not None and bool(context.runs.of_output(out.path))
-        plan, estimate = pinned_plan(context, read_recipe(config), out)
+        earlier = context.runs.of_output(out.path) if out is not None else []
+        recipe = read_recipe(config)
+        plan, estimate = pinned_plan(context, recipe, out)
     except InputError as error:
         return _nothing(budget, out, error.problems)
     except Resumable as error:
@@ -101,9 +105,11 @@ def _described(
         except InputError as error:
             problems += error.problems
     needed = _still_needed(context, plan, estimate, out)
-    if out is not None and not has_run:
+    if out is not None and not earlier:
         problems += (p for p in new_run_problems(context, plan, estimate, out) if p not in problems)
     else:
+        with suppress(OSError, sqlite3.Error):  # of a ledger that `run` repairs, or refuses
+            problems += (p for run in earlier[-1:] for p in recipe_problems(context, run, recipe))
         problems += _space_problems(context, plan, estimate, _folder(out), needed)
     threads, notes, unfit = _threads(estimate, options, budget)
     folder = existing_folder(_folder(out))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,25 @@ def test_what_a_run_has_written_needs_no_space_again(config: Path, tmp_path: Pat
     resumerge.run(config, tmp_path / "out", **options)
     after = resumerge.plan(config, tmp_path / "out", **options)
     assert before["disk"]["needed"] - after["disk"]["needed"] == before["output_bytes"]
+
+
+def test_an_output_with_a_run_of_another_recipe(config: Path, tmp_path: Path) -> None:
+    out, state = tmp_path / "out", tmp_path / "state"
+    resumerge.run(config, out, state_dir=state)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    before = {path: path.stat().st_mtime_ns for path in files}
+    assert resumerge.plan(config, out, state_dir=state)["problems"] == []
+    other = {
+        "merge_method": "linear",
+        "models": [{"model": "base"}, {"model": "math"}],
+        "parameters": {"weight": 0.7},
+        "dtype": "float32",
+    }
+    [problem] = resumerge.plan(other, out, state_dir=state)["problems"]
+    assert {path: path.stat().st_mtime_ns for path in files} == before
+    with pytest.raises(InputError) as refused:
+        resumerge.run(other, out, state_dir=state)
+    assert problem["what"] == refused.value.problems[0].what
+    assert "0.5 -> 0.7" in problem["found"] and "name another output" in problem["fix"]
+    shutil.rmtree(out)
+    assert resumerge.plan(other, out, state_dir=state)["problems"] == [], "nothing to lose is left"

@@ -30,8 +30,8 @@ from resumerge.engine.recovery.open_ledger import open_ledger
 from resumerge.engine.recovery.ownership import written_files
 from resumerge.engine.resources.lock import output_lock, run_lock
 from resumerge.engine.shards.shard_files import PARTIAL
-from resumerge.errors import InputError, refuse, unavailable
-from resumerge.ledger import Ledger
+from resumerge.errors import InputError, Problem, refuse, unavailable
+from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import output_as_named
 from resumerge.output_path import OutputPath
 from resumerge.planning import Estimate, Plan
@@ -100,12 +100,9 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             given = found.recipe or edited_recipe(context, record)
             if given is not None and not context.options.restart:
                 given = None if note_new_checkpoints(context, record, given) else given
-            replaced = context.options.restart or (
-                _is_another(context, record, given)
-                and (
-                    _has_nothing(ledger)
-                    or (found.recipe is not None and url is None and _has_no_file(ledger, record))
-                )
+            has_mirror = found.recipe is None or url is not None
+            replaced = context.options.restart or _gives_way(
+                context, ledger, given, has_mirror=has_mirror
             )
             if replaced and found.recipe is not None:
                 url = context.options.mirror
@@ -127,6 +124,39 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
                 restored=restored,
                 replaced=replaced,
             )
+
+
+def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[Problem]:
+    """Return why `run` would not continue a run, as its recipe is another. Nothing is written.
+
+    Args:
+        context: the command's context.
+        folder: the folder of the run's ledger.
+        recipe: the recipe that the command names.
+
+    Raises:
+        OSError, sqlite3.Error: the ledger cannot be read.
+    """
+    try:
+        with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
+            record = ledger.run()
+            given = None if note_new_checkpoints(context, record, recipe) else recipe
+            has_mirror = bool(context.options.mirror or record["mirror"])
+            replaced = _gives_way(context, ledger, given, has_mirror=has_mirror)
+            check_recipe_drift(context, record, given, replaced=replaced)
+    except InputError as error:
+        return error.problems
+    return []
+
+
+def _gives_way(
+    context: RunContext, ledger: Ledger, given: Recipe | None, *, has_mirror: bool
+) -> bool:
+    """Return whether a new run takes the place of one of another recipe: nothing of it is lost."""
+    record = ledger.run()
+    return _is_another(context, record, given) and (
+        _has_nothing(ledger) or (not has_mirror and _has_no_file(ledger, record))
+    )
 
 
 def _is_another(context: RunContext, record: Mapping[str, Any], given: Recipe | None) -> bool:
