@@ -7,7 +7,7 @@
 lies below it.
 """
 
-from resumerge.combination.combine import combine
+from resumerge.combination.combine import ContradictingParameters, combine
 from resumerge.combination.factors import Combining, Values
 
-__all__ = ["Combining", "Values", "combine"]
+__all__ = ["Combining", "ContradictingParameters", "Values", "combine"]

@@ -75,6 +75,10 @@ def _read(
     return read, problems
 
 
+class ContradictingParameters(InputError):
+    """Parameters that the method rejects; it says nothing where some of them are missing."""
+
+
 @dataclass(frozen=True)
 class _Planner:
     """The making of an adapter's tensors and config, once it is known what all adapters change."""
@@ -129,7 +133,8 @@ class _Planner:
             shapes = {a: (width, *first.within[0]), b: (outputs, width, *others)}
             yield Target(module.name, own, combined.shape, combined.numel, combined, shapes)
         if contradictions:
-            raise InputError([self._contradiction(*pair) for pair in contradictions.items()])
+            problems = [self._contradiction(*pair) for pair in contradictions.items()]
+            raise ContradictingParameters(problems)
 
     def _contradiction(self, expected: str, module: str) -> Problem:
         return self.recipe.problem(

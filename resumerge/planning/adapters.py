@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from resumerge.combination import Combining, Values, combine
+from resumerge.combination import Combining, ContradictingParameters, Values, combine
 from resumerge.errors import InputError, Problem
 from resumerge.extraction import MadeAdapter, extract
 from resumerge.extraction.differences import Reading, reading
@@ -125,6 +125,8 @@ def plan_combination(
     adapters = [(input_, sources[input_.model]) for input_ in inputs]
     try:
         made, targets, more, left_out = combine(recipe, adapters, combining, values_of)
+    except ContradictingParameters as error:
+        raise InputError([*invalid, *parameters.problems] or error.problems) from None
     except InputError as error:
         raise InputError([*invalid, *parameters.problems, *error.problems]) from None
     if found := [*invalid, *parameters.problems]:
@@ -176,6 +178,7 @@ def _problems(
             found=method.name,
             fix="Choose one of these; or write each adapter after its model, like model+adapter",
         )
+        return
     if recipe.modules[0].stacked or recipe.modules[0].name is not None:
         yield recipe.problem(
             "Adapters are combined whole",

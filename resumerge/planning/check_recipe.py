@@ -63,10 +63,10 @@ def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
     Adapters are combined without a base model. What else is wrong is found with the plan.
     """
     may_lack_base = method.combines_changes and method.base == "required"
-    if not may_lack_base or recipe.base_model is not None or recipe.stages:
+    if method.base != "required" or recipe.base_model is not None or recipe.stages:
         return False
     return all(
-        ref.lora is None and (not is_local(ref.name) or is_adapter_folder(ref.name))
+        ref.lora is None and (is_adapter_folder(ref.name) if is_local(ref.name) else may_lack_base)
         for ref in recipe.merged_models
     )
 

@@ -220,6 +220,24 @@ def test_parameters_that_contradict_each_other(folder: Path) -> None:
     assert "contradict" in problem.what and "normalize: false" in problem.expected
 
 
+def test_a_missing_parameter_is_the_only_problem(folder: Path) -> None:
+    second(folder)
+    recipe = "merge_method: linear\nmodels: [{model: one}, {model: two}]\n"
+    with pytest.raises(InputError) as error:
+        merge(folder, recipe, folder / "out")
+    said = [problem.what for problem in error.value.problems]
+    assert [what for what in said if "is missing" in what] == said != []
+
+
+def test_a_method_of_models_is_not_asked_for_its_base(folder: Path) -> None:
+    second(folder)
+    recipe = "merge_method: slerp\nparameters: {t: 0.5}\nmodels: [{model: one}, {model: two}]\n"
+    with pytest.raises(InputError) as error:
+        merge(folder, recipe, folder / "out")
+    [problem] = error.value.problems
+    assert "slerp does not combine adapters" in problem.what
+
+
 def test_too_few(folder: Path) -> None:
     assert (
         "exactly 2"
