@@ -177,7 +177,14 @@ def _with_adapter(text: str) -> ModelRef:
     parts = text.split("+")
     cuts = [k for k in range(1, len(parts)) if _exists("+".join(parts[:k]).strip())] or [1]
     base, lora = "+".join(parts[: cuts[0]]).strip(), "+".join(parts[cuts[0] :]).strip()
-    if not base or not lora or ("+" in lora and not _exists(lora)):
+    if not base or not lora:
+        raise InvalidValue(
+            f"There is no {'adapter after' if base else 'model before'} the plus",
+            expected="model+adapter",
+            found=without_secrets(text),
+            fix="Name both; or leave the plus out, to name a model alone",
+        )
+    if "+" in lora and not _exists(lora):
         raise InvalidValue(
             "A model can have only one LoRA adapter",
             expected="model+adapter",

@@ -84,6 +84,9 @@ class Contents:
         if self is MODEL and ADAPTER.config in others:
             fix = "this is an adapter: write it after the model that it was trained on, like "
             fix += "model+adapter"
+        elif self is ADAPTER and MODEL.config in others and ADAPTER.config not in others:
+            fix = "this is a model, and after the '+' stands an adapter: give each model an entry "
+            fix += "of its own"
         elif inside := [n.removesuffix(below) for n in others if n.endswith(below)]:
             fix = f"name the folder of one instead (of a repo, download it first): {some(inside)}"
         elif shards := [name for name in named if is_shard(name)]:

@@ -17,6 +17,7 @@ from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from resumerge.errors import InputError
+from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
 from resumerge.sources.adapters.config import UNMERGEABLE, parse_adapter_config
@@ -58,6 +59,24 @@ def refused(folder: Path, words: str, tensors: Any = None, **config: Any) -> Non
 
 def test_the_adapter_that_the_others_are_made_from_is_taken(folder: Path) -> None:
     assert adapted(folder).kind == "lora"
+
+
+def test_a_model_after_the_plus_is_no_adapter_to_be_renamed(folder: Path) -> None:
+    write_model(folder / "other", random_tensors(llama_shapes(LLAMA), 1))
+    with working_in(folder), pytest.raises(InputError) as caught:
+        open_source(read_reference("base+other"))
+    [problem] = caught.value.problems
+    assert "weights of an adapter are missing" in problem.what
+    assert "this is a model" in problem.fix and "rename" not in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("base+", "no adapter after"), ("+adapter", "no model before"), ("a+b+c", "only one LoRA")],
+)
+def test_a_plus_has_a_model_before_it_and_an_adapter_after_it(text: str, what: str) -> None:
+    with pytest.raises(InvalidValue, match=what):
+        read_reference(text)
 
 
 @pytest.mark.parametrize("bias", ["lm_head.bias", "final_logits_bias", "output.proj.bias"])
