@@ -225,10 +225,12 @@ class DoubtfulNumbers(ResumergeError):
     Args:
         output: where the model is.
         warnings: what should worry.
+        because_of: the option that makes it an error.
     """
 
     output: str
     warnings: tuple[str, ...]
+    because_of: str = "--strict"
     exit_code = 75
 
     @property
@@ -236,7 +238,7 @@ class DoubtfulNumbers(ResumergeError):
         rows = "".join(f"\n- {warning}" for warning in self.warnings)
         return (
             f"The model in {self.output} is complete, and its numbers should worry. That is an "
-            f"error because of --strict:{rows}"
+            f"error because of {self.because_of}:{rows}"
         )
 
     def as_json(self) -> dict[str, Any]:

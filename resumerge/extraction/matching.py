@@ -183,11 +183,15 @@ class Matching:
                     )
                 )
         tokens = self.models.vocabularies[self.models.reference].found
+        unlike = []
         for pair in self.pairs:
             first = 1 if pair.own.name in tokens else 0  # the number of tokens may differ
             if pair.own.shape[first:] != pair.base.shape[first:]:
-                shapes = (str(list(tensor.shape)) for tensor in (pair.base, pair.own))
-                self.problems.append(self._unlike(pair.name, *shapes))
+                unlike.append(pair)
+        self.problems += [
+            self._unlike(pair.name, *(str(list(each.shape)) for each in (pair.base, pair.own)))
+            for pair in unlike[:SHOWN]
+        ]
 
     def _unlike(self, name: str, expected: str, found: str) -> Problem:
         return self.recipe.problem(

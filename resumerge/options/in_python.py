@@ -7,7 +7,13 @@ import shlex
 from dataclasses import fields
 from typing import Any
 
-from resumerge.errors import InputError, Problem, Resumable, ResumergeError
+from resumerge.errors import (
+    DoubtfulNumbers,
+    InputError,
+    Problem,
+    Resumable,
+    ResumergeError,
+)
 from resumerge.options.declaration import Option
 from resumerge.options.options import declared
 from resumerge.options.types import Flag
@@ -16,6 +22,25 @@ _COMMAND = r"(?P<quote>`|(?m:^))(?P<command>resumerge [^\n`]*)`?|`[^`]*`|\bresum
 _OPTION = r"--(?P<name>[a-z][a-z-]*)(?:[ =](?P<value>[\w./:@+-]*[\w/]))?"
 _ARGUMENTS = {"run": 2, "reproduce": 2, "resume": 1, "status": 1, "verify": 1, "explain": 1}
 """How many arguments commands have that are called alike in Python."""
+
+_OWN = {
+    **{name: name for name in ("base", "kind", "sampler", "timeout", "batch", "jobs")},
+    **{name: name for name in ("branch", "message")},
+    "include-regex": "include",
+    "exclude-regex": "exclude",
+    "save-module": "save_modules",
+    "metric": "metrics",
+    "direction": "directions",
+}
+"""Arguments of single functions that take values, by the names of their options."""
+
+_OWN_FLAGS = {
+    "embed-lora": "embed_lora=True",
+    "skip-undecomposable": "skip_undecomposable=True",
+    "sources": "sources=True",
+    "public": "private=False",
+}
+"""The same of options without values."""
 
 _VALUES = ("auto", "none", "cpu", "cuda", "always", "never")
 _WORDS = re.compile(f"{_COMMAND}|{_OPTION}")
@@ -46,6 +71,8 @@ def error_in_python(error: ResumergeError) -> None:
         error.problems = [problem_in_python(problem) for problem in error.problems]
     elif isinstance(error, Resumable):
         error.message = in_python(error.message)
+    elif isinstance(error, DoubtfulNumbers):
+        error.because_of = in_python(error.because_of)
 
 
 def _in_python(found: re.Match[str]) -> str:
@@ -90,11 +117,13 @@ def _as_argument(found: re.Match[str]) -> str:
     rest = found[0].removeprefix(f"--{written}")
     if name not in options and name.removeprefix("no_") in options:
         return f"{name.removeprefix('no_')}=False{rest}"
-    if name not in options:
+    if written in _OWN_FLAGS:
+        return _OWN_FLAGS[written] + rest
+    if name not in options and written not in _OWN:
         return found[0]
-    option = options[name]
-    if _is_flag(option):
+    if name in options and _is_flag(options[name]):
         return f"{name}=True{rest}"
+    name = _OWN.get(written, name)
     if value and (value.isupper() or re.search("[0-9:/]", value) or value in _VALUES):
         return f"{name}={value if value.isdigit() else repr(value)}"
     return f"{name}{rest}"

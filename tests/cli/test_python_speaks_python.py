@@ -12,9 +12,15 @@ from tiny_models import write_family
 
 import resumerge
 from resumerge.engine.reporter import Reporter
-from resumerge.errors import InputError
+from resumerge.errors import DoubtfulNumbers, InputError
 from resumerge.options import declared
-from resumerge.options.in_python import _ARGUMENTS, in_python
+from resumerge.options.in_python import (
+    _ARGUMENTS,
+    _OWN,
+    _OWN_FLAGS,
+    error_in_python,
+    in_python,
+)
 from resumerge.planning import Plan
 from resumerge.planning.estimates.estimate import Prediction
 from resumerge.ui.notebook.spoken import PythonReporter
@@ -71,10 +77,27 @@ print("as promised")"""
         ("resumerge resume it as it was --offline", "resumerge resume it as it was --offline"),
         ("see resumerge verify x --offline", "see resumerge verify x --offline"),
         ("--query-gpu=name", "--query-gpu=name"),
+        ("Decompose them (--embed-lora)", "Decompose them (embed_lora=True)"),
+        ("--base MODEL", "base='MODEL'"),
+        ("Change --include-regex or --sources", "Change include or sources=True"),
+        ("--metric NAME, --jobs 3", "metrics='NAME', jobs=3"),
     ],
 )
 def test_an_option_is_named_as_the_argument(text: str, expected: str) -> None:
     assert in_python(text) == expected
+
+
+def test_numbers_that_should_worry_are_an_error_because_of_an_argument() -> None:
+    error = DoubtfulNumbers("out", ("NaN",))
+    error_in_python(error)
+    assert "because of strict=True:" in str(error)
+
+
+def test_an_argument_that_is_named_is_one() -> None:
+    functions = [getattr(resumerge, name) for name in resumerge.__all__]
+    taken = {name for function in functions[4:] for name in signature(function).parameters}
+    named = {*_OWN.values(), *(text.partition("=")[0] for text in _OWN_FLAGS.values())}
+    assert named <= taken
 
 
 def test_a_call_that_is_advised_can_be_made() -> None:

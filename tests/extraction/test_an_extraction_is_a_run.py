@@ -76,6 +76,16 @@ def test_it_is_explained(models: Path) -> None:
     assert "extract_lora" in str(told)
 
 
+def test_models_of_other_sizes_are_refused_in_a_few_lines(models: Path) -> None:
+    wide = {**LLAMA, "hidden_size": 32, "num_attention_heads": 4}
+    write_family(models / "wide", wide)
+    with working_in(models), pytest.raises(InputError) as refused:
+        resumerge.extract_lora("wide/math", "base", "out")
+    problems = refused.value.problems
+    assert len(problems) == 5
+    assert all("has another shape in the base model" in problem.what for problem in problems)
+
+
 def test_models_that_are_equal_are_refused(models: Path) -> None:
     shutil.copytree(models / "base", models / "copy")
     with working_in(models), pytest.raises(InputError, match="copy equals base"):
