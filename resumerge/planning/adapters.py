@@ -20,6 +20,7 @@ from resumerge.planning.shards import pack
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Extraction, Input
+from resumerge.sources.adapters.names import has_matrices
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
 from resumerge.tensors import Factors
@@ -159,6 +160,15 @@ def _problems(
     """Yield the problems with a recipe of adapters that show before these are opened."""
     adapters = [ref for ref in recipe.merged_models if sources[ref].is_adapter]
     models = [ref for ref in recipe.merged_models if not sources[ref].is_adapter]
+    if (first := next(iter(models), None)) and has_matrices(sources[first].tensors):
+        yield recipe.problem(
+            f"{first} is an adapter without an adapter_config.json",
+            recipe.path_of(first),
+            expected="adapters that peft saved, which alone are combined",
+            found="a file of matrices, whose options are not known",
+            fix="write each adapter after its model, like model+adapter",
+        )
+        return
     if models:
         example = f"{recipe.base_model or models[0]}+{adapters[0]}"
         yield recipe.problem(

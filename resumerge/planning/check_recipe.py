@@ -65,10 +65,12 @@ def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
     may_lack_base = method.combines_changes and method.base == "required"
     if method.base != "required" or recipe.base_model is not None or recipe.stages:
         return False
-    return all(
-        ref.lora is None and (is_adapter_folder(ref.name) if is_local(ref.name) else may_lack_base)
-        for ref in recipe.merged_models
-    )
+    local = {ref.name for ref in recipe.merged_models if is_local(ref.name)}
+    adapters = {name for name in local if is_adapter_folder(name)}
+    misspelt = {name for name in local if adapters and not Path(name).exists()}
+    if local - adapters - misspelt or any(ref.lora for ref in recipe.merged_models):
+        return False
+    return may_lack_base or len(adapters) == len(recipe.merged_models)
 
 
 def _check_names(recipe: Recipe) -> list[Problem]:

@@ -25,6 +25,7 @@ from resumerge.planning.adapters import (
 )
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
+from resumerge.planning.flat.low_rank import reminder_of_matrices
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.mismatch import Mismatches
 from resumerge.planning.module_matches import ModuleMatch, match_modules
@@ -254,7 +255,12 @@ class _Planner:
             unshared=self.unshared,
             quantised=quantised,
             left_out=(*self.left_out, *_left_out_of(self.sources.values())),
-        ).with_reminders(reminder_of_tokenizer(self.recipe, self.models, self.tokenizers))
+        ).with_reminders(
+            [
+                *reminder_of_tokenizer(self.recipe, self.models, self.tokenizers),
+                *(reminder_of_matrices(self.recipe, self.sources) if self.flat else ()),
+            ]
+        )
 
     def _check_recipe(self) -> Parameters:
         """Add base models to the slices; check the number of models and all parameters."""

@@ -238,6 +238,27 @@ def test_a_method_of_models_is_not_asked_for_its_base(folder: Path) -> None:
     assert "slerp does not combine adapters" in problem.what
 
 
+def test_a_misspelt_adapter_is_the_only_problem(folder: Path) -> None:
+    with pytest.raises(InputError) as error:
+        merge(folder, LINEAR.replace("linear", "ties").replace("two", "./tow"), folder / "out")
+    [problem] = error.value.problems
+    assert "does not exist" in problem.what
+
+
+def test_files_of_matrices_alone_are_told_to_be_adapters(folder: Path) -> None:
+    second(folder)
+    for name in ("one", "two"):
+        (folder / name / "adapter_model.safetensors").rename(folder / f"{name}.safetensors")
+    files = LINEAR.replace("one", "./one.safetensors").replace("two", "./two.safetensors")
+    with working_in(folder):
+        (folder / "files.yaml").write_text(files)
+        told = [note for note in resumerge.plan("files.yaml")["notes"] if "A times B" in note]
+        assert told and told[0] in resumerge.run("files.yaml", "merged.safetensors").notes
+    (folder / "two.safetensors").rename(folder / "two" / "adapter_model.safetensors")
+    problem = refused(folder, LINEAR.replace("one", "./one.safetensors"))
+    assert "is an adapter without an adapter_config.json" in problem.what
+
+
 def test_too_few(folder: Path) -> None:
     assert (
         "exactly 2"

@@ -63,6 +63,12 @@ _COPY = re.compile(r"\.modules_to_save(?=\.)")
 _ORIGINAL = re.compile(r"\.original_module(?=\.)")
 
 
+def has_matrices(names: Iterable[str]) -> bool:
+    """Return whether names of tensors are those of a LoRA adapter's matrices, A and B."""
+    found = filter(None, map(_CHANGE.fullmatch, names))
+    return {"A", "B"} <= {_ROLES[each["text"]] for each in found}
+
+
 @dataclass
 class AdapterNames:
     """The parsed names of an adapter's tensors; each of them is in exactly one of these.

@@ -1,0 +1,24 @@
+"""Files of LoRA adapters that are merged like any others: each matrix by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from resumerge.recipe import ModelRef, Recipe
+from resumerge.sources.adapters.names import has_matrices
+from resumerge.sources.types import Source
+
+
+def reminder_of_matrices(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> Iterator[str]:
+    """Yield the note that adapters' matrices are merged by themselves, and not their products.
+
+    That is right for checkpoints of one training, and not for two adapters.
+    """
+    merged = dict.fromkeys(recipe.merged_models)
+    adapters = [ref for ref in merged if has_matrices(sources[ref].tensors)]
+    if adapters and len(merged) > 1:
+        yield (
+            f"{adapters[0]} is a LoRA adapter without an adapter_config.json: its matrices A and B "
+            "are merged each by itself, which is no merge of what two adapters change (A times B); "
+            "for that, write each file after its model, like model+adapter"
+        )
