@@ -35,7 +35,12 @@ def local_path(path: object, what: str) -> Path:
         InputError: the value cannot be a path, or is an address of something elsewhere.
     """
     if not is_path(path):
-        raise refuse(f"The {what} is not a path", expected="text, or a Path", found=repr(path))
+        raise refuse(
+            f"The {what} is not a path",
+            expected="text, or a Path",
+            found=repr(path),
+            fix="write a path; an empty text may be a variable that is not set" if not path else "",
+        )
     if address := address_in(path):
         address = without_secrets(address)
         scheme, _, rest = address.partition("://")

@@ -15,7 +15,7 @@ from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Conditional, Input, Recipe, Scalar, Setting, resolve
 from resumerge.recipe.resolve import matches
 from resumerge.recipe.schema.settings import truth
-from resumerge.recipe.spelling import misspelled
+from resumerge.recipe.spelling import correction, misspelled
 
 
 @dataclass
@@ -141,14 +141,21 @@ class Parameters:
             )
             return
         place = (input_.path or spec.slice_.path) if input_ else ""
+        fix = f"Add `{parameter.name}:` under parameters"
+        if input_ and place.endswith("base_model"):
+            fix = (
+                f"List {input_.model} in `models:` with `{parameter.name}:`; or delete "
+                f"`base_model:`, with which {self.method.name} merges it like any other model"
+            )
+        elif input_:
+            fix += " of this model, or of the whole recipe"
         self._problem(
             f"{place}.parameters".removeprefix("."),
             parameter,
             f"The parameter {parameter.name!r} of {self.method.name} is missing{owner}",
             expected=f"{parameter.name}: {parameter.meaning}",
             found=f"no value for tensor {tensor}",
-            fix=f"Add `{parameter.name}:` under parameters"
-            + (" of this model, or of the whole recipe" if input_ else ""),
+            fix=fix,
         )
 
     def _written(
@@ -199,8 +206,8 @@ def check_parameters(recipe: Recipe, method: MergeMethod) -> tuple[list[Problem]
             else:
                 notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")
     for place, key in recipe.ignored.items():
-        if key in every:
-            problems.append(_misplaced_parameter(recipe, key, place))
+        if meant := key if key in every else misspelled(key, sorted(every)):
+            problems.append(_misplaced_parameter(recipe, key, meant, place))
         else:
             notes.append(f"the key {key!r} has no effect, as in mergekit ({place})")
     return problems, notes
@@ -214,17 +221,19 @@ def _misspelled_parameter(
         path,
         expected=expected,
         found=name,
-        fix=f"Write '{near}', or delete the line, which mergekit ignores",
+        fix=(correction(name, near) or f"Write '{near}'")
+        + ", or delete the line, which mergekit ignores",
     )
 
 
-def _misplaced_parameter(recipe: Recipe, name: str, path: str) -> Problem:
+def _misplaced_parameter(recipe: Recipe, name: str, meant: str, path: str) -> Problem:
+    move = "Move it" if name == meant else f"Write '{meant}'"
     return recipe.problem(
         f"The parameter {name!r} is not below 'parameters:'",
         path,
-        expected=f"parameters: {{{name}: …}}",
+        expected=f"parameters: {{{meant}: …}}",
         found=f"{name} beside it",
-        fix="Move it under 'parameters:', or delete the line, which mergekit ignores",
+        fix=f"{move} under 'parameters:', or delete the line, which mergekit ignores",
     )
 
 

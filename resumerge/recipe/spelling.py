@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import unicodedata
 from collections.abc import Iterable
 
 SHORTEST = 3
@@ -28,8 +30,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def misspelled(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` is a misspelling of, or None.
 
-    A misspelling is one edit away, or one for every four letters; case, dashes and spaces do not
-    count.
+    A misspelling is one edit away, or one for every four letters; case, dashes, spaces, quotation
+    marks and characters that cannot be seen do not count, nor does what follows a colon.
     """
     written = _plain(name)
     most = {word: max(1, len(word) // 4) for word in known}
@@ -61,5 +63,25 @@ def edits(a: str, b: str) -> int:
     return rows[-1][-1]
 
 
+def correction(name: str, meant: str) -> str:
+    """Return how to write a key that is more than misspelled, or an empty text.
+
+    It runs into its value, or has characters that look like others, or like nothing.
+
+    Args:
+        name: the key that is written.
+        meant: what `misspelled` returned for it.
+    """
+    if ":" in name:
+        return f"Write '{meant}: …', with a space after the colon"
+    strange = [letter for letter in name if not letter.isascii()]
+    if strange:
+        codes = ", ".join(dict.fromkeys(f"U+{ord(letter):04X}" for letter in strange))
+        return f"Did you mean '{meant}'? The key has {codes}, as formatted text has: type it again"
+    return ""
+
+
 def _plain(name: str) -> str:
-    return name.lower().replace("-", "_").replace(" ", "_")
+    """Return the letters, digits and underscores of a name: of ``“a b”:{c`` the text ``a_b``."""
+    key = unicodedata.normalize("NFKC", name).lower().partition(":")[0]
+    return re.sub(r"\W+", "_", key).strip("_")

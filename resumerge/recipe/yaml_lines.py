@@ -6,7 +6,8 @@ The empty path is the whole document.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,9 @@ MOST_NODES = 100_000
 
 MOST_DOCUMENTS = 100
 """The most documents of a recipe: its stages."""
+
+_LOOK_ALIKE = frozenset({"Zs", "Cf", "Pi", "Pf", "Pd"})
+"""Unicode's categories of spaces, invisible characters, quotation marks and dashes."""
 
 _MAP, _SEQ, _MERGE, _NULL = (
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "merge", "null")
@@ -222,13 +226,14 @@ class _Reader:
             raise _TooMuch(problem="an alias that contains itself", problem_mark=node.start_mark)
 
     def add_duplicate(self, key: object, path: str, first: int, second: int) -> None:
+        lines = f"lines {first} and {second}" if first != second else f"line {first}"
         self.duplicates[key, second] = Problem(
-            f"The key '{key}' is written twice, on lines {first} and {second}",
+            f"The key '{key}' is written twice, on {lines}",
             where=self.file,
             path=child(path, str(key)),
             line=second,
             expected="each key once",
-            found=f"lines {first} and {second}",
+            found=lines,
             fix="Delete one of the two",
         )
 
@@ -264,14 +269,40 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
             found=found,
             fix="Write out what the aliases (*name) stand for, or check that this is a recipe",
         )
+    near = text.split("\n")[max(line - 2, 0) : line] if line else []
+    fix = (
+        "Check this line and the one above: indentation by spaces, closed quotes "
+        "and brackets, a space after each ':' and '-'"
+    )
     return refuse(
         "The recipe is not valid YAML",
         where=file,
         line=line,
         expected="YAML of mappings, lists, text and numbers",
         found=found,
-        fix="Check this line and the one above: indentation by spaces, closed quotes "
-        "and brackets, a space after each ':' and '-'",
+        fix=_copied_from_a_page(near) or fix,
+    )
+
+
+def _copied_from_a_page(lines: Sequence[str]) -> str:
+    """Return what to do about lines that have marks of a formatted page, or an empty text.
+
+    Marks are a fence of Markdown, and characters that look like a space, a quotation mark or a
+    dash, or like nothing, and are letters to YAML.
+    """
+    if any(line.strip().startswith("```") for line in lines):
+        return "Delete the lines with ```: they are around a recipe in Markdown, not in it"
+    found = {
+        f"U+{ord(letter):04X} ({unicodedata.name(letter, 'no name').lower()})": None
+        for line in lines
+        for letter in line
+        if not letter.isascii() and unicodedata.category(letter) in _LOOK_ALIKE
+    }
+    if not found:
+        return ""
+    return (
+        f"Type this line and the one above again: they have {', '.join(found)}, "
+        "which is a letter to YAML"
     )
 
 

@@ -114,6 +114,12 @@ def test_a_parameter_beside_the_parameters_is_told_and_another_key_is_noted() ->
 # What is missing
 
 
+def test_a_base_that_is_merged_like_any_model_is_told_where_its_parameter_can_stand() -> None:
+    recipe = LINEAR + "models:\n  - {model: a, parameters: {weight: 1}}\nbase_model: b\n"
+    [found] = refused(recipe)
+    assert "List b in `models:` with `weight:`; or delete `base_model:`" in found.fix
+
+
 def test_what_is_missing_is_told_once_for_each_model() -> None:
     found = refused(LINEAR + TWO)
     assert [(p.what, p.path) for p in found] == [

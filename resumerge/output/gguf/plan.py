@@ -21,6 +21,7 @@ from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.tensors.dtypes import BY_TORCH_NAME
 from resumerge.tensors.generated import Literal
 from resumerge.tensors.target import BLOCK
+from resumerge.tokenizers.origin import has_tokenizer
 from resumerge.tokenizers.output_files import extended_tokenizer
 from resumerge.tokenizers.vocabulary import CONFIG, read_chat_template, read_json, read_vocabulary
 
@@ -146,11 +147,24 @@ def _main_type(written: Sequence[Written]) -> str:
     return max(counts, key=counts.__getitem__)
 
 
+def _no_tokenizer(model: str) -> InputError:
+    return refuse(
+        "A GGUF file needs a tokenizer, and the model has none",
+        where=model,
+        expected="tokenizer.json beside the weights of the model whose tokenizer the output gets",
+        found="no tokenizer files",
+        fix="save the tokenizer into the model's folder; or write 'tokenizer_source: MODEL' with a "
+        "model that has one; or name an output folder, which needs none",
+    )
+
+
 def _tokenizer(
     plan: Plan, config: dict[str, Any], shapes: Any, metadata: MetadataCache, *, offline: bool
 ) -> tuple[WrittenTokenizer, dict[str, str]]:
     """Return the output's tokenizer, and the digests of the files that decide it."""
     made = plan.vocabulary
+    if made is None and not has_tokenizer(plan.reference_model):
+        raise _no_tokenizer(plan.reference_model.ref.text)
     host = made.host if made else read_vocabulary(plan.reference_model, metadata, offline=offline)
     new = {token.content: token.definition for token in made.new} if made else {}
     tokenizer = WrittenTokenizer(

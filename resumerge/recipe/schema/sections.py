@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
-from resumerge.recipe.spelling import closest, misspelled
+from resumerge.recipe.spelling import closest, correction, misspelled
 
 LAYER_RANGE = "layer_range"
 _ADAPTER_KEYS = frozenset({"adapter", "adapter_path", "lora", "lora_path", "peft"})
@@ -139,10 +139,15 @@ def mapping_of(entry: Reader) -> Reader:
             fix = "Write 'key: value' lines, indented"
             errors.append(_wrong_shape("a mapping", fix, value, at))
             return {}
-        for name in value:
+        found = {}
+        for name, item in value.items():
+            if item is None and (broken := _broken_entry(name)):
+                errors.append(_not_an_entry(name, *broken, at))
+                continue
             if not isinstance(name, str):
                 errors.append(_wrong_shape("text", "Put it in quotes", name, (*at, str(name))))
-        return {name: entry(item, (*at, str(name)), errors) for name, item in value.items()}
+            found[name] = entry(item, (*at, str(name)), errors)
+        return found
 
     return reader
 
@@ -160,6 +165,29 @@ def _wrong_shape(expected: str, fix: str, value: Any, at: Location) -> InvalidVa
     )
 
 
+def _broken_entry(name: Any) -> tuple[str, str] | None:
+    """Return (what would be right, what to do) of a key without a value that was meant as more."""
+    if isinstance(name, int):
+        return "a point in a decimal number", "Write numbers like 0.5: a comma begins a new entry"
+    key, colon, value = str(name).partition(":")
+    if colon:
+        return f"{key}: {value}", f"Write '{key}: {value}', with a space after the colon"
+    key, space, value = str(name).partition(" ")
+    if space:
+        return f"{key}: {value}", f"Write '{key}: {value}', with a colon after the name"
+    return None
+
+
+def _not_an_entry(name: Any, expected: str, fix: str, at: Location) -> InvalidValue:
+    return InvalidValue(
+        f"'{name}' is an entry without a value",
+        expected=expected,
+        found=f"'{name}' alone",
+        fix=fix,
+        at=(*at, str(name)),
+    )
+
+
 def _missing_key(field: dataclasses.Field[Any], at: Location) -> InvalidValue:
     return InvalidValue(
         f"The key '{field.name}' is missing",
@@ -174,7 +202,8 @@ def _unknown_key(
     name: str, meant: str | None, where: str, known: Iterable[str], at: Location
 ) -> InvalidValue:
     if meant:
-        fix = f"Did you mean '{meant}'? Rename the key, or delete the line, which mergekit ignores"
+        fix = correction(name, meant) or f"Did you mean '{meant}'? Rename the key"
+        fix += ", or delete the line, which mergekit ignores"
     elif name in _ADAPTER_KEYS:
         fix = (
             "Write the adapter after its model, with a plus: 'model: org/name+org/adapter'; "
