@@ -2,11 +2,11 @@
 
 Makes small wrong changes in the Python files of one room, one at a time, drawn at random: a
 comparison turned round, a condition dropped, a call left out, another number. After each, the
-room's own tests are run. A change that they do not notice is a promise without a test, or code that
-is not needed, or now and then a change that changes nothing.
+room's own quick tests are run, or those that `--tests` names. A change that they do not notice is a
+promise without a test, or code that is not needed, or now and then a change that changes nothing.
 
     python -m benchmarks.mutate ledger --count 20 --seed 1
-    python -m benchmarks.mutate mirror --files lease.py --tests tests/mirror/test_one_*.py
+    python -m benchmarks.mutate mirror --files lease.py --tests tests/mirror/leases
 
 The changes are made in a copy of the working tree. Exits with 1 where a change survived.
 """
@@ -208,11 +208,11 @@ class Tests:
     """The tests of a room, run in a copy of the tree.
 
     Args:
-        paths: from the root of the tree.
+        arguments: of pytest: paths from the root of the tree, and options.
         seconds: that a run may take; longer counts as noticed.
     """
 
-    paths: Sequence[str]
+    arguments: Sequence[str]
     seconds: float = math.inf
 
     def pass_in(self, tree: Path) -> bool:
@@ -223,7 +223,7 @@ class Tests:
         """
         process = os.fork()
         if process == 0:
-            _test(tree, self.paths)
+            _test(tree, self.arguments)
         ends = time.monotonic() + self.seconds
         while (ended := os.waitpid(process, os.WNOHANG)) == (0, 0) and time.monotonic() < ends:
             time.sleep(0.02)
@@ -242,7 +242,7 @@ def _load_libraries() -> None:
             importlib.import_module(name)
 
 
-def _test(tree: Path, paths: Sequence[str]) -> NoReturn:
+def _test(tree: Path, arguments: Sequence[str]) -> NoReturn:
     """Run tests in this process, and end it."""
     code = 1
     try:
@@ -257,7 +257,7 @@ def _test(tree: Path, paths: Sequence[str]) -> NoReturn:
         for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
             del sys.modules[name]
         pytest = importlib.import_module("pytest")
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore", *paths])
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore", *arguments])
     finally:
         os._exit(code)
 
@@ -284,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=20, help="changes to make (20)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument("--files", default="*.py", help="names of the files that are changed")
-    parser.add_argument("--tests", nargs="+", help="instead of all tests of the room")
+    parser.add_argument("--tests", nargs="+", help="instead of the quick ones of the room")
     parser.add_argument("--list", action="store_true", help="list the changes, and test nothing")
     given = parser.parse_args(arguments)
 
@@ -296,18 +296,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print(*drawn, sep="\n")
         return 0
-    paths = given.tests or [f"tests/{given.room.removesuffix('.py')}"]
+    tests = given.tests or ["--suite", "quick", f"tests/{given.room.removesuffix('.py')}"]
     _load_libraries()
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=LEFT_OUT)
         began = time.monotonic()
-        if not Tests(paths).pass_in(tree):
-            print(f"{' '.join(paths)} fail without a change: {sys.executable} -m pytest")
+        if not Tests(tests).pass_in(tree):
+            print(f"Without a change these fail: {sys.executable} -m pytest {' '.join(tests)}")
             return 2
         calm = time.monotonic() - began
         print(f"{len(drawn)} of {len(mutants)} changes, {calm:.0f} s each at most", flush=True)
-        survived = survivors(drawn, Tests(paths, 3 * calm + 60), tree)
+        survived = survivors(drawn, Tests(tests, 3 * calm + 60), tree)
     print(f"{len(drawn) - len(survived)} of {len(drawn)} changes were noticed")
     print(*(f"survived: {mutant}" for mutant in survived), sep="\n")
     return 1 if survived else 0

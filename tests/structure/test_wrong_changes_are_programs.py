@@ -38,16 +38,23 @@ def test_what_is_changed_and_what_is_for_readers(
 def test_survivors_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a room with one line, which its test reads with one eye."""
+    """Of a room with one line, which its quick test reads with one eye."""
     (tmp_path / "resumerge" / "room").mkdir(parents=True)
     (tmp_path / "tests" / "room").mkdir(parents=True)
     for package in ("resumerge", "resumerge/room"):
         (tmp_path / package / "__init__.py").write_text("")
     code = tmp_path / "resumerge" / "room" / "code.py"
     code.write_text("def large(n):\n    return n > 100\n")
+    (tmp_path / "tests" / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--suite')\n\n\n"
+        "def pytest_collection_modifyitems(config, items):\n"
+        "    if config.getoption('--suite') == 'quick':\n"
+        "        items[:] = [item for item in items if item.name != 'test_slow']\n"
+    )
     (tmp_path / "tests" / "room" / "test_code.py").write_text(
         "from resumerge.room.code import large\n\n\n"
-        "def test_it():\n    assert large(500) and not large(1)\n"
+        "def test_it():\n    assert large(500) and not large(1)\n\n\n"
+        "def test_slow():\n    assert large(101) and not large(100)\n"
     )
     monkeypatch.setattr(mutate, "ROOT", tmp_path)
     assert mutate.main(["room", "--count", "9"]) == 1
@@ -55,5 +62,6 @@ def test_survivors_are_listed(
     assert "noticed  resumerge/room/code.py:2: 100  ->  (1000)" in said
     assert "1 of 2 changes were noticed\nsurvived: resumerge/room/code.py:2: n > 100" in said
     assert code.read_text() == "def large(n):\n    return n > 100\n"
+    assert mutate.main(["room", "--count", "9", "--tests", "tests/room"]) == 0, "a slow one sees it"
     (tmp_path / "tests" / "room" / "test_code.py").write_text("def test_it():\n    assert False\n")
     assert mutate.main(["room"]) == 2
