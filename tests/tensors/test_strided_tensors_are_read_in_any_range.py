@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import evaluation, read
 
+from resumerge.tensors import Stored
+from resumerge.tensors.parts import part_of
 from resumerge.tensors.stored import strided
 from resumerge.tensors.stored.strided import read_strided
 
@@ -47,3 +50,23 @@ def test_any_range_of_any_layout(
         patch.setattr(strided, "SPAN", span)
         read_strided(read, 2 * OFFSET, shape, strides, start, stop, out)
     np.testing.assert_array_equal(out, whole.reshape(-1)[start:stop])
+
+
+class Numbers:
+    """A file in which each element of two bytes is its place."""
+
+    def descriptor(self, tensor: object) -> None:
+        return None
+
+    def fill(self, tensor: object, offset: int, buffer: memoryview) -> None:
+        data = np.arange(100, dtype=np.uint16).view(np.uint8)
+        buffer[:] = data[offset : offset + len(buffer)].data
+
+
+@pytest.mark.parametrize("strides", [None, (1, 12, 3)])
+def test_a_part_has_the_elements_of_the_whole(strides: tuple[int, ...] | None) -> None:
+    """Like an expert's matrix, wherever its elements lie."""
+    whole = Stored("w", "BF16", (3, 2, 4), "f", 2 * OFFSET, strides)
+    with_ = evaluation(Numbers())
+    parts = [read(with_, part_of(whole, f"p{number}", (2, 4), number)) for number in range(3)]
+    assert b"".join(parts) == read(with_, whole)

@@ -96,3 +96,15 @@ def test_scales_of_zeros_of_the_smallest_and_of_what_is_not_finite(form: Form) -
     assert np.isnan(scales[0, 4:]).all()
     assert stored.nbytes == maxima.size * {"F32": 4, "BF16": 2}.get(form.scales, 1)
     assert np.all(maxima[0, 2:4] / scales[0, 2:4] <= form.largest * 1.3)
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_a_number_that_is_not_finite_leaves_the_factor_as_it_is(odd: float) -> None:
+    """It is one of its block alone."""
+    weight = Stored("w", "F32", (2, 8), "f", 0)
+    files, spoilt = Numbers(weight), Numbers(weight)
+    tensor = Quantised.of("w", weight, FORMS[-1], (1, 4))
+    spoilt._data = np.float32(odd).tobytes() + files._data[4:]
+    data = np.frombuffer(files._data, np.float32)
+    expected = tensor.form.factor(float(np.abs(data[1:]).max()))
+    assert read(evaluation(spoilt), tensor)[-4:] == expected.tobytes()

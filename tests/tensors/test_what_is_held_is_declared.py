@@ -11,7 +11,8 @@ import pytest
 from reading import evaluation, read
 
 from resumerge.tensors import Adapted, Computed, Gathered, Stored, Tensor
-from resumerge.tensors.evaluation import HeldValues
+from resumerge.tensors.computed import Advance, State
+from resumerge.tensors.evaluation import Evaluation, HeldValues
 from resumerge.tensors.rows import MEAN, Rows
 
 WIDTH, HEIGHT, RANK = 3, 6, 2
@@ -74,3 +75,44 @@ def test_every_kind_that_holds_a_value_declares_it() -> None:
     holding = {kind for kind in kinds if "evaluation.held" in inspect.getsource(kind)}
     declaring = {kind for kind in kinds if "held_bytes" in vars(kind)}
     assert holding == declaring | {Computed}
+
+
+def test_what_was_not_asked_for_longest_is_dropped() -> None:
+    held, made = HeldValues(2), list[str]()
+    for key in "abacab":
+        held.get(key, 1, lambda key=key: made.append(key))
+    assert "".join(made) == "abcb", "a was asked for again and again"
+
+
+class Two:
+    """A step of one piece, whose result has two parts."""
+
+    nbytes = 2 * 4
+    pieces = 1
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def tensors(self, part: int) -> tuple[Tensor, ...]:
+        return ()
+
+    def prepare(self, evaluation: Evaluation, threads: int) -> Advance:
+        return self._advance
+
+    def begin(self, evaluation: Evaluation) -> State:
+        return {}
+
+    def result(self, state: State) -> np.ndarray:
+        return state["both"]
+
+    def _advance(self, state: State, piece: int) -> State:
+        self.done += 1
+        return {"both": np.array([[1], [2]], np.float32)}
+
+
+def test_a_step_is_done_once_for_all_its_parts() -> None:
+    step: Any = Two()
+    computing = evaluation(Zeros(), limit=step.nbytes)
+    parts = [read(computing, Computed.of("p", (1,), step, part)) for part in (0, 1, 0)]
+    assert [np.frombuffer(part, np.float32).item() for part in parts] == [1, 2, 1]
+    assert step.done == 1

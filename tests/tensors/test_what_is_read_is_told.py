@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import evaluation, read
 
-from resumerge.tensors import Gathered, Merged, Rounded, Sliced, Stacked, Stored, Tensor
+from resumerge.quantisation.gguf_blocks import encoded
+from resumerge.tensors import (
+    Gathered,
+    Halved,
+    Interleaved,
+    Merged,
+    Rounded,
+    Sliced,
+    Stacked,
+    Stored,
+    Tensor,
+)
 from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, HeldValues
+from resumerge.tensors.quantised.blocks import Blocks
+from resumerge.tensors.quantised.dequantised import Dequantised
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 WIDTH, HEIGHT, TABLES = 3, 6, 3
@@ -209,3 +223,42 @@ def test_of_adapted_weights(dora: bool, scaled: bool, data: st.DataObject) -> No
     leaves = [weight, a, b, *filter(None, (magnitude, alpha))]
     expected = told(tensor.reads(start, stop)) | told(tensor.reads_once())
     assert found(tensor, leaves, start, stop) == expected
+
+
+CODES = Stored("codes", "I8", (8, 6), "f", 64)
+SCALES = Stored("scales", "F32", (4, 2), "f", 64)
+SCALED = replace(Dequantised.elementwise(CODES, (8, 6), "scaled", scale=SCALES), block=(2, 3))
+CODED = Blocks(
+    name="w",
+    dtype="F32",
+    shape=(24,),
+    scheme="made up",
+    coded=Stored("coded", "U8", (12,), "f", 64),
+    elements=6,
+    block_bytes=3,
+    decode=lambda blocks, values: None,
+    milliseconds=1.0,
+)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        Halved.of(Stored("w", "BF16", (8, WIDTH), "f", 64), 4),
+        Interleaved.of(Stored("w", "BF16", (8, WIDTH), "f", 64), 4),
+        Gathered.of("e", (1, WIDTH), (stored(0),), Rows.of(
+            np.array([0]), np.array([3]), 1, (np.array([0]), *[np.array([], np.int64)] * 2)
+        )),
+        SCALED,
+        CODED,
+        encoded(Stored("w", "F32", (2, 64), "f", 64), "Q8_0"),
+    ],
+    ids=lambda tensor: type(tensor).__name__,
+)  # fmt: skip
+def test_no_later_element_reads_what_has_passed(tensor: Tensor) -> None:
+    """And with the last element all has passed that was read."""
+    passed: Elements = set()
+    for stop in range(1, tensor.numel + 1):
+        passed |= told(tensor.passed(stop - 1, stop))
+        assert not passed & told(tensor.reads(stop, tensor.numel)), stop
+    assert passed >= told(tensor.reads(0, tensor.numel))

@@ -116,6 +116,22 @@ def test_the_checksum_tells_maps_apart() -> None:
     assert len(checksums) == 3
 
 
+def test_the_checksum_tells_averages_of_other_members_apart() -> None:
+    origins, firsts = np.array([AVERAGE]), np.zeros(1, np.int64)
+    checksums = {
+        Rows.of(
+            origins, firsts, 1, (np.array([0, end]), np.array(tables), np.array(rows))
+        ).as_json()["checksum"]
+        for end, tables, rows in (
+            (2, [0, 1], [5, 5]),
+            (2, [0, 2], [5, 5]),
+            (2, [0, 1], [5, 6]),
+            (1, [0, 1], [5, 5]),
+        )
+    }
+    assert len(checksums) == 4
+
+
 def test_the_same_bytes_whatever_the_threads(tmp_path: Path) -> None:
     write_relatives(tmp_path, "llama")
     models = ", ".join(f"{{model: llama-{letter}}}" for letter in "abc")

@@ -297,7 +297,7 @@ def test_a_buffer_is_used_again_by_its_thread_under_its_name() -> None:
     assert (len(vector), vector.data.dtype, vector.dtype) == (20, np.uint16, BF16)
     assert np.shares_memory(vector.data, buffers.take("a", 40))
     assert buffers.vector("a", 20, BF16) is vector
-    for length, dtype in ((19, BF16), (20, F16), (2000, BF16), (20, BF16)):
+    for length, dtype in ((19, BF16), (20, F16), (20, BF16), (2000, BF16), (20, BF16)):
         other = buffers.vector("a", length, dtype)
         assert (len(other), other.dtype) == (length, dtype)
     others: list[np.ndarray] = []
