@@ -70,6 +70,16 @@ def test_packed_tensors_of_other_numbers_of_experts_stay(count: int) -> None:
     assert with_separate_experts(whole) == (whole, {})
 
 
+def test_a_packed_tensor_stays_where_one_of_its_matrices_is_there_as_well() -> None:
+    """One of the two is a tensor too many, and that is told later."""
+    twice = f"{HEAD}.1.down_proj.weight"
+    both = model({**packed().tensors, twice: separate().tensors[twice]})
+    found, places = with_separate_experts(both)
+    for name in (f"{HEAD}.down_proj", twice):
+        assert found.tensors[name] is both.tensors[name]
+    assert len(found.tensors) == 2 + 2 * EXPERTS and len(places) == 2
+
+
 def test_outputs_along_the_last_axis_stay_one_matrix_of_each_expert() -> None:
     """As gpt-oss has them: gates and ups do not follow each other."""
     transposed = (EXPERTS, HIDDEN, 2 * INNER)
