@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 import torch
 from dense_models import CONFIGS, SHARED, SIZES, mixture, write_dense
-from merging import merge, shards_of, tensors_of
+from merging import merge, shards_of, tensors_of, working_in
 from safetensors.torch import load_file, save_file
 from tiny_models import LLAMA, llama_shapes, random_tensors, write_model
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
 
+from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Problem
+from resumerge.options import Options
+from resumerge.recipe import parse_recipe
+from resumerge.tensors.generated import Drawn
 
 RANDOM = """\
 base_model: ./base
@@ -216,6 +220,15 @@ def test_noise_and_scales(llamas: Path, tmp_path: Path) -> None:
     other = tensors_of(merge(llamas, recipe + "dtype: float32\n", tmp_path / "other", seed=1))
     drawn = [name for name in made if not made[name].equal(other[name])]
     assert len(drawn) == 2 * (1 + 3)  # of each layer the gates, and an expert's matrices
+
+
+def test_each_matrix_has_noise_of_its_own(llamas: Path) -> None:
+    with working_in(llamas):
+        noisy = RANDOM.replace("./a}", "./a, noise_scale: 0.1}")
+        noisy = noisy.replace("./b}", "./b, noise_scale: 0.1}")
+        plan = Session(Options()).plan(parse_recipe(noisy))
+    drawn = [n for n in plan.nodes() if isinstance(n, Drawn) and n.name == "noise"]
+    assert len({noise.key for noise in drawn}) == len(drawn) == 2 * 2 * 3
 
 
 @pytest.mark.parametrize("mode", ["random", "uniform_random"])

@@ -172,6 +172,8 @@ def test_a_base_joins_the_slices_that_lack_it() -> None:
     merged = expressions(plan(recipe, *models))[UP.format(0)]
     assert [o.tensor.name for o in merged.operands] == [UP.format(1)] * 3
     assert merged.base == 2
+    if_there = expressions(plan(recipe.replace("task_arithmetic", "nuslerp"), *models))
+    assert if_there[UP.format(0)].base == 2, "a base that is not needed is read as well"
     passing = recipe.replace("task_arithmetic", "linear")
     assert len(expressions(plan(passing, *models))[UP.format(0)].operands) == 2
     with pytest.raises(InputError, match="which layers of the base model this slice uses"):

@@ -189,6 +189,9 @@ DECIDES: dict[str, Plan] = {
     ),
     "template": replace(linear(), chat_template="{{ x }}"),
     "tokenizer": replace(linear(), tokenizers={"a": "digest"}),
+    "a stage": replace(linear(), stages=(linear(),)),
+    "a kept stage": replace(linear(), kept=("first",)),
+    "a variant": replace(linear(), variants={"one": linear()}),
 }  # fmt: skip
 
 

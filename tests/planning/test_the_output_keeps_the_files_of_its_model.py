@@ -15,6 +15,9 @@ from safetensors.torch import load_file, save_file
 import resumerge
 from resumerge.engine.lifecycle.session import Session
 from resumerge.options import Options
+from resumerge.planning.shards import pack_as_source
+from resumerge.recipe import parse_recipe
+from resumerge.tensors.target import Target
 
 PLAIN = "merge_method: passthrough\nmodels: [{model: base}]\n"
 TOUCHED = ("model-00003-of-00008.safetensors", "model-00006-of-00008.safetensors")
@@ -111,6 +114,34 @@ def test_a_file_that_gets_another_tensor_is_packed_anew_and_the_others_stay(
     assert weight_map(out).keys() - weight_map(tmp_path / "base").keys() == {"lm_head.weight"}
     assert sum(after[name] == before[name] for name in after) == FILES - 2
     assert len(tensors_of(out)) == len(tensors) + 1
+
+
+def test_a_file_whose_tensors_change_places_is_no_copy(models: Path) -> None:
+    """Of the same names, types and shapes, in the same file."""
+    with working_in(models):
+        found = Session(Options()).plan(parse_recipe(PLAIN))
+    one, other = (
+        next(u for u in found.units if u.name == f"model.layers.0.{norm}.weight")
+        for norm in ("input_layernorm", "post_attention_layernorm")
+    )
+    assert one.shard == other.shard and found.shards[one.shard].copied is not None
+    swapped = {one.name: other.expression, other.name: one.expression}
+    targets = [
+        Target(
+            unit.name,
+            unit.dtype,
+            unit.shape,
+            unit.block_elements,
+            swapped.get(unit.name, unit.expression),
+            unit.tensors,
+        )
+        for unit in found.units
+    ]
+    packed = pack_as_source(found.recipe, found.sources[0], targets)
+    assert packed is not None
+    assert [shard.copied is None for shard in packed[1]] == [
+        shard.index == one.shard for shard in packed[1]
+    ]
 
 
 def test_plan_and_status_count_what_is_copied(models: Path) -> None:

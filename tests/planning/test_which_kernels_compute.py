@@ -61,10 +61,12 @@ def test_an_adapter_needs_torch_though_no_method_computes_with_it() -> None:
         assert estimate(found).time.needs_torch and not estimate(found).uses_torch
 
 
-def test_one_tensor_that_torch_computes_is_enough() -> None:
-    found = merged()
-    odd = merged(recipe=LINEAR.replace("linear", "iso_c") + "base_model: a\n").units[-1]
-    mixed = replace(found, units=(*found.units[:-1], odd))
+@pytest.mark.parametrize("place", [0, -1])
+def test_one_tensor_that_torch_computes_is_enough(place: int) -> None:
+    found, odd = merged(), merged(recipe=LINEAR.replace("linear", "iso_c") + "base_model: a\n")
+    units = [*found.units]
+    units[place] = odd.units[place]
+    mixed = replace(found, units=tuple(units))
     assert estimate(mixed).time.needs_torch and estimate(mixed).uses_torch
 
 

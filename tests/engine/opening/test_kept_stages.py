@@ -146,6 +146,7 @@ def test_without_stages_to_keep_one_file_is_as_good_an_output_as_a_folder(models
     with working_in(models):
         plan = Session(Options()).plan(parse_recipe(RECIPES["linear of linear"]))
     assert list(problems_of_kept(plan, [], is_file=True)) == []
+    assert list(problems_of_kept(plan, ["first", "first"], is_file=False)) == []
     assert len(list(problems_of_kept(plan, ["first"], is_file=True))) == 1
 
 

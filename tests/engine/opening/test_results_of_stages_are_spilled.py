@@ -97,6 +97,18 @@ def test_a_method_of_whole_matrices_computes_each_once(
     assert spilled(planned(family, recipe(iso, whole))) == []
 
 
+def test_what_a_spilled_result_is_computed_of_is_read_once(family: Path) -> None:
+    """However often the result itself is read."""
+    text = recipe(
+        TIES,
+        document("middle", "linear", "inner", "code"),
+        document("left", "linear", "middle", "code"),
+        document("right", "linear", "middle", "math"),
+        document("", "linear", "left", "right", "middle"),
+    )
+    assert sorted(spilled(planned(family, text))) == sorted(EMBEDDINGS)
+
+
 def test_what_is_cheap_to_compute_is_not(family: Path) -> None:
     """A sum of two models takes hardly longer than to read its result."""
     text = recipe(
