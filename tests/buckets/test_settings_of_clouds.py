@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from resumerge.buckets.calls import open_bucket
-from resumerge.buckets.file import model_folder
+from resumerge.buckets.file import BucketFile, model_folder
+from resumerge.buckets.snapshot import BucketSnapshot, cached_bucket_snapshot
 from resumerge.errors import InputError, StoreError
+from resumerge.remote.metadata_cache import MetadataCache
 
 AZURE = "https://acme.blob.core.windows.net"
 
@@ -146,3 +148,39 @@ def test_a_key_of_azure_that_is_malformed(monkeypatch: pytest.MonkeyPatch) -> No
         open_bucket("az://box/m").list("")
     assert error.value.denied
     assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "url, name",
+    [
+        ("s3://box/m", "AWS_PROFILE"),
+        ("gs://box/m", "CLOUDSDK_CONFIG"),
+        ("az://box/m", "AZURE_STORAGE_KEY"),
+    ],
+)
+def test_a_client_is_used_again_until_its_settings_change(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = open_bucket(url)
+    monkeypatch.setenv("OTHER", "another")
+    assert open_bucket(url) is open_bucket(f"{url}/deeper") is before
+    monkeypatch.setenv(name, "another")
+    assert open_bucket(url) is not before
+
+
+@pytest.mark.parametrize("asked", ["", "model.safetensors"])
+@pytest.mark.parametrize("revision", ["pinned", None])
+def test_a_listing_is_found_by_the_revision_of_its_source_and_as_the_latest(
+    revision: str | None, asked: str
+) -> None:
+    """The revision says which weight files a source has, and the listing has others as well."""
+    metadata, folder = MetadataCache(), model_folder("gs://box/m")
+    file = BucketFile("gs://box/m", "listed", "model.safetensors", 9, "7", folder)
+    listed = BucketSnapshot(
+        "gs://box/m", "listed", folder, {file.name: file}, online=True, is_listing=True
+    )
+    listed.remember(metadata, "pinned", asked)
+    found = cached_bucket_snapshot("gs://box/m", revision, metadata, asked)
+    assert {name: (each.size, each.etag) for name, each in found.files.items()} == {
+        "model.safetensors": (9, "7")
+    }

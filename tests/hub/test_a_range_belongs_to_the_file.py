@@ -68,6 +68,14 @@ def test_the_rest_is_asked_for_of_the_file_as_it_was(
     assert metadata.validator(remote_file(source, NAME).partial) is None, "it is whole"
 
 
+def test_a_part_that_is_longer_than_the_file_is_none_of_it(
+    hub: Hub, source: Source, metadata: MetadataCache
+) -> None:
+    remote_file(source, NAME).partial.write_bytes(bytes(SIZE + 1))
+    assert fetch_again(source, metadata) == []
+    assert statuses(hub) == [(200, False)]
+
+
 def test_a_file_that_was_not_begun_is_asked_for_whole(
     hub: Hub, metadata: MetadataCache, sleeps: list[float]
 ) -> None:

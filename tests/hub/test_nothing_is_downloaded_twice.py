@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hub_models import ref, shard, sharded, single
 from loopback_hub import Hub
 
@@ -45,11 +46,15 @@ def test_weights_that_a_new_commit_kept_are_not_fetched_again(hub: Hub) -> None:
     assert "model.safetensors" not in hub.files_served()
 
 
-def test_content_that_lost_its_link_is_linked_again(hub: Hub) -> None:
+@pytest.mark.parametrize("leads", ["not there", "nowhere"])
+def test_content_that_lost_its_link_is_linked_again(hub: Hub, leads: str) -> None:
     hub.commit("org/model", single())
     source = open_hub(ref("org/model"))
     fetch(source, source.files)
-    (source.folder / "model.safetensors").unlink()
+    link = source.folder / "model.safetensors"
+    link.unlink()
+    if leads == "nowhere":
+        link.symlink_to("gone")
     hub.forget_requests()
     fetch(source, source.files)
     assert (source.folder / "model.safetensors").is_file()

@@ -152,6 +152,15 @@ def test_only_uploads_of_the_files_that_are_named_are_aborted(place: Store, buck
     assert bucket.begun_uploads() == ["elsewhere", "p/other"]
 
 
+def test_an_upload_is_not_mixed_up_with_that_of_a_longer_name(
+    place: Store, bucket: Bucket, large: Path
+) -> None:
+    bucket.api.create_multipart_upload(Bucket=bucket.name, Key=f"p/{NAME}.kept")
+    place.upload(NAME, large, ignore)
+    assert bucket.contents("p/")[NAME] == large.read_bytes()
+    assert bucket.begun_uploads() == [f"p/{NAME}.kept"]
+
+
 @pytest.mark.parametrize("kind", ["503", "cut", "lost", "cut answer"])
 def test_an_exclusive_write_whose_answer_is_lost(place: Store, proxy: Proxy, kind: str) -> None:
     assert not place.lease_obstacle()

@@ -167,6 +167,22 @@ def test_what_is_replaced_is_away_at_no_moment_where_that_can_be(tmp_path: Path)
     assert {name: store.list()[name] for name in files} == dict.fromkeys(files, 2000)
 
 
+def test_a_small_file_is_away_at_no_moment_though_none_can_be_renamed_over(
+    tmp_path: Path,
+) -> None:
+    """Whoever finds no lease takes the mirror for its own."""
+
+    class Present(Storage):
+        def remove(self, path: Path) -> None:
+            assert path.name != "lease"
+            super().remove(path)
+
+    store = lacking(["rename_over"], FolderStore(tmp_path / "mirror", Present()))
+    for data in (b"one", b"two"):
+        store.put({"lease": data})
+        assert store.get("lease") == data
+
+
 def test_what_was_wrong_once_is_sent_anew_and_then_believed(tmp_path: Path) -> None:
     """Also where the shard itself, and not its beginning, was damaged."""
     local = tmp_path / "local"

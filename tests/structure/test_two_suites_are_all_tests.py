@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -170,3 +171,16 @@ def test_a_test_that_stands_for_a_promise_is_there() -> None:
         tree = ast.parse(files[file_of(name)].read_text(encoding="utf-8"))
         functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         assert function_of(name).rpartition("::")[2] in functions, name
+
+
+def test_a_test_that_files_share_is_taken_by_one_of_them() -> None:
+    """Pytest collects nothing of a helper: what no test file imports never runs."""
+    defined, taken = set[str](), set[str]()
+    for path in TESTS.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if path.name.startswith("test_"):
+            for imported in re.findall(r"^from \w+ import (\([^)]*\)|.*)$", text, re.MULTILINE):
+                taken |= set(re.findall(r"\btest_\w+", imported))
+        else:
+            defined |= set(re.findall(r"^def (test_\w+)", text, re.MULTILINE))
+    assert defined and defined <= taken

@@ -22,11 +22,13 @@ from resumerge.engine.cluster.journal import ShardJournal
 from resumerge.engine.cluster.machines import Machine
 from resumerge.engine.cluster.outcomes import Finished, Node, Outcome
 from resumerge.engine.cluster.task import ShardTask, run_task
+from resumerge.engine.recovery.published import record_path
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import Resumable
 from resumerge.options import Options
+from resumerge.planning.plan import Shard
 from resumerge.storage import Storage
 
 STALLED = 100.0
@@ -115,6 +117,40 @@ def test_a_shard_that_is_not_there_is_not_journaled(
     assert shard.name not in shards.ledger.shards.open()
 
 
+def test_a_record_goes_once_the_ledger_has_what_it_says(
+    shards: Shards, run: DriverSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is killed before is followed by one that adopts it."""
+    shard, finished, gone = shards.plan.shards[1], shards.compute(1), list[str]()
+
+    def journaled(task: str, of: Shard) -> None:
+        assert shard.name not in shards.ledger.shards.open()
+        gone.append(task)
+
+    monkeypatch.setattr(run.exchange, "journaled", journaled)
+    assert run.journal.commit(shard, finished, "t1") and gone == ["t1"]
+
+
+def test_a_shard_has_its_name_once_its_record_is_there(
+    shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that is killed between the two has its work adopted."""
+    rename, named = Storage.rename, list[str]()
+
+    def watched(storage: Storage, source: Path, target: Path) -> None:
+        if target.parent == shards.out:
+            assert record_path(shards.attempt, 1).exists()
+            named.append(target.name)
+        rename(storage, source, target)
+
+    monkeypatch.setattr(Storage, "rename", watched)
+    shards.compute(1)
+    (shards.out / shards.plan.shards[1].name).unlink()
+    record_path(shards.attempt, 1).unlink()
+    shards.compute(1)
+    assert named == [shards.plan.shards[1].name] * 2
+
+
 class Cluster:
     """A cluster whose first task comes back when another one has computed its shard."""
 
@@ -171,3 +207,33 @@ def test_what_a_task_computed_that_was_given_up_is_compared(
     else:
         run.over(cluster, [0, 1])
     assert [task.id for task in cluster.tasks] == ["shard0-1", "shard1-1", "shard0-2"]
+
+
+class Losing(Cluster):
+    """A cluster whose first task comes back first, and what it published is gone."""
+
+    def __init__(self, shards: Shards) -> None:
+        super().__init__(differs=False)
+        self.ended = iter([0, 2, 1])
+        self.shards = shards
+
+    def outcome(self, reference: int) -> Outcome:
+        if reference != 0:
+            return super().outcome(reference)
+        found = run_task(self.tasks[2], NODE, StopRequest())
+        (self.shards.out / self.shards.plan.shards[0].name).unlink()
+        return found
+
+
+def test_what_was_given_up_and_is_not_there_is_not_done_once_more(
+    shards: Shards, run: DriverSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another task has the shard already."""
+    monkeypatch.setattr(folder, "VISIBLE_SECONDS", 0.0)
+    cluster = Losing(shards)
+    clock = SimpleNamespace(monotonic=lambda: cluster.now)
+    for module in (driver, running):
+        monkeypatch.setattr(module, "time", clock)
+    run.over(cluster, [0, 1])
+    assert [task.id for task in cluster.tasks] == ["shard0-1", "shard1-1", "shard0-2"]
+    assert shards.plan.shards[0].name not in shards.ledger.shards.open()

@@ -9,10 +9,10 @@ import pytest
 
 from resumerge.engine.cluster import running
 from resumerge.engine.cluster.exchange.base import Beat
-from resumerge.engine.cluster.outcomes import Node
+from resumerge.engine.cluster.outcomes import Failed, Node
 from resumerge.engine.cluster.retries import Tries
 from resumerge.engine.cluster.running import Heartbeats, RunningTask
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 
 PATIENCE = 60.0
 NODE = Node("node", "host")
@@ -113,3 +113,10 @@ def test_a_machine_where_a_task_failed_is_avoided_as_long_as_there_is_another() 
     tries = Tries(nodes={"a", "b"})
     assert tries.avoided({"a", "b", "c"}) == {"a", "b"}
     assert tries.avoided({"a"}) == tries.avoided(set()) == set()
+
+
+def test_a_task_that_was_never_heard_of_leaves_the_lowered_memory_as_it_is() -> None:
+    tries = Tries()
+    tries.note(Failed(None, Reason.OOM, ""), "a", 1000)
+    tries.note(Failed(None, Reason.OOM, ""), "b", 0)
+    assert tries.memory == 500

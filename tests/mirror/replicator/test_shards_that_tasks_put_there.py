@@ -51,6 +51,32 @@ def test_the_objects_of_tasks_go_after_a_snapshot(replication: Replication) -> N
     assert first in replication.model()
 
 
+def test_what_is_recorded_while_a_snapshot_is_written_is_not_named_by_it(
+    replication: Replication,
+) -> None:
+    """The next one names it, before anything of it is removed."""
+    store, ledger = replication.store, replication.ledger
+    name = min(replication.shards())
+    data = (replication.out / name).read_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    put, recorded = store.put, list[str]()
+
+    def watched(files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
+        put(files, remove)
+        if any("ledger-" in each for each in files) and not recorded:
+            (store.folder / name).write_bytes(data)
+            ledger.mirrored.note(name, len(data), sha256)
+            recorded.append(name)
+
+    store.put = watched  # type: ignore[method-assign]
+    writer = replication.make()._writer
+    writer.write_snapshot()
+    assert recorded and writer.named_by_us == set() and writer.deletable() == []
+    assert writer.snapshot_names_other_files
+    writer.write_snapshot()
+    assert writer.named_by_us == {name} and not writer.snapshot_names_other_files
+
+
 def test_the_objects_of_tasks_stay_without_the_lease(replication: Replication) -> None:
     """Another machine took over while their removal was to be tried again."""
     store, ours, tries = replication.store, task(replication.lease.token), []
