@@ -96,3 +96,24 @@ def test_a_claim_among_other_commits(hub: Hub, monkeypatch: pytest.MonkeyPatch) 
     for epoch in range(2):
         assert store.put_if_absent(f"lease-{epoch}", b"mine")
     assert next(looks) == 2 * TRIES
+
+
+@pytest.mark.parametrize(("changed", "is_written"), [(NAME, False), ("beat", True)])
+def test_what_is_committed_between_a_look_and_a_commit_is_not_overwritten(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, changed: str, is_written: bool
+) -> None:
+    """The second look finds it; where it is something else, ours follows."""
+    store, other = HubStore(URL), HubStore(URL)
+    other.put({NAME: b"before"})
+    get, looks = store.get, count()
+
+    def get_before_another_commit(name: str) -> bytes:
+        found = get(name)
+        if next(looks) == 0:
+            other.put({changed: b"theirs"})
+        return found
+
+    monkeypatch.setattr(store, "get", get_before_another_commit)
+    assert store.put_if_unchanged(NAME, b"mine", b"before") is is_written
+    expected = {NAME: b"mine", changed: b"theirs"}  # of one name, theirs
+    assert hub.contents(REPO) == expected
