@@ -11,7 +11,7 @@ import hashlib
 import sys
 import sysconfig
 from collections.abc import Iterator
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from uuid import uuid4
 
@@ -119,7 +119,8 @@ class _Code:
 
     def add_module(self, name: str) -> None:
         """Add a module with the packages around it, as far as they are not installed."""
-        parts, places = name.split("."), None
+        parts = name.split(".")
+        places: list[str] | None = None
         if not all(parts):
             return  # beyond the outermost package: an error when it runs
         for count in range(1, len(parts) + 1):
@@ -127,7 +128,8 @@ class _Code:
             spec = self._spec(inner, places)
             if spec is None or spec.origin in ("built-in", "frozen"):
                 return
-            places = spec.submodule_search_locations
+            within = spec.submodule_search_locations
+            places = None if within is None else [*within]
             if spec.has_location and spec.origin:
                 path = Path(spec.origin).resolve()
                 if _is_installed(path):
@@ -136,11 +138,14 @@ class _Code:
             if places is None:
                 return
 
-    def _spec(self, name: str, places: object) -> ModuleSpec | None:
+    def _spec(self, name: str, places: list[str] | None) -> ModuleSpec | None:
         """Return where a module is, by Python's finders; in the found folders as a last resort."""
         for tried in (places, self._folders) if places is None else (places,):
             for finder in sys.meta_path:
-                spec = finder.find_spec(name, tried)  # type: ignore[arg-type]
+                # For a package without __init__.py, Python's own asks for the package around it by
+                # name, which need not be loaded; it looks for the last part of the name alone.
+                asked = name.rpartition(".")[2] if finder is PathFinder else name
+                spec = finder.find_spec(asked, tried)
                 if spec is not None:
                     return spec
         return None

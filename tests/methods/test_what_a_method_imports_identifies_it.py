@@ -38,9 +38,10 @@ MODULES = {
     "pack/cousin.py": "y = 1",
     "pack/unused.py": "",
     "space/member.py": "",
+    "space/inner/member.py": "",
     "unused.py": "",
 }
-IMPORTS = "import direct, importlib\nfrom pack import part\nimport space.member"
+IMPORTS = "import direct, importlib\nfrom pack import part\nimport space.member, space.inner.member"
 INSIDE = "import late, absent; importlib.import_module('named')"
 
 
@@ -85,7 +86,7 @@ def test_it_is_the_same_in_another_folder_and_names_its_modules(tmp_path: Path) 
     names = [part.partition(",")[0] for part in first.split("; ")]
     assert names == [
         *("mine.py", "direct", "inner", "late", "named", "pack", "pack.cousin", "pack.deep"),
-        *("pack.deep.leaf", "pack.part", "pack.sibling", "space.member"),
+        *("pack.deep.leaf", "pack.part", "pack.sibling", "space.inner.member", "space.member"),
     ]
 
 
