@@ -20,7 +20,7 @@ from resumerge.planning.shards import pack
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Extraction, Input
-from resumerge.sources.adapters.names import has_matrices
+from resumerge.sources.adapters.adapter_names import has_matrices
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
 from resumerge.tensors import Factors

@@ -9,7 +9,7 @@ import pytest
 
 from resumerge.buckets.calls import open_bucket
 from resumerge.buckets.file import BucketFile, model_folder
-from resumerge.buckets.snapshot import BucketSnapshot, cached_bucket_snapshot
+from resumerge.buckets.model import BucketModel, cached_bucket_model
 from resumerge.errors import InputError, StoreError
 from resumerge.remote.metadata_cache import MetadataCache
 
@@ -176,11 +176,11 @@ def test_a_listing_is_found_by_the_revision_of_its_source_and_as_the_latest(
     """The revision says which weight files a source has, and the listing has others as well."""
     metadata, folder = MetadataCache(), model_folder("gs://box/m")
     file = BucketFile("gs://box/m", "listed", "model.safetensors", 9, "7", folder)
-    listed = BucketSnapshot(
+    listed = BucketModel(
         "gs://box/m", "listed", folder, {file.name: file}, online=True, is_listing=True
     )
     listed.remember(metadata, "pinned", asked)
-    found = cached_bucket_snapshot("gs://box/m", revision, metadata, asked)
+    found = cached_bucket_model("gs://box/m", revision, metadata, asked)
     assert {name: (each.size, each.etag) for name, each in found.files.items()} == {
         "model.safetensors": (9, "7")
     }

@@ -28,8 +28,8 @@ from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, HeldValues
-from resumerge.tensors.quantised.blocks import Blocks
 from resumerge.tensors.quantised.dequantised import Dequantised
+from resumerge.tensors.quantised.packed_blocks import PackedBlocks
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows
 
 WIDTH, HEIGHT, TABLES = 3, 6, 3
@@ -228,7 +228,7 @@ def test_of_adapted_weights(dora: bool, scaled: bool, data: st.DataObject) -> No
 CODES = Stored("codes", "I8", (8, 6), "f", 64)
 SCALES = Stored("scales", "F32", (4, 2), "f", 64)
 SCALED = replace(Dequantised.elementwise(CODES, (8, 6), "scaled", scale=SCALES), block=(2, 3))
-CODED = Blocks(
+CODED = PackedBlocks(
     name="w",
     dtype="F32",
     shape=(24,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.sources.adapters.names import has_matrices
+from resumerge.sources.adapters.adapter_names import has_matrices
 from resumerge.sources.types import Source
 
 
