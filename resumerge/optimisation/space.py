@@ -11,7 +11,7 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
-from resumerge.optimisation.suggestions import SUGGEST, Suggestion, read_suggestion
+from resumerge.optimisation.ranges import SUGGEST, SuggestedRange, read_suggestion
 from resumerge.planning.check_recipe import check_recipe
 from resumerge.recipe import parse_recipe
 from resumerge.recipe.as_yaml import as_yaml
@@ -52,7 +52,7 @@ class Space:
 
     file: str
     documents: tuple[Document, ...]
-    suggestions: Mapping[str, Suggestion]
+    suggestions: Mapping[str, SuggestedRange]
     places: tuple[RangePlace, ...]
 
     @property
@@ -199,7 +199,7 @@ def parse_space(text: str, file: str) -> Space:
     """Read the text of a space: as `read_space`."""
     documents = tuple(load_yaml(text, file))
     problems = [problem for document in documents for problem in document.problems]
-    suggestions: dict[str, Suggestion] = {}
+    suggestions: dict[str, SuggestedRange] = {}
     places: list[RangePlace] = []
     for number, document in enumerate(documents):
         for key in (SWEEP, AVERAGE):

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resumerge.errors import Reason, Resumable, refuse
+from resumerge.optimisation.ranges import CATEGORICAL
 from resumerge.optimisation.space import Space
 from resumerge.optimisation.state import ASKED, BATCH, MAXIMIZE, SETTINGS, STUDY_FILE
-from resumerge.optimisation.suggestions import CATEGORICAL
 from resumerge.storage import Storage
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from resumerge.hub.content_hash import REGULAR_LIMIT, guess_etag, is_intact
 from resumerge.hub.model import cached_files
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.sources.remote.files import fetch, is_cached, remote_file
+from resumerge.sources.remote.files import check_cached, fetch, remote_file
 from resumerge.sources.remote.hub import open_hub
 
 NAME = "model.safetensors"
@@ -121,7 +121,7 @@ def test_a_damage_is_told_once_each_time_and_by_its_own_number(hub: Hub, tmp_pat
         file.blob.write_bytes(single(fill=1)[NAME])
         with pytest.raises(InputError, match=r"missing: model\.safetensors \(damaged"):
             fetch(source, [NAME], metadata, callbacks, offline=True)
-        assert not is_cached(file, metadata, callbacks), "known, and not told again"
+        assert not check_cached(file, metadata, callbacks), "known, and not told again"
     first, second = metadata.damages(remote_file(source, NAME).blob, since="")
     assert told == [("source_damaged", NAME, damage.id) for damage in (first, second)]
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.errors import InputError, Problem
+from resumerge.optimisation.ranges import read_suggestion
 from resumerge.optimisation.space import RangePlace, Space, parse_space, ranges_in
-from resumerge.optimisation.suggestions import read_suggestion
 from resumerge.recipe.yaml_lines import Document
 
 RECIPE = """\

@@ -55,6 +55,8 @@ def section(file: str, begins: str, ends: str) -> str:
 TABLE = section("docs/architecture.md", "### The rooms", "\n### ")
 LISTED = section("CONTRIBUTING.md", "## The rooms", "## How a command works")
 ROOM_LIST, _, ENGINE_LIST = LISTED.partition("Inside `engine/`")
+DECISIONS = section("docs/architecture.md", "### Where is it decided", "\n### ")
+ADDITIONS = section("CONTRIBUTING.md", "## How to add", "\n## ")
 STAGES = section("CONTRIBUTING.md", "## How a command works", "\n## ")
 
 
@@ -87,6 +89,24 @@ def test_the_lists_for_contributors_name_what_is_there() -> None:
     assert [name for name in named if not is_there(name, *inside)] == []
     listed = re.findall(r"^  ([a-z_]+) ", ENGINE_LIST, re.MULTILINE)
     assert [name for name in listed if not is_there(name, PACKAGE / "engine")] == []
+
+
+def test_a_name_of_a_decision_is_in_the_file_beside_it() -> None:
+    """Like `Tries` (`cluster/retries.py`), and `FORMATS` in `sources/formats/registry.py`."""
+    of_files = re.findall(r"([^()|;]*)\(`([a-z_0-9/]+\.[pyhc]+)`", DECISIONS + ADDITIONS)
+    of_files += re.findall(r"((?:`\w+`(?:, | and )?)+) in `([a-z_0-9/]+\.py)`", ADDITIONS)
+    pairs = {
+        (name.rpartition(".")[2], path)
+        for text, path in of_files
+        for name in re.findall(r"`([A-Za-z_][\w.]*)`", text)
+    }
+    assert len(pairs) > 60
+    assert {pair for pair in pairs if not _is_in(*pair)} == set()
+
+
+def _is_in(name: str, path: str) -> bool:
+    files = [f for f in CHECKOUT.rglob(Path(path).name) if f.as_posix().endswith(f"/{path}")]
+    return any(re.search(rf"\b{name}\b", file.read_text(encoding="utf-8")) for file in files)
 
 
 def test_every_folder_is_named() -> None:

@@ -34,7 +34,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.resources.temporary import TemporaryFolder
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.shard_record import ShardRecord
-from resumerge.engine.shards.space_reservation import allocates_lazily
+from resumerge.engine.shards.space_reservation import starts_sparse
 from resumerge.errors import InputError, Interrupted, Reason, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss
@@ -140,7 +140,7 @@ def _compute(
     reuse_freed_memory()
     estimated = estimate(plan, context.options.mirror)
     budget = resource_budget(context, plan, estimated, memory_wait=context.options.memory_wait)
-    sparse = allocates_lazily(estimated, folder, frees=False)
+    sparse = starts_sparse(estimated, folder, frees=False)
     files = ShardFiles(plan, folder, context.storage, sparse=sparse)
     # Not in the output, which machines share: SQLite's locks and its WAL need a disk of this one.
     with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:

@@ -22,7 +22,7 @@ from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.passes import Passes
 from resumerge.engine.execute.read_ahead import ReadAhead
-from resumerge.engine.execute.unit_feed import Task, UnitFeed
+from resumerge.engine.execute.unit_feed import BlockTask, UnitFeed
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
@@ -149,13 +149,13 @@ class Scheduler:
                     self._read_ahead.end(written.unit)
                 yield written
 
-    def _write_task(self, task: Task) -> list[WrittenBlocks]:
+    def _write_task(self, task: BlockTask) -> list[WrittenBlocks]:
         """Compute and write the blocks of a task, in a worker thread."""
         if len(task.units) > 1:
             return self._write_alike(task)
         return [self._write_blocks(task.units[0], task.indices, task.statistics)]
 
-    def _write_alike(self, task: Task) -> list[WrittenBlocks]:
+    def _write_alike(self, task: BlockTask) -> list[WrittenBlocks]:
         """Compute and write the blocks of units that read the same: that is read once."""
         written, started = [], time.perf_counter()
         computed = self._evaluator.compute_alike(
@@ -205,7 +205,7 @@ class Scheduler:
         """Write blocks, and return their hashes."""
         hashes = hash_blocks(data, unit.bytes_of(indices[:1]))
         files = self._execution.files
-        if not files.is_shared(unit.shard):
+        if not files.share_if_copy(unit.shard):
             descriptor, (offset, size) = files.descriptor(unit.shard), unit.span(indices)
             self._execution.storage.write(descriptor, data, offset)
             self._execution.storage.begin_sync(descriptor, offset, size)

@@ -31,7 +31,7 @@ keeps memory of its own; three save 4 % of the time of TIES, and take 5 % more m
 
 
 @dataclass(frozen=True)
-class Task:
+class BlockTask:
     """The same blocks of units, which one thread computes.
 
     Args:
@@ -84,7 +84,7 @@ class UnitFeed:
         self._spills = execution.estimate.scratch > 0
         self._largest_block = execution.estimate.largest_block
 
-    def next_blocks(self, nbytes: int) -> Task | None:
+    def next_blocks(self, nbytes: int) -> BlockTask | None:
         """Return the next blocks of units whose files are present.
 
         Args:
@@ -102,7 +102,7 @@ class UnitFeed:
                 run = run_bytes(self._execution)
                 count = min(fitting, *(unit.run_blocks(run) for unit in units))
                 indices, self._blocks_left = self._blocks_left[:count], self._blocks_left[count:]
-                return Task(units, indices, statistics)
+                return BlockTask(units, indices, statistics)
             self._start_units()
             if not self._upcoming:
                 break

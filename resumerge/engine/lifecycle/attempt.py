@@ -26,7 +26,7 @@ from resumerge.engine.resources.allocator import give_back_freed_memory, reuse_f
 from resumerge.engine.resources.governor import largest_batch
 from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.shards.shard_files import ShardFiles
-from resumerge.engine.shards.space_reservation import allocates_lazily
+from resumerge.engine.shards.space_reservation import starts_sparse
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.event_kinds import EventKind
 from resumerge.host.machine import boot_id, hostname
@@ -161,7 +161,7 @@ class Attempt:
         give_back_freed_memory()  # planning has freed what it read
         reuse_freed_memory()
         reporter = self.context.reporter
-        sparse = allocates_lazily(
+        sparse = starts_sparse(
             self.budget.estimate, self.out.folder, frees=self.context.frees_shards
         )
         files = self.context.shard_files(self.plan, self.out.folder, sparse=sparse)
@@ -245,7 +245,7 @@ class Attempt:
             self.context.storage,
             suspects,
             self._report_reading,
-            self.context.frees_shards or self.context.options.ray is not None,
+            creates_later=self.context.frees_shards or self.context.options.ray is not None,
         ).run()
 
     def _compute(

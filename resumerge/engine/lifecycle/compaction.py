@@ -85,7 +85,7 @@ def finish_compaction(plan: Plan, folder: Path, storage: Storage) -> None:
     path = files.compacted(shard)
     if not path.exists():
         return
-    if plan.adapter.is_undecided or not files.is_intact(shard, path):
+    if plan.adapter.is_undecided or not files.has_size_and_header(shard, path):
         storage.remove(path)
     else:
         storage.rename(path, files.partial(shard))

@@ -54,7 +54,7 @@ def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
     folder = run.out.folder
     files = context.shard_files(plan, folder)
-    missing = [s for s in plan.shards if not files.is_intact(s, files.final(s))]
+    missing = [s for s in plan.shards if not files.has_size_and_header(s, files.final(s))]
     companions = run.ledger.companions.checksums()
     if run.ledger.shards.open() or not all((folder / name).is_file() for name in companions):
         return False

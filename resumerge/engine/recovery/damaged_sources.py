@@ -10,7 +10,7 @@ from resumerge.ledger import Ledger
 from resumerge.planning.plan import Plan
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import Damage, MetadataCache
-from resumerge.sources.remote.files import is_cached, remote_file
+from resumerge.sources.remote.files import check_cached, remote_file
 
 
 def find_damage(
@@ -55,8 +55,8 @@ def forget_damaged(
         for unit, known in zip(plan.units, progress):
             computed |= remote_files_of(plan, unit) if known.committed_blocks else set()
             needed |= remote_files_of(plan, unit) if not known.is_complete else set()
-        for number, name in computed & needed:
-            is_cached(
+        for number, name in computed & needed:  # the cache keeps what is found
+            check_cached(
                 remote_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
             )
         damages = find_damage(plan, ledger, metadata)

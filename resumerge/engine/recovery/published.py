@@ -138,7 +138,7 @@ def _is_whole(
 ) -> bool:
     """Return whether the shard has its final name, and the bytes of the record."""
     path = files.final(shard)
-    if path.is_symlink() or not files.is_intact(shard, path):
+    if path.is_symlink() or not files.has_size_and_header(shard, path):
         return False
     units: Sequence[Any] = plan.units[shard.first : shard.last]
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

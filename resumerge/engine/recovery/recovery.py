@@ -32,7 +32,7 @@ class Recovery:
             those that the last batches wrote to open shards are compared in any case.
         report_read: called after every unit that was read, with the bytes read so far and the bytes
             of all suspects.
-        lazy: whether a shard without committed units gets its file later, when the disk has space.
+        creates_later: whether a shard without committed units gets its file later, when the disk has space.
     """
 
     def __init__(
@@ -43,10 +43,14 @@ class Recovery:
         storage: Storage,
         suspects: Set[int],
         report_read: Callable[[int, int], None],
-        lazy: bool = False,
+        creates_later: bool = False,
     ) -> None:
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._suspects, self._report_read, self._lazy = suspects, report_read, lazy
+        self._suspects, self._report_read, self._creates_later = (
+            suspects,
+            report_read,
+            creates_later,
+        )
         self._done, self._total = 0, sum(plan.units[number].nbytes for number in suspects)
 
     def run(self) -> list[Progress]:
@@ -75,7 +79,7 @@ class Recovery:
         path = self._files.final(shard)
         if shard.name in self._mirrored and not path.exists():
             return
-        if not self._files.is_intact(shard, path):
+        if not self._files.has_size_and_header(shard, path):
             self._begin_again(shard, path)
         elif self._forget_mismatching(shard, path, self._suspects_in(shard)):
             self._files.unseal(shard)
@@ -90,7 +94,7 @@ class Recovery:
         """
         path = self._files.final(shard)
         units = range(shard.first, shard.last)
-        if not self._files.is_intact(shard, path):
+        if not self._files.has_size_and_header(shard, path):
             if not any(self._progress[number].committed_blocks for number in units):
                 self._set_aside(path)
             self._begin_again(shard, path)
@@ -115,10 +119,10 @@ class Recovery:
         if final.is_symlink() or final.exists():  # our shards never have both names
             self._set_aside(final)
         units = range(shard.first, shard.last)
-        if self._lazy and not any(self._progress[n].committed_blocks for n in units):
+        if self._creates_later and not any(self._progress[n].committed_blocks for n in units):
             self._storage.remove(path)
             return
-        if not self._files.is_intact(shard, path):
+        if not self._files.has_size_and_header(shard, path):
             self._begin_again(shard, path)
             return
         recent = [number for number in units if number in self._recent - self._suspects]
@@ -138,7 +142,7 @@ class Recovery:
     def _begin_again(self, shard: Shard, path: Path) -> None:
         """Delete a file, make what was committed to it pending, and create the shard's file anew.
 
-        The file is missing, truncated, or has another header. With `lazy` it is created later.
+        The file is missing, truncated, or has another header. With `creates_later` it is created later.
         """
         found = "missing"
         if path.exists():
@@ -147,7 +151,7 @@ class Recovery:
         units = [n for n in range(shard.first, shard.last) if self._progress[n].committed_blocks]
         if units:
             self._ledger.units.forget(units, EventKind.SHARD_LOST, shard=shard.name, found=found)
-        if not self._lazy:
+        if not self._creates_later:
             self._files.create(shard)
 
     def _forget_mismatching(self, shard: Shard, path: Path, units: Sequence[int]) -> list[int]:

@@ -32,7 +32,7 @@ class ShardFiles:
         plan: the plan.
         folder: the output folder.
         storage: the operations on files.
-        sparse: whether to allocate shards as they are written (see `allocates_lazily`).
+        sparse: whether to allocate shards as they are written (see `starts_sparse`).
         links: makes shards that are copies of weight files hard links to them; None if none does.
 
     Attributes:
@@ -80,7 +80,7 @@ class ShardFiles:
         """
         path = self.partial(shard)
         self._storage.make_folder(path.parent)
-        if self._is_linked(shard):
+        if self._link_if_possible(shard):
             return
         sparse = self._sparse or self.will_share(shard)
         self._storage.create(path, shard.nbytes, shard.header, sparse=sparse)
@@ -103,7 +103,7 @@ class ShardFiles:
         """Delete the sealed file, if there is one."""
         self._storage.remove(self.final(shard))
 
-    def is_intact(self, shard: Shard, path: Path) -> bool:
+    def has_size_and_header(self, shard: Shard, path: Path) -> bool:
         """Return whether a file has the shard's size and header."""
         try:
             if path.stat().st_size != shard.nbytes:
@@ -175,7 +175,7 @@ class ShardFiles:
         self._links.doubt(source, file)
         return None
 
-    def _is_linked(self, shard: Shard) -> bool:
+    def _link_if_possible(self, shard: Shard) -> bool:
         """Return whether the partial file is a name of the weight file, if need be from now on."""
         source, path = self._copied_file(shard), self.partial(shard)
         if source is None or not source.exists():
@@ -212,7 +212,7 @@ class ShardFiles:
         source = self._plan.sources[number]
         return None if source.is_streamed(file) else source.path(file)
 
-    def is_shared(self, number: int) -> bool:
+    def share_if_copy(self, number: int) -> bool:
         """Return whether a shard shares the blocks of the weight file that it is a copy of.
 
         Nothing is written to such a shard. The first call makes the partial file a link or a clone,
@@ -227,7 +227,7 @@ class ShardFiles:
 
     def _share(self, shard: Shard) -> bool:
         path = self.partial(shard)
-        if self._is_linked(shard):
+        if self._link_if_possible(shard):
             return True
         if not path.exists():  # it was in the way of a link
             self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)

@@ -19,7 +19,7 @@ RESERVE = COMPANION_BYTES // 2
 """Bytes that shards leave free, for the ledger and the files beside the shards."""
 
 
-def allocates_lazily(estimate: Estimate, out: Path, *, frees: bool) -> bool:
+def starts_sparse(estimate: Estimate, out: Path, *, frees: bool) -> bool:
     """Return whether shards get their space as they are written, and not when they are created.
 
     That is so in memory (tmpfs): reserving space there fills it with zeros, which takes half a

@@ -84,7 +84,7 @@ def ensure_cached(
             stay in the cache.
     """
     callbacks = callbacks or DownloadCallbacks()
-    while not is_cached(file, metadata, callbacks):
+    while not check_cached(file, metadata, callbacks):
         if offline or file.is_offline:
             raise file.offline_error([describe_missing(file)])
         reserve(file.size - partial_bytes(file))
@@ -94,7 +94,7 @@ def ensure_cached(
         file.link()
 
 
-def is_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:
+def check_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:
     """Return whether the cache has a file, complete and intact. Reads it if that is not known."""
     path = file.content
     if path is None:
@@ -139,7 +139,7 @@ def fetch(
     files = [remote_file(source, name) for name in sorted({*names} - {*source.contained.names})]
     if files and (offline or files[0].is_offline):
         missing = [
-            describe_missing(file) for file in files if not is_cached(file, metadata, callbacks)
+            describe_missing(file) for file in files if not check_cached(file, metadata, callbacks)
         ]
         if missing:
             raise files[0].offline_error(missing)

@@ -129,7 +129,7 @@ class Bench:
             threads=threads, measures=False,
             files=SimpleNamespace(
                 descriptor=lambda shard: f"shard {shard}",
-                is_shared=lambda shard: False,
+                share_if_copy=lambda shard: False,
                 folder=None,
             ),
             storage=SimpleNamespace(write=tell("write"), begin_sync=tell("begin sync")),

@@ -35,12 +35,14 @@ def shards(merge: Merge) -> list[dict[str, object]]:
     return merge.query("SELECT * FROM shards ORDER BY number")
 
 
-def computed_again(merge: Merge, before: list[dict[str, object]]) -> set[int]:
-    """Shards with units that had been committed and were computed again by the last attempt."""
+def computed_again(
+    merge: Merge, before: list[dict[str, object]], column: str = "shard"
+) -> set[object]:
+    """Shards, or numbers, of units that were committed and computed again by the last attempt."""
     last = merge.query("SELECT max(n) AS n FROM attempts")[0]["n"]
     now = {row["number"]: row for row in merge.query("SELECT * FROM units")}
     return {
-        row["shard"] for row in before if row["checksum"] and now[row["number"]]["attempt"] == last
+        row[column] for row in before if row["checksum"] and now[row["number"]]["attempt"] == last
     }
 
 
@@ -86,7 +88,7 @@ def test_renamed_but_damaged_and_the_ledger_says_open(
 ) -> None:
     [folder] = halfway.runs()
     change(folder / "ledger.db", "UPDATE shards SET state = 'open', sealed_at = NULL")
-    flip(halfway.out / str(shards(halfway)[0]["name"]), -1 + 5000)
+    flip(halfway.out / str(shards(halfway)[0]["name"]), 4999)
     halfway.finish()
     halfway.assert_done(reference)
     assert "checksum_mismatch" in halfway.events()
@@ -130,8 +132,7 @@ def test_verify_finds_a_flipped_byte_and_resume_repairs_it(
     halfway.finish()
     halfway.assert_done(reference)
     assert computed_again(halfway, before) == {0}
-    again = [row for row in before if row["number"] == unit["number"]]
-    assert len(again) == 1
+    assert computed_again(halfway, before, "number") == {unit["number"]}
 
 
 @pytest.mark.parametrize(

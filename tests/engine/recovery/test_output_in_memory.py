@@ -14,7 +14,7 @@ from crashing import Bench, Merge, Paused
 from small_disks import fill, mounted
 
 from resumerge.engine.shards.shard_files import ShardFiles
-from resumerge.engine.shards.space_reservation import allocates_lazily
+from resumerge.engine.shards.space_reservation import starts_sparse
 from resumerge.planning import Estimate, Plan
 from resumerge.planning.plan import Shard
 from resumerge.storage import Storage, is_in_memory
@@ -107,4 +107,4 @@ def test_space_is_taken_at_once_where_something_else_counts_on_what_is_free(
 ) -> None:
     """Downloads to the same disk, and the next shard of a mirror that frees them."""
     estimate = SimpleNamespace(missing=() if present else ((0, "weights"),))
-    assert allocates_lazily(cast(Estimate, estimate), memory, frees=frees) is later
+    assert starts_sparse(cast(Estimate, estimate), memory, frees=frees) is later

@@ -17,7 +17,7 @@ from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.space_reservation import (
     RESERVE,
     SpaceReservation,
-    allocates_lazily,
+    starts_sparse,
 )
 from resumerge.ledger import Progress
 from resumerge.planning import Plan, estimate
@@ -37,17 +37,17 @@ def found() -> Plan:
 
 def test_a_shard_is_made_whole_and_is_known_by_its_header(found: Plan, tmp_path: Path) -> None:
     files, shard = ShardFiles(found, tmp_path, Storage()), found.shards[0]
-    assert not files.is_intact(shard, files.partial(shard)), "there is none"
+    assert not files.has_size_and_header(shard, files.partial(shard)), "there is none"
     files.create(shard)
     path = files.partial(shard)
     assert path.name == shard.name + ".partial" and path.stat().st_size == shard.nbytes
-    assert files.is_intact(shard, path)
+    assert files.has_size_and_header(shard, path)
     content = path.read_bytes()
     assert content.startswith(shard.header)
     path.write_bytes(content[:-1])
-    assert not files.is_intact(shard, path)
+    assert not files.has_size_and_header(shard, path)
     path.write_bytes(content[:9] + b"?" + content[10:])
-    assert not files.is_intact(shard, path)
+    assert not files.has_size_and_header(shard, path)
 
 
 def test_a_sealed_shard_has_its_final_name_and_is_closed(found: Plan, tmp_path: Path) -> None:
@@ -103,17 +103,17 @@ def test_space_is_taken_lazily_in_memory_alone(
 ) -> None:
     in_memory = True
     monkeypatch.setattr(space_reservation, "is_in_memory", lambda folder: in_memory)
-    assert allocates_lazily(estimate(found), tmp_path, frees=False)
-    assert not allocates_lazily(estimate(found), tmp_path, frees=True)
+    assert starts_sparse(estimate(found), tmp_path, frees=False)
+    assert not starts_sparse(estimate(found), tmp_path, frees=True)
     [source] = found.sources
     file = replace(source.files["m.safetensors"], present=False)
     other = replace(file, name="other", present=False)
     away = replace(source, files={"m.safetensors": file})
-    assert not allocates_lazily(estimate(replace(found, sources=(away,))), tmp_path, frees=False)
+    assert not starts_sparse(estimate(replace(found, sources=(away,))), tmp_path, frees=False)
     unread = replace(source, files={**source.files, "other": other})
-    assert allocates_lazily(estimate(replace(found, sources=(unread,))), tmp_path, frees=False)
+    assert starts_sparse(estimate(replace(found, sources=(unread,))), tmp_path, frees=False)
     in_memory = False
-    assert not allocates_lazily(estimate(found), tmp_path, frees=False)
+    assert not starts_sparse(estimate(found), tmp_path, frees=False)
 
 
 def reservation(

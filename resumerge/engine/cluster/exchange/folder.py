@@ -96,7 +96,7 @@ class FolderEndpoint(TaskEndpoint):
         storage = Storage()
         files = ShardFiles(plan, self.out, storage)
         final = files.final(shard)
-        if files.is_intact(shard, final):
+        if files.has_size_and_header(shard, final):
             compare_with_record(final, shard.name, plan, record, beat.node)
             return record
         if not self.own_folder.is_dir():
@@ -145,14 +145,14 @@ class FolderExchange(Exchange):
         return {task: beat for task, beat in found.items() if beat is not None}
 
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
-        if not self._files.is_intact(shard, self._files.final(shard)):
+        if not self._files.has_size_and_header(shard, self._files.final(shard)):
             return None
         return published_record(record_path(self._folder, shard.index))
 
     def has(self, shard: Shard, record: ShardRecord) -> bool:
         path = self._files.final(shard)
         deadline = time.monotonic() + VISIBLE_SECONDS
-        while not self._files.is_intact(shard, path):
+        while not self._files.has_size_and_header(shard, path):
             if path.exists() or time.monotonic() > deadline:
                 return False
             folder = next((f for f in path.parents if f.exists()), path.parent)

@@ -29,7 +29,7 @@ _EXAMPLES = {
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class SuggestedRange:
     """A range of values.
 
     Args:
@@ -97,7 +97,7 @@ class Suggestion:
         return [float(self.low + n * self.step) for n in range(count + 1)]
 
 
-def read_suggestion(written: Mapping[Any, Any], at: Location) -> Suggestion:
+def read_suggestion(written: Mapping[Any, Any], at: Location) -> SuggestedRange:
     """Read a mapping with the key ``suggest``.
 
     Args:
@@ -136,11 +136,11 @@ def read_suggestion(written: Mapping[Any, Any], at: Location) -> Suggestion:
             at=(*at, _NAME),
         )
     if kind == CATEGORICAL:
-        return Suggestion(kind, name, choices=_choices(written, at))
+        return SuggestedRange(kind, name, choices=_choices(written, at))
     return _number(kind, name, written, at)
 
 
-def _number(kind: str, name: str, written: Mapping[Any, Any], at: Location) -> Suggestion:
+def _number(kind: str, name: str, written: Mapping[Any, Any], at: Location) -> SuggestedRange:
     low, high = (_bound(kind, key, written, at) for key in ("low", "high"))
     log = written.get("log", False)
     if not isinstance(log, bool):
@@ -180,7 +180,7 @@ def _number(kind: str, name: str, written: Mapping[Any, Any], at: Location) -> S
                 at=(*at, "step"),
             )
         high = low + math.floor((high - low) / step + 1e-9) * step
-    return Suggestion(kind, name, low, high, log, step)
+    return SuggestedRange(kind, name, low, high, log, step)
 
 
 def _bound(kind: str, key: str, written: Mapping[Any, Any], at: Location) -> float:
