@@ -32,7 +32,8 @@ class Recovery:
             those that the last batches wrote to open shards are compared in any case.
         report_read: called after every unit that was read, with the bytes read so far and the bytes
             of all suspects.
-        creates_later: whether a shard without committed units gets its file later, when the disk has space.
+        creates_later: whether a shard without committed units gets its file later, when the disk
+            has space.
     """
 
     def __init__(
@@ -142,7 +143,8 @@ class Recovery:
     def _begin_again(self, shard: Shard, path: Path) -> None:
         """Delete a file, make what was committed to it pending, and create the shard's file anew.
 
-        The file is missing, truncated, or has another header. With `creates_later` it is created later.
+        The file is missing, truncated, or has another header. With `creates_later`
+        it is created later.
         """
         found = "missing"
         if path.exists():
