@@ -95,7 +95,7 @@ UNITS = {"s", *(size + per for size in ("kB", "MB", "GB") for per in ("", "/s", 
 
 
 def test_the_words_are_those_of_a_wide_terminal(place: Path) -> None:
-    commands = ["run --help", "methods", "plan linear.yaml", "status"]
+    commands = ["run --help", "methods", "plan linear.yaml --memory 1GB", "status"]
     wide, narrow = (
         separated(python(each(commands), cwd=place, COLUMNS=columns).stdout)
         for columns in ("400", str(COLUMNS))

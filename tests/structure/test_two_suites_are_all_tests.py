@@ -118,7 +118,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def made(server):
-    compute(0.1)
+    compute(0.2)
 
 def test_first(made): pass
 def test_second(made): pass

@@ -1,7 +1,8 @@
 """A process that takes memory once it is told to: ``hog.py LEAVE SECONDS``.
 
 It reads a line, takes memory until no more than LEAVE bytes are available, and from then on for
-SECONDS anything that is given back; then it leaves.
+SECONDS anything that is given back; then it leaves. It takes the last of it slowly: who looked how
+much there is, and takes some, has time to do so, also on a machine that is busy.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import time
 
 from resumerge.host.memory import MemoryGauge
 
-STEP = 4 << 20
+STEP, SMALL_STEP = 4 << 20, 1 << 20
+LAST = 64 << 20
+"""Bytes that are taken in small steps."""
 
 
 def main() -> None:
@@ -21,11 +24,13 @@ def main() -> None:
     sys.stdin.readline()
     until = float("inf")
     while time.monotonic() < until:
-        if gauge.measure().available > leave + STEP:
-            taken.append(bytearray(b"\1") * STEP)
+        left = gauge.measure().available - leave
+        step = STEP if left > LAST else SMALL_STEP
+        if left > step:
+            taken.append(bytearray(b"\1") * step)
         else:
             until = min(until, time.monotonic() + seconds)
-        time.sleep(0.004)
+        time.sleep(0.004 if step == STEP else 0.02)
 
 
 if __name__ == "__main__":

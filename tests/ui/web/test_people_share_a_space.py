@@ -67,10 +67,19 @@ def weights(hub: Hub, repo: str) -> dict[str, bytes]:
     return {name: data for name, data in hub.contents(repo).items() if name.startswith("model")}
 
 
+def _contents(folder: Path) -> list[str]:
+    """All files, at one time at which none of them gets another name: a merge is at work."""
+    while True:
+        try:
+            files = [file for file in folder.rglob("*") if file.is_file()]
+            return [file.read_bytes().decode("latin-1") for file in files]
+        except FileNotFoundError:
+            continue
+
+
 def assert_no_secret(space: Space, *tabs: Tab) -> None:
     """In no page, log, file, ledger or command line."""
-    files = [file for file in space.folder.rglob("*") if file.is_file()]
-    told = [file.read_bytes().decode("latin-1") for file in files]
+    told = _contents(space.folder)
     told += [tab.run("document.documentElement.outerHTML") for tab in tabs]
     told += [space.log.read_text()]
     for process in space.processes():
