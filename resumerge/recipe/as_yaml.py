@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
 import yaml
 
 from resumerge.errors import refuse
@@ -18,6 +19,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_multi_representer(PurePath, lambda dumper, path: dumper.represent_str(str(path)))
+_Dumper.add_multi_representer(np.generic, lambda dumper, one: dumper.represent_data(one.item()))
+_Dumper.add_multi_representer(np.ndarray, lambda dumper, all_: dumper.represent_data(all_.tolist()))
 
 
 def extraction(model: str, number: int) -> dict[str, Any]:
@@ -52,6 +55,8 @@ def as_yaml(recipe: Mapping[str, Any]) -> str:
         raise refuse(
             "The recipe cannot be written as YAML",
             expected="text, paths, numbers, booleans, lists and mappings",
-            found=str(error).partition("\n")[0] or type(error).__name__,
+            found=repr(error.args[-1])
+            if isinstance(error, yaml.representer.RepresenterError)
+            else "a recipe that contains itself",
             fix="convert such values, like float(x) or str(x)",
         ) from None

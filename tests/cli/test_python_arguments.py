@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -280,3 +281,26 @@ def test_notes_of_the_plan_are_in_the_result(folder: Path) -> None:
     recipe = {"merge_method": "passthrough", "models": [{"model": "math"}]}
     result = resumerge.run({**recipe, "parameters": {"density": 0.5}}, "out")
     assert "passthrough has no parameter 'density'; it is ignored (parameters)" in result.notes
+
+
+def test_numbers_of_numpy_are_numbers(folder: Path) -> None:
+    def written(math: Any, code: Any) -> bytes:
+        models = [
+            {"model": name, "parameters": {"weight": weight}}
+            for name, weight in (("math", math), ("code", code))
+        ]
+        out = folder / f"out{len(list(folder.iterdir()))}"
+        resumerge.run({"merge_method": "linear", "models": models}, out)
+        return (out / "model.safetensors").read_bytes()
+
+    numpy = written(np.float32(0.5), np.linspace(0, 1, 3))
+    assert numpy == written(0.5, [0.0, 0.5, 1.0])
+
+
+def test_what_yaml_has_no_form_for_is_named(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"found: +torch\.bfloat16"):
+        resumerge.run({"merge_method": "linear", "dtype": torch.bfloat16}, "out")
+    itself: dict[str, Any] = {"merge_method": "linear"}
+    itself["models"] = itself
+    with pytest.raises(InputError, match="contains itself"):
+        resumerge.run(itself, "out")
