@@ -19,8 +19,13 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_multi_representer(PurePath, lambda dumper, path: dumper.represent_str(str(path)))
-_Dumper.add_multi_representer(np.generic, lambda dumper, one: dumper.represent_data(one.item()))
-_Dumper.add_multi_representer(np.ndarray, lambda dumper, all_: dumper.represent_data(all_.tolist()))
+_Dumper.add_multi_representer(
+    np.generic,  # type: ignore[type-abstract]
+    lambda dumper, number: dumper.represent_data(number.item()),
+)
+_Dumper.add_multi_representer(
+    np.ndarray, lambda dumper, array: dumper.represent_data(array.tolist())
+)
 
 
 def extraction(model: str, number: int) -> dict[str, Any]:

@@ -48,7 +48,9 @@ class DisplayedStatus(_InConsole, dict[str, Any]):
         return show_status(self)
 
     def _repr_html_(self) -> str:
-        return status_fragment(self["runs"]) + "".join(map(search_fragment, self["searches"]))
+        runs, searches = self["runs"], self["searches"]
+        shown = [status_fragment(runs)] if runs or not searches else []
+        return "".join([*shown, *map(search_fragment, searches)])
 
 
 class DisplayedPlan(_InConsole, dict[str, Any]):

@@ -200,3 +200,7 @@ def test_results_show_themselves_on_a_console_too(
         assert words in text
     assert "tensors compared" in pretty(resumerge.verify("merged"))
     assert "weight" in pretty(resumerge.explain("merge.yaml"))
+
+
+def test_a_state_folder_without_runs_is_told_in_words(tmp_path: Path) -> None:
+    assert "No runs in this state folder" in resumerge.status(state_dir=tmp_path)._repr_html_()
