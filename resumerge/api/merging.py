@@ -52,7 +52,8 @@ def run(
             models that are single files, also a file ``NAME.safetensors``; or a file ``NAME.gguf``,
             a model for llama.cpp.
         OPTIONS
-        reporter: an object that receives the progress; `progress` is then ignored.
+        reporter: a `resumerge.engine.reporter.Reporter`, whose methods receive the progress;
+            `progress` is then ignored.
         progress: ``auto`` shows a live view in a notebook, and nothing elsewhere; ``bar``,
             ``lines`` and ``json`` print what the command prints; ``none`` shows nothing.
 

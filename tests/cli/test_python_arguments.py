@@ -304,3 +304,14 @@ def test_what_yaml_has_no_form_for_is_named(folder: Path) -> None:
     itself["models"] = itself
     with pytest.raises(InputError, match="contains itself"):
         resumerge.run(itself, "out")
+
+
+def test_the_progress_goes_to_the_reporter_that_the_documentation_shows(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    example = text.partition("## Progress in Python")[2].partition("## Resume")[0]
+    lines = [line for line in example.splitlines() if line.startswith("    ")]
+    code = "\n".join(line.removeprefix("    ") for line in lines)
+    exec(code.replace("merge.yaml", "recipe.yaml"), {"resumerge": resumerge})
+    assert "100%" in capsys.readouterr().out
