@@ -54,7 +54,10 @@ def init(
     if kind not in list(Kind):
         raise refuse("Unknown kind of recipe", expected=", ".join(Kind), found=repr(kind))
     chosen = None if method is None else text_of(method, "method")
-    named = models if isinstance(models, str) else [model_of(model) for model in models]
+    if isinstance(models, str) or not isinstance(models, Sequence):
+        expected = "a list of names, each a text or a Path"
+        raise refuse("The models are not a list", expected=expected, found=repr(models))
+    named = [model_of(model) for model in models]
     of = None if base is None else model_of(base)
     text = new_recipe_of(Kind(kind), chosen, named, of, text_of(dtype, "dtype"))
     write_recipe(local_path(file, RECIPE), text)

@@ -5,6 +5,9 @@
 in a module of a folder is registered by being there. `checked_answers.py` checks what methods of
 users return, `user_code.py` says where they failed, and `imported_code.py` identifies their code.
 Methods compute with `resumerge.kernels`. docs/extending.md explains how to write a method.
+
+Users call it, too: `resumerge.methods()` returns all methods with their parameters, and
+`resumerge.methods("ties")` one.
 """
 
 import sys
