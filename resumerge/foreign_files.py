@@ -17,6 +17,20 @@ _KINDS = {
 
 _ODD = re.compile(r"[\0-\x1f\x7f\\]")
 
+_STAND_INS = (
+    (
+        (b"version ",),
+        "a Git LFS pointer, which names the file that was not downloaded",
+        "run `git lfs pull` where the repo was cloned, or download this file",
+    ),
+    (
+        (b"<!doc", b"<html", b"<head", b"<?xml"),
+        "a page for a browser, such as a login or an error",
+        "download this file again, with access to it",
+    ),
+)
+"""What lies on disks in place of a model's files: how it begins, what it is, and what to do."""
+
 
 class UnfitFile(ValueError):
     """An error: a file is too large, or is no regular file. The message is for a person."""
@@ -39,6 +53,16 @@ def read_foreign(path: Path, most: int) -> bytes:
         if size > most:
             raise UnfitFile(f"{size:,} bytes, more than the limit of {most:,}")
         return file.read(size)
+
+
+def stand_in(first: bytes) -> tuple[str, str] | None:
+    """Return what lies in place of a model's file, and what to do; None for anything else.
+
+    Args:
+        first: how the file begins, 16 bytes or more where it has them.
+    """
+    begins = first[:64].lstrip().lower()
+    return next(((what, fix) for start, what, fix in _STAND_INS if begins.startswith(start)), None)
 
 
 def check_regular(path: Path) -> None:

@@ -97,7 +97,7 @@ def _from_text(text: str) -> ModelRef:
             "A model is named by org/name, not by a Hub URL",
             expected="org/name",
             found=text,
-            fix=f"Write '{text.removeprefix(HUB)}'",
+            fix=_name_on_the_hub(text.removeprefix(HUB)),
         )
     shown = without_secrets(text)
     is_in_bucket = any(f"{scheme}://" in text.lower() for scheme in EXAMPLES)
@@ -131,6 +131,19 @@ def _from_text(text: str) -> ModelRef:
             else _FIX,
         )
     return ModelRef(text, repo, revision or None, file=file)
+
+
+def _name_on_the_hub(path: str) -> str:
+    """Return what to write in place of a page's address on the Hub, of which this is the path."""
+    owner, _, rest = re.split("[?#]", path)[0].strip("/").partition("/")
+    name, _, page = rest.partition("/")
+    _, _, place = page.partition("/")  # `tree`, `blob` or `resolve`, then the revision
+    revision, _, file = place.partition("/")
+    at = f"@{revision}" if revision not in ("", "main") else ""
+    repo = f"{owner}/{name}" if name else owner
+    alone = f"; '{repo}/{file}{at}' is this weight file alone"
+    is_weights = _REPO_FILE.fullmatch(f"{repo}/{file}") is not None
+    return f"Write '{repo}{at}'" + (alone if is_weights else "")
 
 
 def _in_bucket(text: str) -> ModelRef:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from resumerge.foreign_files import read_foreign
+from resumerge.foreign_files import read_foreign, stand_in
 
 DEEPEST = 100
 """The most levels of nested objects and lists; models' files have fewer than ten."""
@@ -46,8 +46,11 @@ def json_object(raw: bytes) -> dict[str, Any]:
     """Return the object in JSON.
 
     Raises:
-        ValueError: not UTF-8, not JSON, not an object, nested too deeply, or of too many values.
+        ValueError: a Git LFS pointer or a page, not UTF-8, not JSON, not an object, nested too
+            deeply, or of too many values.
     """
+    if (other := stand_in(raw)) is not None:
+        raise ValueError(other[0])
     check_value_count(raw)
     try:
         found = json.loads(raw.decode())

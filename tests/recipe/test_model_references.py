@@ -1,5 +1,6 @@
 """Which text names a folder, which a model on the Hub, and at what revision."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,25 @@ def test_an_architecture_written_over_the_models_own_has_no_effect() -> None:
     )
     assert [ref.name for ref in recipe.models] == ["org/a"]
     assert "override_architecture has no effect" in recipe.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("page", "written"),
+    [
+        ("org/a", "Write 'org/a'"),
+        ("org/a/tree/main", "Write 'org/a'"),
+        ("org/a/tree/v2?download=true", "Write 'org/a@v2'"),
+        (
+            "org/a/blob/main/model.safetensors",
+            "Write 'org/a'; 'org/a/model.safetensors' is this weight file alone",
+        ),
+        ("org/a/resolve/v2/config.json", "Write 'org/a@v2'"),
+        ("gpt2", "Write 'gpt2'"),
+    ],
+)
+def test_the_advice_on_an_address_of_the_hub_names_a_model(page: str, written: str) -> None:
+    with pytest.raises(InvalidValue) as error:
+        read_reference(f"https://huggingface.co/{page}")
+    assert error.value.fix == written
+    for name in re.findall("'(.*?)'", written):
+        assert read_reference(name).name in ("org/a", "gpt2")

@@ -335,3 +335,13 @@ def test_missing_shards_are_counted(tmp_path: Path) -> None:
     found = str(refused(tmp_path).found)
     assert found.startswith("no model-00001-of-00163.safetensors, model-00003-of-00163.safetensors")
     assert found.endswith("model-00009-of-00163.safetensors and 154 more")
+
+
+def test_a_config_that_was_not_downloaded(tmp_path: Path) -> None:
+    folder = written(tmp_path / "model", {"model.safetensors": ONE})
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    (folder / "config.json").write_text(pointer)
+    what, found, fix = refusal(folder)
+    assert what == "config.json is not readable"
+    assert "Git LFS pointer" in found
+    assert "download" in fix

@@ -64,7 +64,7 @@ def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:
         restart: the command that starts over.
     """
     ways = [_KINDS[kind][1] + (f" (`{own_recipe}`)" if kind == "recipe" else "") for kind in kinds]
-    return f"{'; and '.join(ways)}; or start over: `{restart}`"
+    return f"{'; and '.join(ways)}; or name another output; or start over: `{restart}`"
 
 
 def _kind(key: str) -> str:

@@ -10,26 +10,13 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from resumerge.errors import InputError, refuse
+from resumerge.foreign_files import stand_in
 from resumerge.sources.types import Description
 from resumerge.tensors import Stored
 
 ReadRange = Callable[[int, int], bytes]
 """A function that returns bytes ``start:stop`` of a file; fewer at the file's end."""
 
-
-_STAND_INS = (
-    (
-        (b"version ",),
-        "a Git LFS pointer, which names the file that was not downloaded",
-        "run `git lfs pull` where the repo was cloned, or download this file",
-    ),
-    (
-        (b"<!doc", b"<html", b"<head", b"<?xml"),
-        "a page for a browser, such as a login or an error",
-        "download this file again, with access to it",
-    ),
-)
-"""What lies on disks in place of weights: how it begins, what it is, and what to do."""
 
 
 class Header(NamedTuple):
@@ -115,11 +102,11 @@ def damaged_from_start(
         expected: what the format asks for.
         found: what the file has instead, where it is no text that is known.
     """
-    for beginnings, stand_in, fix in _STAND_INS:
-        if first.lstrip().lower().startswith(beginnings):
-            return refuse(
-                f"This is no {what}", where=where, expected=expected, found=stand_in, fix=fix
-            )
+    if (other := stand_in(first)) is not None:
+        lies_there, fix = other
+        return refuse(
+            f"This is no {what}", where=where, expected=expected, found=lies_there, fix=fix
+        )
     return damaged(what, where, expected, found)
 
 

@@ -288,8 +288,11 @@ def test_dora_without_magnitudes(folder: Path) -> None:
 
 
 def test_a_folder_that_is_no_adapter(folder: Path) -> None:
-    with working_in(folder), pytest.raises(InputError, match="weights of an adapter are missing"):
+    with working_in(folder), pytest.raises(InputError) as error:
         open_source(read_reference("base+./base"))
+    [problem] = error.value.problems
+    assert "weights of an adapter are missing" in problem.what
+    assert "this is a model" in problem.fix and "rename" not in problem.fix
 
 
 def test_an_adapter_named_as_a_model_says_how_to_name_it(folder: Path) -> None:
