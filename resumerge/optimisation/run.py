@@ -130,7 +130,11 @@ class _Work:
         self._merges = BatchMerges(space, models, self._reporter)
 
     def do(self) -> None:
-        """Do batches until there are enough trials; then delete what is not kept."""
+        """Do batches until there are enough trials; then delete what is not kept.
+
+        Raises:
+            InputError: no trial has a value.
+        """
         study, finished = self._study, 0
         while (left := self._search.trials - len(study.complete) - len(study.failed)) > 0:
             if study.is_exhausted:
@@ -139,6 +143,8 @@ class _Work:
             finished = self._do_batch(left, finished)
             self._tidy()
         self._tidy()
+        if study.failed and not study.complete:
+            raise self._hopeless()
 
     def _do_batch(self, most: int, finished: int) -> int:
         """Merge and evaluate the models of a batch.
@@ -251,7 +257,7 @@ class _Work:
             expected="a command that exits with 0, and prints a number or a JSON object last",
             found=last.user_attrs.get(ERROR, ""),
             fix="try the command on a model by hand, and correct it: with another command the "
-            "search begins anew. The same command again does the next trials",
+            "search begins anew. The same command again does the next of --trials",
         )
 
 

@@ -92,6 +92,13 @@ def test_a_command_that_never_works_ends_the_search(tmp_path: Path) -> None:
         search(place, trials=30)
 
 
+def test_a_search_of_few_trials_that_all_fail_is_no_success(tmp_path: Path) -> None:
+    place = place_of(tmp_path, score="raise SystemExit('wrong path')\n")
+    for _ in range(2):  # typed again, there is no trial left to do
+        with pytest.raises(InputError, match="all of the first 2 trials failed"):
+            search(place, trials=2)
+
+
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
 def test_values_that_make_no_model_are_a_failed_trial(sampler: str, tmp_path: Path) -> None:
     """Weights may sum to zero at ends of their ranges, and between them."""

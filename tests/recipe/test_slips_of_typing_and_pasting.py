@@ -85,3 +85,10 @@ def test_other_keys_are_notes_still() -> None:
     problems, notes = check_parameters(recipe, METHODS["ties"])
     assert problems == []
     assert len(notes) == 2
+
+
+def test_a_space_of_a_search_that_is_merged_is_told_its_command() -> None:
+    space = TIES.replace("{weight: 0.5}", "{weight: {suggest: float, low: 0, high: 1}}")
+    [problem] = problems_of(space)
+    assert problem.what == "This is a range of a search, not a value"
+    assert "resumerge search" in problem.fix

@@ -15,6 +15,7 @@ from resumerge.engine.checks.paths import (
     check_output,
     check_outside,
     check_path,
+    check_state,
     check_writable,
     source_folders,
 )
@@ -74,6 +75,7 @@ def new_run_problems(
         *check_form(out, reference.ref.text, single=reference.single),
         *check_output(out, replaced),
         *check_outside(out.path, folders),
+        *check_state(context.runs.folder, out),
         *check_cluster(options, plan, estimate, out),
         *check_disk(
             out.folder,

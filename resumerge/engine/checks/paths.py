@@ -215,6 +215,24 @@ def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> lis
     ]
 
 
+def check_state(state: Path, out: OutputPath) -> list[Problem]:
+    """Return a problem if ledgers would lie in the folder that is the output.
+
+    They would be uploaded with the model, and ``--restart`` refuses a folder with other files.
+    """
+    if out.is_file or not is_within(state, out.path):
+        return []
+    return [
+        Problem(
+            f"The {STATE} is inside the output",
+            where=str(state),
+            expected="ledgers beside the model, which is all that the output holds",
+            found=f"inside {out.path}",
+            fix="name another folder with --state-dir, or with RESUMERGE_STATE_DIR",
+        )
+    ]
+
+
 def source_folders(plan: Plan) -> list[Path]:
     """Return the folders that are models, with all that is in them.
 

@@ -104,6 +104,14 @@ def _number(value: object, at: tuple[str | int, ...]) -> float:
 
 
 def _conditional(entry: Mapping[Any, Any], at: tuple[str | int, ...]) -> Conditional:
+    if "suggest" in entry:
+        raise InvalidValue(
+            "This is a range of a search, not a value",
+            expected=_EXPECTED,
+            found=describe(entry),
+            fix="Write a value; or search: resumerge search SPACE OUT --evaluate 'CMD {model}'",
+            at=at,
+        )
     wrong = [str(key) for key in unread_keys(entry) if misspelled(str(key), FILTERED)]
     if wrong or "value" not in entry:
         raise InvalidValue(

@@ -18,7 +18,6 @@ ReadRange = Callable[[int, int], bytes]
 """A function that returns bytes ``start:stop`` of a file; fewer at the file's end."""
 
 
-
 class Header(NamedTuple):
     """The description of the tensors in a weight file.
 

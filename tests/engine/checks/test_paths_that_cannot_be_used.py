@@ -89,6 +89,8 @@ CASES = {
         "state folder cannot be used … broken link to gone",
         make=lambda folder: (folder / "state").symlink_to("gone"),
     ),
+    "state_is_the_output": Case("state folder is inside the output … --state-dir", state="out"),
+    "state_in_the_output": Case("state folder is inside the output", state="out/state"),
     "state_not_utf8": Case("state folder cannot be used … not UTF-8", state=b"state-\xff"),
     "state_of_300_characters": Case("state folder cannot be used … 300", state="s" * 300),
     "state_read_only": Case(
