@@ -54,7 +54,7 @@ def test_survivors_are_listed(
     (tmp_path / "tests" / "room" / "test_code.py").write_text(
         "from resumerge.room.code import large\n\n\n"
         "def test_it():\n    assert large(500) and not large(1)\n\n\n"
-        "def test_slow():\n    assert large(101) and not large(100)\n"
+        "def test_slow():\n    assert not large(100)\n"
     )
     monkeypatch.setattr(mutate, "ROOT", tmp_path)
     assert mutate.main(["room", "--count", "9"]) == 1
@@ -62,6 +62,5 @@ def test_survivors_are_listed(
     assert "noticed  resumerge/room/code.py:2: 100  ->  (1000)" in said
     assert "1 of 2 changes were noticed\nsurvived: resumerge/room/code.py:2: n > 100" in said
     assert code.read_text() == "def large(n):\n    return n > 100\n"
-    assert mutate.main(["room", "--count", "9", "--tests", "tests/room"]) == 0, "a slow one sees it"
     (tmp_path / "tests" / "room" / "test_code.py").write_text("def test_it():\n    assert False\n")
     assert mutate.main(["room"]) == 2
