@@ -18,6 +18,7 @@ from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Problem
 from resumerge.options import Options
 from resumerge.recipe import parse_recipe
+from resumerge.tensors import Merged
 from resumerge.tensors.generated import Drawn
 
 RANDOM = """\
@@ -225,10 +226,20 @@ def test_noise_and_scales(llamas: Path, tmp_path: Path) -> None:
 def test_each_matrix_has_noise_of_its_own(llamas: Path) -> None:
     with working_in(llamas):
         noisy = RANDOM.replace("./a}", "./a, noise_scale: 0.1}")
-        noisy = noisy.replace("./b}", "./b, noise_scale: 0.1}")
+        noisy = noisy.replace("./b}", "./b, noise_scale: 0.1, residual_scale: 0.5}")
         plan = Session(Options()).plan(parse_recipe(noisy))
     drawn = [n for n in plan.nodes() if isinstance(n, Drawn) and n.name == "noise"]
     assert len({noise.key for noise in drawn}) == len(drawn) == 2 * 2 * 3
+    weights = {
+        (unit.name.rpartition("experts.")[2], *(given["weight"] for given in made.per_operand))
+        for unit in plan.units
+        if isinstance(made := unit.expression, Merged)
+    }
+    assert weights == {
+        *((f"{expert}.{matrix}.weight", 1.0, 0.1) for expert in (0, 1) for matrix in ("w1", "w3")),
+        ("0.w2.weight", 1.0, 0.1),
+        ("1.w2.weight", 0.5, 0.05),
+    }, "a matrix and its noise are scaled alike"
 
 
 @pytest.mark.parametrize("mode", ["random", "uniform_random"])

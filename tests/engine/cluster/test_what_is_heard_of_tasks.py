@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from resumerge.engine.cluster import running
-from resumerge.engine.cluster.exchange.base import Beat
+from resumerge.engine.cluster.exchange.base import Beat, TaskAbandoned
+from resumerge.engine.cluster.exchange.bucket_task import BucketEndpoint, opening
 from resumerge.engine.cluster.outcomes import Failed, Node
 from resumerge.engine.cluster.retries import Tries
 from resumerge.engine.cluster.running import Heartbeats, RunningTask
-from resumerge.errors import Reason, Resumable
+from resumerge.errors import Reason, Resumable, StoreError
+from resumerge.mirror.names import TaskName
 
 PATIENCE = 60.0
 NODE = Node("node", "host")
@@ -107,6 +110,38 @@ def test_the_last_heartbeat_of_a_task_is_known_where_none_can_be_read(bench: Ben
     assert bench.heartbeats.last(task) == Beat(NODE, 1)
     bench.exchange.error = OSError("for now")
     assert bench.heartbeats.last(task) == Beat(NODE, 1)
+
+
+class OneObject:
+    """A bucket with the object of one task, whose answers may be lost."""
+
+    def __init__(self) -> None:
+        self.there: bytes | None = opening("nonce")
+        self.loses = 0
+
+    def put_if_unchanged(self, name: str, data: bytes, before: bytes) -> bool:
+        if self.there not in (data, before):
+            return False
+        self.there = data
+        self.loses -= 1
+        if self.loses >= 0:
+            raise StoreError("the answer was lost")
+        return True
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_task_goes_on_though_answers_to_its_heartbeats_are_lost(lost: int) -> None:
+    """What is there is its own; it ends where nothing is."""
+    endpoint = BucketEndpoint("s3://box/m", TaskName(1, "shard0-1"), "nonce", None, PATIENCE)
+    bucket: Any = OneObject()
+    vars(endpoint)["_store"] = bucket
+    bucket.loses = lost
+    for count in range(1, 5):
+        endpoint.beat(Beat(NODE, count))
+    assert json.loads(bucket.there)["count"] == 4
+    bucket.there = None
+    with pytest.raises(TaskAbandoned):
+        endpoint.beat(Beat(NODE, 5))
 
 
 def test_a_machine_where_a_task_failed_is_avoided_as_long_as_there_is_another() -> None:
