@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,7 +48,7 @@ WARM = (
     "resumerge.engine.evaluation.evaluator",
     "resumerge.engine.recovery.recovery",
 )
-"""What a merge imports on its way, beside the commands."""
+"""What a merge imports on its way, beside the commands, if it is installed."""
 
 READ_AT_START = (
     *("PYTHON", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_", "LD_"),
@@ -367,7 +368,7 @@ def _main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the program does
     cli = importlib.import_module("resumerge.cli")
     for name in (
-        *WARM,
+        *(name for name in WARM if find_spec(name.partition(".")[0])),
         *(found.name for found in pkgutil.walk_packages(cli.__path__, "resumerge.cli.")),
     ):
         importlib.import_module(name)
