@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from resumerge.engine.context import RunContext
+from resumerge.engine.opening.open_sources import meant_as_folder
 from resumerge.engine.opening.opened_stages import NO_STAGES, OpenedStages, open_stages
 from resumerge.engine.opening.streamed_sources import whole_files
 from resumerge.engine.resources.device import check_torch
-from resumerge.errors import InputError, Problem, refuse
+from resumerge.errors import InputError, Problem, Resumable, refuse
 from resumerge.layout.layers import infer_layers
 from resumerge.layout.match import match_names
 from resumerge.layout.vocabulary_tensors import find_vocabulary
@@ -192,7 +193,10 @@ def open_models(
 
 
 def _open(context: RunContext, ref: ModelRef, number: int) -> Source:
-    source = open_source(ref, offline=context.options.offline, metadata=context.metadata)
+    try:
+        source = open_source(ref, offline=context.options.offline, metadata=context.metadata)
+    except Resumable as error:
+        raise Resumable(error.reason, f"{error}\n{meant_as_folder(ref)}".strip()) from error
     return replace(source.numbered(number), streams=True)
 
 

@@ -11,7 +11,7 @@ from loopback_hub import Hub
 from loopback_s3.bucket import Bucket
 from loopback_s3.servers import Server, start
 
-from resumerge.errors import InputError
+from resumerge.errors import InputError, Reason, Resumable
 
 FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
@@ -88,3 +88,18 @@ def test_a_stage_of_models_on_the_hub(hub: Hub, models: list[Path], tmp_path: Pa
         found.append(compare(tmp_path, "first", named[0], recipe=tmp_path / "recipe.yaml"))
     assert without_names(found[0]) == without_names(found[1])
     assert not [p for p in hub.home.rglob("blobs/*") if p.stat().st_size > 10_000], "not stored"
+
+
+def test_without_a_network_a_misspelt_folder_is_told_with_the_nearest(
+    models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(*words: object, **more: object) -> None:
+        raise Resumable(Reason.NETWORK, "gone")
+
+    monkeypatch.setattr("resumerge.comparison.models.open_source", answer)
+    monkeypatch.chdir(tmp_path.parent)
+    name = f"{tmp_path.name}/tund"
+    with pytest.raises(Resumable) as stopped:
+        compare(tmp_path, name, models[1])
+    assert f"If {name} is meant to be a folder" in str(stopped.value)
+    assert f"there is {tmp_path.name}/tuned" in str(stopped.value)

@@ -84,7 +84,7 @@ def open_sources(
             except InputError as error:
                 found = error.problems
                 if offline and hint:  # nobody is asked whether the repo exists
-                    other = _as_folder(ref)
+                    other = meant_as_folder(ref)
                     found = [replace(each, fix=f"{each.fix}. {other}") for each in found]
                 problems += [_where_named(recipe, ref, problem) for problem in found]
             except OSError as error:
@@ -144,12 +144,17 @@ def _hint(recipe: Recipe, ref: ModelRef) -> str:
     line = document.line(path)
     at = f"{path}, line {line}" if line is not None else path
     other = " A tokenizer may also be 'union' or 'base'." if path.startswith("tokenizer") else ""
-    return f"The recipe names it at {at}. {_as_folder(ref)}{other}"
+    return f"The recipe names it at {at}. {meant_as_folder(ref)}{other}"
 
 
-def _as_folder(ref: ModelRef) -> str:
-    """Return a hint for the case that the name of a model on the Hub is meant to be a folder's."""
-    path = Path(name := _on_the_hub(ref) or ref.name)
+def meant_as_folder(ref: ModelRef) -> str:
+    """Return a hint for the case that a model's name, taken for a repo's, is meant to be a path.
+
+    It is empty where nothing of the model is looked for on the Hub.
+    """
+    if (name := _on_the_hub(ref)) is None:
+        return ""
+    path = Path(name)
     try:
         beside = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
     except OSError:
