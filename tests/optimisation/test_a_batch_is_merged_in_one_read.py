@@ -208,7 +208,7 @@ dtype: {suggest: categorical, choices: [float32, bfloat16]}
 )
 def test_what_a_sweep_can_vary(space: str, place: Path) -> None:
     (place / "space.yaml").write_text(space)
-    assert all(swept(place, trials=4, batch=4, sampler="random", evaluate="echo 1 {model}"))
+    assert all(swept(place, trials=4, batch=4, sampler="random", evaluate="sh -c 'echo 1' {model}"))
 
 
 @pytest.mark.parametrize(

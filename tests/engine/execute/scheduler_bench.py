@@ -13,7 +13,7 @@ from made_up_plans import LINEAR, plan, vectors
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.execute import scheduler, unit_feed
 from resumerge.engine.execute.scheduler import Scheduler
-from resumerge.engine.execute.unit_feed import Task
+from resumerge.engine.execute.unit_feed import BlockTask
 from resumerge.errors import Interrupted
 from resumerge.ledger import Progress
 from resumerge.planning import Plan, estimate
@@ -67,7 +67,7 @@ class Pool:
         self.is_shut_down = False
 
     def submit(self, work: Callable[..., Any], *words: Any) -> Lazy:
-        if isinstance(words[0], Task):
+        if isinstance(words[0], BlockTask):
             self.order.append((self.name, words[0].units[0].name))
             self.tasks += [(unit, words[0].indices) for unit in words[0].units]
         elif self.name == "statistics":

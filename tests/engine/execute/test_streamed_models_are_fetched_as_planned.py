@@ -113,5 +113,5 @@ def test_memory_is_planned_for_what_is_read_ahead(
     with working_in(models):
         plans = [Session(Options(stream=stream)).plan(recipe) for stream in (False, True)]
     stored, streamed = (estimate(plan).memory.need(2) for plan in plans)
-    assert streamed.base - stored.base == 7
+    assert streamed.process - stored.process == 7
     assert streamed.peak_rss - stored.peak_rss == 7 + AHEAD_BYTES

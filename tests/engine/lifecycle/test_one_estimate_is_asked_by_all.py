@@ -80,7 +80,7 @@ def test_plan_makes_one_and_tells_its_numbers(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = planned(models, tmp_path)
-    spy = Spy(monkeypatch, base=MADE_UP, scratch=SCRATCH, download=17)
+    spy = Spy(monkeypatch, process=MADE_UP, scratch=SCRATCH, download=17)
     told = planned(models, tmp_path)
     [made] = spy.made
     assert spy.walks == ["estimate"]
@@ -99,7 +99,7 @@ def planned(models: Path, tmp_path: Path) -> dict[str, Any]:
     ("changed", "refused"),
     [
         ({"scratch": 1 << 62}, "disk is too small for the output"),
-        ({"base": 1 << 62}, "memory budget is too small"),
+        ({"process": 1 << 62}, "memory budget is too small"),
     ],
 )
 def test_checks_compare_its_numbers_with_what_the_machine_has(
