@@ -63,15 +63,16 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
     cost = _cost_of_reading()
     chosen: Results = {}
     for node in _consumers_first(root):
-        times = passes[node] * _parts_of_a_block(node, at_once[node])
+        elements = at_once.get(node, _RUN)  # what a step alone has read is read no more
+        times = passes[node] * _parts_of_a_block(node, elements)
         if node is not root and node in results and node.numel > min(results[node], _RUN):
             mib = node.nbytes / _MIB
             if (times - 1) * cost(node) > mib * (WRITE_MS + passes[node] * READ_MS):
                 chosen[node], times = results[node], 1
-        elements = _read_at_once(node, at_once[node])
+        wanted = _read_at_once(node, elements)
         for child in _operands(node):
             passes[child] += times + _scans(node)
-            at_once[child] = min(at_once.get(child, elements), elements)
+            at_once[child] = min(at_once.get(child, wanted), wanted)
     return chosen
 
 
