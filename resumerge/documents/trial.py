@@ -16,6 +16,7 @@ from resumerge.host.memory import measure_memory
 from resumerge.ledger import LEDGER_FILE, Ledger, read_run
 from resumerge.ledger.run_store import RunStore
 from resumerge.sizes import show_size
+from resumerge.tokenizers.origin import is_tokenizer
 
 TOKENS = 20
 """The number of tokens to generate, if none is given."""
@@ -162,6 +163,7 @@ class _Loaded:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         _check_memory(Path(place))
+        _check_tokenizer(Path(place))
         given = {"revision": revision, "local_files_only": True, "trust_remote_code": False}
         with _quiet():
             self.tokenizer = AutoTokenizer.from_pretrained(place, **given)
@@ -312,6 +314,16 @@ def _beginning(text: Path) -> str:
     if not found.strip():
         raise refuse("The text is empty", where=text, expected="some sentences")
     return found
+
+
+def _check_tokenizer(folder: Path) -> None:
+    if folder.is_dir() and not is_tokenizer(file.name for file in folder.iterdir()):
+        raise refuse(
+            "The model has no tokenizer",
+            where=folder,
+            expected="tokenizer.json, or another file that a tokenizer is made of",
+            fix="save the tokenizer that the model was trained with into this folder",
+        )
 
 
 def _check_memory(folder: Path) -> None:

@@ -46,6 +46,13 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
     return min(near, key=distances.__getitem__, default=None)
 
 
+def abbreviated(name: str, known: Iterable[str]) -> str | None:
+    """Return the one known name that begins as `name` does, like ``parameters`` for ``params``."""
+    stem = name.lower().rstrip("s")
+    found = [word for word in known if word.startswith(stem)]
+    return found[0] if len(stem) > SHORTEST and len(found) == 1 else None
+
+
 def edits(a: str, b: str) -> int:
     """Return the least number of letters to insert, delete, replace, or swap with the next one.
 

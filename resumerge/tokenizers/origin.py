@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from resumerge.sources.companions import is_tokenizer_file
@@ -28,5 +29,10 @@ def tokenizer_part(source: Source) -> Source:
 
 def has_tokenizer(source: Source) -> bool:
     """Return whether a source has a file that can be a tokenizer."""
-    names = filter(is_tokenizer_file, list_companions(tokenizer_part(source)))
+    return is_tokenizer(list_companions(tokenizer_part(source)))
+
+
+def is_tokenizer(names: Iterable[str]) -> bool:
+    """Return whether one of these files can be a tokenizer, rather than only lie beside one."""
+    names = filter(is_tokenizer_file, names)
     return not all(name.startswith(_BESIDE) or "/" in name for name in names)

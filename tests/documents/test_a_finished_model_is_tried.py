@@ -221,10 +221,15 @@ def test_what_is_no_finished_model_is_refused(
     with pytest.raises(InputError, match="There is no model to try"):
         attempt(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "none such"}')
+    (tmp_path / "tokenizer.json").touch()
     with pytest.raises(InputError, match="cannot load or compute the model"):
         attempt(tmp_path)
     with pytest.raises(InputError, match="The text cannot be read"):
         attempt(text=tmp_path / "none")
+    (tmp_path / "bare").mkdir()
+    shutil.copy(place / "out" / "config.json", tmp_path / "bare")
+    with pytest.raises(InputError, match="The model has no tokenizer"):
+        attempt(tmp_path / "bare")
     (tmp_path / "empty").touch()
     with pytest.raises(InputError, match="The text is empty"):
         attempt(text=tmp_path / "empty")

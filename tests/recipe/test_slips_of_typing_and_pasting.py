@@ -43,6 +43,8 @@ def test_the_recipe_that_is_changed_below_is_right() -> None:
         ("parameters: {density: 0,5}", "Write numbers like 0.5"),
         ("“density”: 0.5", "Write 'density' under 'parameters:'"),
         ("desnity: 0.5", "Write 'density' under 'parameters:'"),
+        ("params: {density: 0.5}", "Did you mean 'parameters'?"),
+        ("param: {density: 0.5}", "Did you mean 'parameters'?"),
         ("density:0.5:", "Write 'density' under 'parameters:'"),
     ],
 )

@@ -15,7 +15,7 @@ RECIPE = "recipe"
 _KINDS = {
     "recipe": (
         "The recipe",
-        "name another output, or undo the change and resume, or continue with the recipe as it was",
+        "undo the change and resume, or continue with the recipe as it was",
     ),
     "source": ("A source", "restore the file as it was, and resume"),
     "option": ("An option", "leave the option out, and resume"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from resumerge.recipe.invalid import Findings, InvalidValue, Location, describe
-from resumerge.recipe.spelling import closest, correction, misspelled
+from resumerge.recipe.spelling import abbreviated, closest, correction, misspelled
 
 LAYER_RANGE = "layer_range"
 _ADAPTER_KEYS = frozenset({"adapter", "adapter_path", "lora", "lora_path", "peft"})
@@ -60,8 +60,8 @@ def read_section(
 ) -> AnySection | None:
     """Read a mapping that has the keys of a section.
 
-    A misspelled key is an error, and one error if it is required; so is one of `_NO_COMMENTS`; any
-    other key is ignored.
+    A misspelled or abbreviated key is an error, and one error if it is required; so is one of
+    `_NO_COMMENTS`; any other key is ignored.
 
     Returns:
         None where there is an error in the section.
@@ -77,7 +77,10 @@ def read_section(
     unknown = [str(name) for name in value if name not in known]
     required = [name for name, field in known.items() if "expected" in field.metadata]
     absent = [name for name in required if name not in value]
-    meant = {name: misspelled(name, known) or closest(name, absent) for name in unknown}
+    meant = {
+        name: misspelled(name, known) or closest(name, absent) or abbreviated(name, known)
+        for name in unknown
+    }
     found = {}
     for name, field in known.items():
         if name in value:
