@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from family_recipes import NAMES, fine_tuned, merged, recipe, shaped
 
+from resumerge.methods import METHODS
+
 Array = np.ndarray
 Oracle = Callable[[Array, Sequence[Array]], Array]
 TWO = ({"weight": 0.3}, {"weight": 0.9})
@@ -168,3 +170,10 @@ def test_arcee_fusion_takes_the_important_elements(
     differs = ~np.isclose(got["x"], want, rtol=1e-5, atol=1e-6)
     assert differs.sum() <= 2
     assert 0 < (got["x"] != base["x"]).mean() < 0.3
+
+
+def test_every_method_is_compared_with_a_formula() -> None:
+    """Here, or in a file beside this one."""
+    texts = [path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*formula*.py")]
+    assert len(texts) > 2
+    assert [name for name in METHODS if f'"{name}"' not in "".join(texts)] == []
