@@ -91,9 +91,6 @@ class Contents:
             fix = f"name the folder of one instead (of a repo, download it first): {some(inside)}"
         elif shards := [name for name in named if is_shard(name)]:
             return self._without_index(where, shards)
-        elif self is ADAPTER and MODEL.config in others and ADAPTER.config not in others:
-            fix = "this is a model: a plus stands between a model and its adapter. To merge it, "
-            fix += "list it as an entry of 'models:'"
         elif self is ADAPTER and any(map(_OF_TORCHTUNE.fullmatch, others)):
             fix = OF_TORCHTUNE
         elif len(named) == 1:

@@ -13,10 +13,7 @@ from resumerge.sources.types import config_digest
 RECIPE = "recipe"
 
 _KINDS = {
-    "recipe": (
-        "The recipe",
-        "undo the change and resume, or continue with the recipe as it was",
-    ),
+    "recipe": ("The recipe", "undo the change and resume, or continue with the recipe as it was"),
     "source": ("A source", "restore the file as it was, and resume"),
     "option": ("An option", "leave the option out, and resume"),
     "library": ("A library", "install the version that the run began with, and resume"),

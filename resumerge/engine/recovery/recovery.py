@@ -47,11 +47,8 @@ class Recovery:
         creates_later: bool = False,
     ) -> None:
         self._plan, self._ledger, self._files, self._storage = plan, ledger, files, storage
-        self._suspects, self._report_read, self._creates_later = (
-            suspects,
-            report_read,
-            creates_later,
-        )
+        self._suspects, self._report_read = suspects, report_read
+        self._creates_later = creates_later
         self._done, self._total = 0, sum(plan.units[number].nbytes for number in suspects)
 
     def run(self) -> list[Progress]:

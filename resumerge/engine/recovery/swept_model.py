@@ -13,8 +13,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger, UnitCommit
@@ -24,6 +25,8 @@ from resumerge.ledger.unit_measurements import UnitMeasurements
 from resumerge.storage import Storage
 
 _log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
 
 _PLANNED = ("nbytes", "dtype", "shape", "block_elements", "expression")
 _PINNED = ("model", "identity", "stamps")
@@ -44,7 +47,7 @@ class SweptModel:
     @property
     def nbytes(self) -> int:
         """The bytes of its shards that are there."""
-        paths = made.shards.values() if (made := self._read()) else ()
+        paths = self._made.shards.values() if self._made else ()
         return sum(path.stat().st_size for path in paths if path.is_file())
 
     def give(self, ledger: Ledger, out: Path, storage: Storage) -> None:
@@ -55,7 +58,7 @@ class SweptModel:
             out: the output's folder.
             storage: the operations on files.
         """
-        made = self._read()
+        made = self._made
         if made is None or not made.read_the_same(ledger.sources()):
             return
         for shard in ledger.shards.all():
@@ -69,26 +72,23 @@ class SweptModel:
                     shard["number"], commits, kind=EventKind.SHARD_OF_SWEEP
                 )
 
-    def _read(self) -> _Made | None:
-        """Read what the sweep's ledger says of it; None where that is damaged."""
-        begin = f"{self.name}/"
+    @cached_property
+    def _made(self) -> _Made | None:
+        """What the sweep's ledger says of the model; None where that is damaged."""
         try:
             with closing(Ledger(self.run / LEDGER_FILE, read_only=True)) as swept:
                 out = Path(swept.run()["output"])
-                units = {
-                    row["name"].removeprefix(begin): row
-                    for row in swept.units.all()
-                    if row["name"].startswith(begin)
-                }
-                shards = {
-                    name.removeprefix(begin): out / name
-                    for name in swept.shards.sealed()
-                    if name.startswith(begin)
-                }
+                units = self._own((row["name"], row) for row in swept.units.all())
+                shards = self._own((name, out / name) for name in swept.shards.sealed())
                 return _Made(shards, units, {row["number"]: row for row in swept.sources()})
         except sqlite3.DatabaseError as error:
             _log.warning("The ledger of the sweep %s is damaged: %s", self.run, error)
             return None
+
+    def _own(self, named: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+        """Return what is of this variant, by the names without its own."""
+        begin = f"{self.name}/"
+        return {name.removeprefix(begin): of for name, of in named if name.startswith(begin)}
 
 
 @dataclass(frozen=True)
