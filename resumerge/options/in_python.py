@@ -7,13 +7,7 @@ import shlex
 from dataclasses import fields
 from typing import Any
 
-from resumerge.errors import (
-    DoubtfulNumbers,
-    InputError,
-    Problem,
-    Resumable,
-    ResumergeError,
-)
+from resumerge.errors import DoubtfulNumbers, InputError, Problem, Resumable, ResumergeError
 from resumerge.options.declaration import Option
 from resumerge.options.options import declared
 from resumerge.options.types import Flag
@@ -24,8 +18,10 @@ _ARGUMENTS = {"run": 2, "reproduce": 2, "resume": 1, "status": 1, "verify": 1, "
 """How many arguments commands have that are called alike in Python."""
 
 _OWN = {
-    **{name: name for name in ("base", "kind", "sampler", "timeout", "batch", "jobs")},
-    **{name: name for name in ("branch", "message")},
+    **{
+        name: name
+        for name in ("base", "kind", "sampler", "timeout", "batch", "jobs", "branch", "message")
+    },
     "include-regex": "include",
     "exclude-regex": "exclude",
     "save-module": "save_modules",

@@ -12,11 +12,7 @@ import numpy as np
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.evaluation.tensor_evaluator import Statistics
-from resumerge.engine.execute.batch_shares import (
-    most_before_commit,
-    most_in_flight,
-    most_tasks,
-)
+from resumerge.engine.execute.batch_shares import most_before_commit, most_in_flight, most_tasks
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
