@@ -78,7 +78,7 @@ class Expressions:
             return None
         names = self._names(self.models.reference, spec.name)
         params = self.parameters.of_merge(spec, names)
-        return self._computed_or_copied(spec, self.method, operands, params, base)
+        return self._result(spec, self.method, operands, params, base)
 
     def _alone(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken | None:
         """Return the only model that gives a tensor, with its tensor; None if several are merged.
@@ -145,7 +145,7 @@ class Expressions:
                 operands.append(Operand(input_.model, tensor, params))
         return operands
 
-    def _computed_or_copied(
+    def _result(
         self,
         spec: TensorSpec,
         method: MergeMethod,
@@ -153,11 +153,9 @@ class Expressions:
         params: Mapping[str, Value],
         base: ModelRef | None,
     ) -> Target:
-        """Return a method's result for operands: a merge, or the tensor itself (`_is_copy`)."""
-        first = operands[0].tensor
-        inputs = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
-        unaligned = inputs
-        shape = first.shape
+        """Return a method's result for operands: a merge, or an operand where that is the same."""
+        rounded = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
+        inputs, shape = rounded, operands[0].tensor.shape
         refs = tuple(operand.model for operand in operands)
         if self.alignment:
             inputs, shape = self.alignment.aligned(refs, inputs, base if base in refs else None)
@@ -180,25 +178,26 @@ class Expressions:
         if answers.contradiction:
             self._contradiction(spec.name, answers.contradiction, operands)
         block = block_elements(answers.row_elements)
-        tensors = {spec.name: shape}
-        if answers.is_copy and inputs == unaligned and self._is_copy(operands, dtype):
-            return Target(spec.name, dtype, shape, block, first, tensors)
-        only = inputs[0] if answers.is_copy and inputs == unaligned and len(inputs) == 1 else None
-        if isinstance(only, Adapted) and only.dtype == dtype:
-            return Target(spec.name, dtype, shape, block, only, tensors)
-        expression = merged
-        if block != merged.block_elements:
-            expression = replace(merged, block_elements=block)
-        return Target(spec.name, dtype, shape, block, expression, tensors)
+        expression: Tensor | None = None
+        if answers.is_copy and len(operands) == 1 and inputs == rounded:
+            expression = self._copied(operands[0].tensor, inputs[0], dtype)
+        if expression is None:
+            # A plan has many tensors: a copy of each would take a tenth of its time.
+            kept = block == merged.block_elements
+            expression = merged if kept else replace(merged, block_elements=block)
+        return Target(spec.name, dtype, shape, block, expression, {spec.name: shape})
 
-    def _is_copy(self, operands: list[Operand], dtype: str) -> bool:
-        """Return whether a tensor that a method would copy is copied, byte by byte.
+    def _copied(self, own: Tensor, rounded: Tensor, dtype: str) -> Tensor | None:
+        """Return the tensor whose bytes an only operand's copy has; None where it is rounded.
 
-        It is if it is the only operand, and has the dtype of the output and of the recipe, so that
-        it is not rounded. (Its rows must be those of the output too, which the caller compares.)
+        Args:
+            own: the operand, whose rows are those of the output.
+            rounded: the same, rounded to the dtype of the recipe.
+            dtype: the dtype of the output.
         """
-        own = operands[0].tensor.dtype
-        return len(operands) == 1 and own == dtype and self.recipe.dtype in (None, FLOATS[own])
+        if own.dtype == dtype and self.recipe.dtype in (None, FLOATS[own.dtype]):
+            return own
+        return rounded if isinstance(rounded, Adapted) and rounded.dtype == dtype else None
 
     def _of_one_model(self, spec: TensorSpec, ref: ModelRef, tensor: Tensor) -> Target:
         """Return a tensor that one model alone gives the output, in the output's dtype and rows.
@@ -212,7 +211,7 @@ class Expressions:
         method = METHODS["passthrough"]
         defaults = {p.name: p.default for p in method.parameters}
         operands = [Operand(ref, tensor, defaults)]
-        return self._computed_or_copied(spec, method, operands, defaults, None)
+        return self._result(spec, method, operands, defaults, None)
 
     def _names(self, ref: ModelRef, name: str) -> tuple[str, ...]:
         """Return the names that filters are matched with."""

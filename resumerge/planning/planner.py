@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from resumerge.errors import InputError, Problem
 from resumerge.experts.upcycling import mix
@@ -56,7 +57,7 @@ from resumerge.planning.tensor_specs import (
 )
 from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.recipe.types import Mixture
+from resumerge.recipe.types import Mixture, Module
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
@@ -106,7 +107,7 @@ def make_plan(
         return plan_extraction(recipe, recipe.extraction, sources, seed=seed, reading=reading)
     if is_combination(recipe, sources):
         return plan_combination(recipe, sources, _find_method(recipe), seed=seed)
-    planner = _Planner(recipe, sources, tokenizers or Tokenizers(), unshared)
+    planner = _Planner.of(recipe, sources, tokenizers or Tokenizers(), unshared)
     return replace(planner.plan(seed, shard_size, stem), sources=tuple(sources.values()))
 
 
@@ -151,140 +152,147 @@ def _find_method(recipe: Recipe) -> MergeMethod:
     raise InputError([unknown_method(recipe)])
 
 
-@dataclass(frozen=True)
-class _Output:
-    """What is computed, before it has a place in files.
+class _Matched(NamedTuple):
+    """The parts of the models that belong together.
 
     Args:
-        targets: the output tensors, in the order of the files.
+        modules: the recipe's modules, each with the part of the reference that it names.
+        fitting: those of them whose layers all models have.
+        unnamed: the parts of the reference that no module names.
         layer_maps: the origins of stacked layers.
-        alignment: the alignment of rows of tokens; None where rows stay as they are.
+    """
+
+    modules: list[ModuleMatch]
+    fitting: list[ModuleMatch]
+    unnamed: list[ModulePart]
+    layer_maps: list[LayerMap]
+
+
+class _Specified(NamedTuple):
+    """What the output has.
+
+    Args:
+        specs: every tensor of the output.
+        unused: the names of each model's tensors that the output does not use.
+    """
+
+    specs: list[TensorSpec]
+    unused: Mapping[ModelRef, list[str]]
+
+
+class _Tokens(NamedTuple):
+    """What the output's tokenizer asks for.
+
+    Args:
+        rows: how rows of tokens are aligned; None where they stay as they are.
         chat_template: the chat template of the output; None for that of the reference.
     """
 
-    targets: Sequence[Target]
-    layer_maps: Sequence[LayerMap]
-    alignment: RowAlignment | None
+    rows: RowAlignment | None
     chat_template: str | None
+
+
+class _Expressed(NamedTuple):
+    """How the output is computed.
+
+    Args:
+        planned: the output tensors, in the order of the files.
+        targets: the same with their experts as the reference's files have them.
+    """
+
+    planned: list[Target]
+    targets: list[Target]
 
 
 @dataclass
 class _Planner:
-    """The steps of a plan, which collect problems and notes so that all are reported at once."""
+    """The steps of a plan, which collect problems and notes so that all are reported at once.
+
+    Args:
+        recipe: the recipe, with its base models in every slice.
+        method: the recipe's merge method.
+        parameters: the method's parameters.
+        models: the models, seen from the reference.
+        mixtures: the same models with their experts in one form.
+        flat: tensors are matched by their own names only.
+        tokenizers: the tokenizers that the recipe needs, if it needs any.
+        unshared: what becomes of tensors that not all models have, where `flat`.
+        mismatches: the tensors in which models differ, so that they cannot be merged.
+    """
 
     recipe: Recipe
-    sources: Mapping[ModelRef, Source]
+    method: MergeMethod
+    parameters: Parameters
+    models: ModelViews
+    mixtures: MixtureViews
+    flat: bool
     tokenizers: Tokenizers
     unshared: Unshared
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    mismatches: Mismatches
+    problems: list[Problem]
+    notes: list[str]
     left_out: list[LeftOut] = field(default_factory=list)
 
+    @classmethod
+    def of(
+        cls,
+        recipe: Recipe,
+        sources: Mapping[ModelRef, Source],
+        tokenizers: Tokenizers,
+        unshared: Unshared,
+    ) -> _Planner:
+        """Check the recipe by itself, and see its models from the reference.
+
+        The reference is the base model, or else the first model.
+
+        Raises:
+            InputError: no such method; a dense model that cannot be made of a mixture.
+        """
+        method = _find_method(recipe)
+        recipe, problems = with_bases(recipe, method)
+        problems += check_inputs(recipe, method)
+        problems += rank_of_models(recipe)
+        invalid, notes = check_parameters(recipe, method)
+        problems = list(dict.fromkeys([*problems, *invalid]))
+        flat = is_flat(recipe, sources)
+        reference = recipe.base_model or recipe.slices[0].inputs[0].model
+        mixtures = MixtureViews.of(recipe, sources, reference, flat=flat)
+        views = FlatViews if flat else ModelViews
+        models = views(mixtures.sources, reference, mixtures.aliases)
+        return cls(
+            recipe=recipe,
+            method=method,
+            parameters=Parameters(recipe, method, valid=not problems),
+            models=models,
+            mixtures=mixtures,
+            flat=flat,
+            tokenizers=tokenizers,
+            unshared=unshared,
+            mismatches=Mismatches(recipe, models),
+            problems=problems,
+            notes=[*METHODS.notes_on(method.name), *recipe.notes, *notes, *mixtures.notes],
+        )
+
     def plan(self, seed: int, shard_size: int | None, stem: str) -> Plan:
-        output = self._output(seed)
+        """Make the plan: which tensors belong together, how each is computed, where it is written.
+
+        Raises:
+            InputError: with every problem that was found.
+        """
+        self._compare_models()
+        matched = self._match()
+        tokens = self._tokenizer()
+        specified = self._specify(matched)
+        expressed = self._express(specified.specs, tokens.rows, seed)
+        self._check(matched.layer_maps, expressed)
         if self.problems:
             raise InputError(sorted(self.problems, key=lambda p: (p.line is None, p.line or 0)))
-        return self._in_files(output, seed, shard_size, stem)
-
-    def _output(self, seed: int) -> _Output:
-        """Return what is computed; it is of no use where problems were found."""
-        self.method = _find_method(self.recipe)
-        self.notes += METHODS.notes_on(self.method.name)
-        parameters = self._check_recipe()
-        self.flat = is_flat(self.recipe, self.sources)
-        self._open_views()
-        reference = self.models.reference
-        self._compare_models()
-        modules, unnamed, unmatched = match_modules(self.recipe, self.models)
-        self.problems += unmatched
-        valid = self._check_layers(modules)
-        layer_maps = self._layer_maps(modules)
-        alignment, chat_template = self._tokenizer()
-        mismatches = Mismatches(self.recipe, self.models)
-        specs, unused = self._specs(valid, unnamed, mismatches)
-        expressions = Expressions(
-            self.recipe, self.method, self.models, parameters, seed, mismatches, alignment
-        )
-        planned = [target for spec in specs if (target := expressions.target(spec))]
-        planned = tied_again(self.models, planned)
-        self.left_out += expressions.left_out
-        targets, several = as_reference(self.recipe, planned, self.mixtures)
-        self._collect(parameters.problems, mismatches.problems(), expressions.problems, several)
-        if alignment:
-            self._collect(alignment.problems)
-            self.notes += alignment.notes
-        if not targets and not self.problems:
-            self.problems.append(self._nothing_to_merge())
-        self._collect(check_quantised(self.recipe, self.sources[reference], flat=self.flat))
-        if not self.problems:
-            self._collect(check_implied(self.recipe, self.models, layer_maps, planned))
-        if not self.problems:
-            self.notes += notes_on_differences(self.recipe, self.models, specs, flat=self.flat)
-            self._add_notes(modules, unnamed, layer_maps, planned, unused)
-            self.notes += note_on_packed_files(targets, self.mixtures, reference)
-        return _Output(targets, layer_maps, alignment, chat_template)
-
-    def _in_files(self, output: _Output, seed: int, shard_size: int | None, stem: str) -> Plan:
-        """Return the plan, with the output in its dtypes, units and files."""
-        reference = self.models.reference
-        source = self.sources[reference]
-        targets, quantised, notes = quantised_output(self.recipe, source, output.targets)
-        self.notes += notes
-        largest = sys.maxsize if source.single else shard_size or SHARD_SIZE
-        in_files = None
-        if shard_size is None:
-            in_files = pack_as_source(self.recipe, source, targets)
-        units, shards = in_files or pack(targets, largest, parts_of(source, stem))
-        return Plan(
-            recipe=self.recipe,
-            sources=tuple(self.sources.values()),
-            reference=source.number,
-            layers=self.models.layers[reference],
-            layer_maps=tuple(output.layer_maps),
-            units=units,
-            shards=shards,
-            seed=seed,
-            shard_size=None if in_files else shard_size or SHARD_SIZE,
-            notes=tuple(dict.fromkeys(self.notes)),
-            vocabulary=output.alignment.vocabulary if output.alignment else None,
-            chat_template=output.chat_template,
-            tokenizers={
-                ref.text: vocabulary.digest
-                for ref, vocabulary in self.tokenizers.vocabularies.items()
-            },
-            unshared=self.unshared,
-            quantised=quantised,
-            left_out=(*self.left_out, *_left_out_of(self.sources.values())),
-        ).with_reminders(
-            [
-                *reminder_of_tokenizer(self.recipe, self.models, self.tokenizers),
-                *(reminder_of_matrices(self.recipe, self.sources) if self.flat else ()),
-            ]
-        )
-
-    def _check_recipe(self) -> Parameters:
-        """Add base models to the slices; check the number of models and all parameters."""
-        self.recipe, problems = with_bases(self.recipe, self.method)
-        self.notes += self.recipe.notes
-        problems += check_inputs(self.recipe, self.method)
-        problems += rank_of_models(self.recipe)
-        invalid, notes = check_parameters(self.recipe, self.method)
-        self._collect(problems, invalid)
-        self.notes += notes
-        return Parameters(self.recipe, self.method, valid=not (problems or invalid))
-
-    def _open_views(self) -> None:
-        """See the models from the reference: the base model, or else the first model."""
-        reference = self.recipe.base_model or self.recipe.slices[0].inputs[0].model
-        self.mixtures = MixtureViews.of(self.recipe, self.sources, reference, flat=self.flat)
-        self.sources = self.mixtures.sources
-        self.notes += self.mixtures.notes
-        views = FlatViews if self.flat else ModelViews
-        self.models = views(self.sources, reference, self.mixtures.aliases)
+        self._add_notes(matched, specified, expressed)
+        return self._in_files(matched.layer_maps, expressed.targets, tokens, seed, shard_size, stem)
 
     def _compare_models(self) -> None:
         """Note what the models are, and check that their configs fit the reference's."""
-        self.notes += [note for source in self.sources.values() for note in source.notes]
+        self.notes += [note for source in self.models.sources.values() for note in source.notes]
         if self.unshared.value and not self.flat:
             self.problems.append(not_flat(self.recipe, self.unshared))
         without_config, notes = compare_configs(self.recipe, self.models, flat=self.flat)
@@ -293,64 +301,23 @@ class _Planner:
         self.notes += notes_on_quantisation(self.models.sources[self.models.reference])
         self.notes += notes_on_modules(self.recipe, self.models)
 
-    def _specs(
-        self, modules: list[ModuleMatch], unnamed: list[ModulePart], mismatches: Mismatches
-    ) -> tuple[list[TensorSpec], Mapping[ModelRef, list[str]]]:
-        """Return every tensor of the output, and the tensors of each model that it does not use."""
-        if self.flat:
-            return self._flat_specs(), {}
-        specs = self._tensor_specs(modules, unnamed, mismatches)
-        self.left_out += unnamed_tensors(self.recipe, self.models, specs)
-        return specs, unused_tensors(self.models, modules, specs, mismatches)
+    def _match(self) -> _Matched:
+        """Match the recipe's modules with parts of the models, and slices with their layers."""
+        modules, unnamed, problems = match_modules(self.recipe, self.models)
+        self.problems += problems
+        fitting = modules if self.flat else [each for each in modules if self._fits(*each)]
+        # Where layers are missing, there is nothing to say of what they are.
+        layer_maps = [] if self.problems else self._layer_maps(modules)
+        return _Matched(modules, fitting, unnamed, layer_maps)
 
-    def _flat_specs(self) -> list[TensorSpec]:
-        """Return every tensor of the output, matched by name alone."""
-        matching = FlatMatching(
-            self.recipe, self.method, self.models, self.recipe.modules[0], self.unshared
-        )
-        specs = matching.specs()
-        self._collect(matching.problems)
-        self.notes += matching.notes
-        self.left_out += matching.left_out
-        return specs
-
-    def _check_layers(self, modules: list[ModuleMatch]) -> list[ModuleMatch]:
-        """Check that every model has the layers that are merged; return the modules that fit."""
-        if self.flat:
-            return modules
-        valid = []
-        for module, part in modules:
-            problems = list(check_layers(self.recipe, self.models, module, part))
-            self._collect(problems)
-            if not problems:
-                valid.append((module, part))
-        return valid
-
-    def _tokenizer(self) -> tuple[RowAlignment | None, str | None]:
-        """Return how rows of tokens are aligned, and the chat template of the output."""
-        templates = self.tokenizers.templates
-        reference = self.models.reference
-        first = {reference: templates[reference]} if reference in templates else {}
-        template, problems, notes = choose_template(self.recipe, {**first, **templates}.values())
+    def _fits(self, module: Module, part: ModulePart) -> bool:
+        """Check that every model has the layers of a module that are merged."""
+        problems = list(check_layers(self.recipe, self.models, module, part))
         self._collect(problems)
-        self.notes += notes
-        if self.recipe.tokenizer is None:
-            return None, template
-        vocabularies = self.tokenizers.vocabularies
-        assumed = self.tokenizers.assumed
-        return (
-            RowAlignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed),
-            template,
-        )
-
-    def _collect(self, *several: Iterable[Problem]) -> None:
-        for problems in several:
-            self.problems += [problem for problem in problems if problem not in self.problems]
+        return not problems
 
     def _layer_maps(self, modules: list[ModuleMatch]) -> list[LayerMap]:
-        """Return where the layers of stacked modules come from; empty if there are problems."""
-        if self.problems:
-            return []
+        """Return where the layers of stacked modules come from, and check that they may."""
         maps = []
         for module, part in modules:
             if not module.stacked:
@@ -368,20 +335,84 @@ class _Planner:
         self.problems += check_shared_counts(self.recipe, self.models, maps)
         return maps
 
+    def _tokenizer(self) -> _Tokens:
+        """Return how rows of tokens are aligned, and the chat template of the output."""
+        templates = self.tokenizers.templates
+        reference = self.models.reference
+        first = {reference: templates[reference]} if reference in templates else {}
+        template, problems, notes = choose_template(self.recipe, {**first, **templates}.values())
+        self._collect(problems)
+        self.notes += notes
+        if self.recipe.tokenizer is None:
+            return _Tokens(None, template)
+        vocabularies = self.tokenizers.vocabularies
+        assumed = self.tokenizers.assumed
+        rows = RowAlignment(self.recipe, self.recipe.tokenizer, self.models, vocabularies, assumed)
+        return _Tokens(rows, template)
+
+    def _specify(self, matched: _Matched) -> _Specified:
+        """Name every tensor of the output, and the tensors that it does not use."""
+        if self.flat:
+            return _Specified(self._flat_specs(), {})
+        specs = self._tensor_specs(matched.fitting, matched.unnamed)
+        self.left_out += unnamed_tensors(self.recipe, self.models, specs)
+        unused = unused_tensors(self.models, matched.fitting, specs, self.mismatches)
+        return _Specified(specs, unused)
+
+    def _flat_specs(self) -> list[TensorSpec]:
+        """Return every tensor of the output, matched by name alone."""
+        matching = FlatMatching(
+            self.recipe, self.method, self.models, self.recipe.modules[0], self.unshared
+        )
+        specs = matching.specs()
+        self._collect(matching.problems)
+        self.notes += matching.notes
+        self.left_out += matching.left_out
+        return specs
+
     def _tensor_specs(
-        self, modules: list[ModuleMatch], unnamed: list[ModulePart], mismatches: Mismatches
+        self, modules: list[ModuleMatch], unnamed: list[ModulePart]
     ) -> list[TensorSpec]:
         """Return every tensor of the output, with its name in each input."""
         specs: list[TensorSpec] = []
         for module, part in modules:
             if module.stacked:
-                compare_layers(self.recipe, self.models, module, part, mismatches)
+                compare_layers(self.recipe, self.models, module, part, self.mismatches)
                 specs += stacked(self.recipe, self.models, module, part)
             else:
                 specs += aligned(self.models, module, part)
         for part in unnamed:
             specs += copied(self.models, part)
         return specs
+
+    def _express(self, specs: list[TensorSpec], rows: RowAlignment | None, seed: int) -> _Expressed:
+        """Make the expression that computes each tensor of the output."""
+        expressions = Expressions(
+            self.recipe, self.method, self.models, self.parameters, seed, self.mismatches, rows
+        )
+        planned = [target for spec in specs if (target := expressions.target(spec))]
+        planned = tied_again(self.models, planned)
+        self.left_out += expressions.left_out
+        targets, several_dtypes = as_reference(self.recipe, planned, self.mixtures)
+        self._collect(
+            self.parameters.problems,
+            self.mismatches.problems(),
+            expressions.problems,
+            several_dtypes,
+        )
+        if rows:
+            self._collect(rows.problems)
+            self.notes += rows.notes
+        return _Expressed(planned, targets)
+
+    def _check(self, layer_maps: list[LayerMap], expressed: _Expressed) -> None:
+        """Check that the tensors are those of a model that can be written."""
+        if not expressed.targets and not self.problems:
+            self.problems.append(self._nothing_to_merge())
+        reference = self.models.sources[self.models.reference]
+        self._collect(check_quantised(self.recipe, reference, flat=self.flat))
+        if not self.problems:
+            self._collect(check_implied(self.recipe, self.models, layer_maps, expressed.planned))
 
     def _nothing_to_merge(self) -> Problem:
         return self.recipe.problem(
@@ -392,40 +423,85 @@ class _Planner:
             fix="Check that all files of the model were saved",
         )
 
-    def _add_notes(
-        self,
-        modules: list[ModuleMatch],
-        unnamed: list[ModulePart],
-        maps: list[LayerMap],
-        targets: list[Target],
-        unused: Mapping[ModelRef, list[str]],
-    ) -> None:
+    def _add_notes(self, matched: _Matched, specified: _Specified, expressed: _Expressed) -> None:
         """Note which tensors were matched by another name, copied, or left out."""
         models = self.models
         reference = models.reference
+        self.notes += notes_on_differences(self.recipe, models, specified.specs, flat=self.flat)
         self.notes += notes_on_filters(self.recipe, models)
-        for part in unnamed:
+        for part in matched.unnamed:
             self.notes.append(
                 f"{part.name} is not among the modules: it is copied from {reference}"
             )
         tied = tied_names(models.sources[reference].config, models.sources[reference].tensors)
-        if untied := [target.name for target in targets if target.name in tied]:
+        if untied := [target.name for target in expressed.planned if target.name in tied]:
             self.notes.append(
                 f"the output does not tie its head to its embedding, as {reference} does: a model "
                 f"has a head of its own, or they come from different slices ({listed(untied)})"
             )
-        for found in maps:
+        for found in matched.layer_maps:
             others = [s for s in models.layers[reference].counts if s != found.stack]
-            if others and modules[0][0].name is None:
+            if others and matched.modules[0][0].name is None:
                 self.notes.append(
                     f"slices choose layers of {found.stack}; {', '.join(others)} are merged as "
                     "in the first slice"
                 )
-        for ref in self.sources:
+        for ref in models.sources:
             for rename in models.renames(ref):
                 self.notes.append(f"tensors of {ref} are matched by name, with {rename}")
-            if names := unused.get(ref):
+            if names := specified.unused.get(ref):
                 self.notes.append(
                     f"{ref} has {len(names)} tensors that {reference} lacks; "
                     f"the output does not have them: {listed(sorted(names))}"
                 )
+        self.notes += note_on_packed_files(expressed.targets, self.mixtures, reference)
+
+    def _in_files(
+        self,
+        layer_maps: list[LayerMap],
+        targets: list[Target],
+        tokens: _Tokens,
+        seed: int,
+        shard_size: int | None,
+        stem: str,
+    ) -> Plan:
+        """Return the plan, with the output in its dtypes, units and files."""
+        reference = self.models.reference
+        source = self.models.sources[reference]
+        targets, quantised, notes = quantised_output(self.recipe, source, targets)
+        self.notes += notes
+        largest = sys.maxsize if source.single else shard_size or SHARD_SIZE
+        in_files = None
+        if shard_size is None:
+            in_files = pack_as_source(self.recipe, source, targets)
+        units, shards = in_files or pack(targets, largest, parts_of(source, stem))
+        return Plan(
+            recipe=self.recipe,
+            sources=tuple(self.models.sources.values()),
+            reference=source.number,
+            layers=self.models.layers[reference],
+            layer_maps=tuple(layer_maps),
+            units=units,
+            shards=shards,
+            seed=seed,
+            shard_size=None if in_files else shard_size or SHARD_SIZE,
+            notes=tuple(dict.fromkeys(self.notes)),
+            vocabulary=tokens.rows.vocabulary if tokens.rows else None,
+            chat_template=tokens.chat_template,
+            tokenizers={
+                ref.text: vocabulary.digest
+                for ref, vocabulary in self.tokenizers.vocabularies.items()
+            },
+            unshared=self.unshared,
+            quantised=quantised,
+            left_out=(*self.left_out, *_left_out_of(self.models.sources.values())),
+        ).with_reminders(
+            [
+                *reminder_of_tokenizer(self.recipe, self.models, self.tokenizers),
+                *(reminder_of_matrices(self.recipe, self.models.sources) if self.flat else ()),
+            ]
+        )
+
+    def _collect(self, *several: Iterable[Problem]) -> None:
+        for problems in several:
+            self.problems += [problem for problem in problems if problem not in self.problems]
