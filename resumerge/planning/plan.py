@@ -109,7 +109,7 @@ class Unit:
         """Return how many blocks are computed together; see `Tensor.run_blocks`."""
         return self.expression.run_blocks(self.block_elements, nbytes)
 
-    def run(self, indices: range) -> BlockRun:
+    def block_run(self, indices: range) -> BlockRun:
         """Return consecutive blocks, which are read and computed together."""
         return BlockRun.of(self.numel, self.block_elements, indices)
 

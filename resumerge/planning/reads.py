@@ -23,7 +23,7 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
     """
     step = unit.run_blocks(RUN_BYTES)
     for at in range(first, unit.blocks if unit.numel else 0, step):
-        [(start, stop)] = unit.run(range(at, min(at + step, unit.blocks))).ranges()
+        [(start, stop)] = unit.block_run(range(at, min(at + step, unit.blocks))).ranges()
         yield list(_stored(unit.expression.reads(start, stop)))
 
 

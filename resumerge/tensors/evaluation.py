@@ -45,8 +45,8 @@ class Files(Protocol):
         """Fill a buffer from an offset (bytes) of a tensor's file."""
 
 
-class MethodCall(Protocol):
-    """A call of the merge method of one tensor."""
+class MethodBackend(Protocol):
+    """What computes the merge method of one tensor."""
 
     def map(
         self, function: Callable[[Any, Any], Any], inputs: list[Vector], run: BlockRun
@@ -113,7 +113,7 @@ class Evaluation:
     tree.
 
     Args:
-        call: makes the call of the method of a `Merged`.
+        backend_of: gives what computes the method of a `Merged`.
         statistics: the results of reductions over whole tensors, by `Merged`.
         hashes: where the hashes of the root's operands go.
         measurements: where the measurements of the root's blocks go, an array for each run; None
@@ -127,7 +127,7 @@ class Evaluation:
         files: Files,
         buffers: Buffers,
         held: HeldValues,
-        call: Callable[[Any], MethodCall],
+        backend_of: Callable[[Any], MethodBackend],
         statistics: Mapping[Any, Any],
         hashes: InputHashes = NO_HASHES,
         measurements: list[np.ndarray] | None = None,
@@ -136,7 +136,7 @@ class Evaluation:
         device: str = "cpu",
     ) -> None:
         self.files, self.held = files, held
-        self.call, self.statistics, self.hashes = call, statistics, hashes
+        self.backend_of, self.statistics, self.hashes = backend_of, statistics, hashes
         self.measurements, self.block_elements = measurements, block_elements
         self._compare: Compare | None = None
         self._buffers, self._depth = buffers, depth
@@ -148,7 +148,7 @@ class Evaluation:
             self.files,
             self._buffers,
             self.held,
-            self.call,
+            self.backend_of,
             self.statistics,
             depth=self._depth + 1,
             device=self.device,

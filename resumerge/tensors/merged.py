@@ -103,7 +103,7 @@ class Merged(Tensor):
         """The number of blocks; an empty tensor has one, which is empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
-    def run(self, indices: range, *, sample: bool = False) -> BlockRun:
+    def block_run(self, indices: range, *, sample: bool = False) -> BlockRun:
         """Return consecutive blocks, which are read and computed together, or samples of them."""
         return BlockRun.of(self.numel, self.block_elements, indices, sample=sample)
 
@@ -149,7 +149,7 @@ class Merged(Tensor):
         width, size, step = BITS[self.dtype] // 8, self.block_elements, self._run_blocks
         last = -(-stop // size)
         for at in range(start // size, last, step):
-            run = self.run(range(at, min(at + step, last)))
+            run = self.block_run(range(at, min(at + step, last)))
             first, end = at * size, at * size + run.length
             if start <= first and end <= stop:
                 part = out[(first - start) * width : (end - start) * width]
@@ -209,7 +209,7 @@ class Merged(Tensor):
         if evaluation.measures:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
             out = keeping_exact(out, run.size, buffer)
-        evaluation.call(self).compute(inputs, run, evaluation.statistics.get(self), out)
+        evaluation.backend_of(self).compute(inputs, run, evaluation.statistics.get(self), out)
         if evaluation.measures:
             others = [*inputs]
             reference = others.pop(self.reference)

@@ -66,7 +66,7 @@ class Spilled(Tensor):
         """The number of blocks; an empty tensor has one, which is empty too."""
         return max(1, -(-self.numel // self.block_elements))
 
-    def run(self, indices: range) -> BlockRun:
+    def block_run(self, indices: range) -> BlockRun:
         """Return consecutive blocks, which are computed and written together."""
         return BlockRun.of(self.numel, self.block_elements, indices)
 

@@ -121,7 +121,7 @@ def test_blocks_of_a_unit(numel: int, size: int, expected: list[tuple[int, int]]
         block_elements=size,
         expression=COPY,
     )
-    blocks = unit.run(range(unit.blocks)).in_tensor() or [Block(0, 0, 0)]
+    blocks = unit.block_run(range(unit.blocks)).in_tensor() or [Block(0, 0, 0)]
     assert [(block.start, block.stop) for block in blocks] == expected
     assert [block.index for block in blocks] == list(range(len(expected)))
     places = [unit.block_span(index) for index in range(unit.blocks)]
@@ -146,7 +146,7 @@ def test_a_run_reads_its_blocks_or_samples_of_them(
     first = data.draw(st.integers(0, unit.blocks - 1))
     indices = range(first, data.draw(st.integers(first + 1, unit.blocks)))
     bounds = [(k * size, min((k + 1) * size, numel)) for k in indices]
-    run, sample = unit.run(indices), BlockRun.of(numel, size, indices, sample=True)
+    run, sample = unit.block_run(indices), BlockRun.of(numel, size, indices, sample=True)
     assert run == BlockRun(first, size, bounds[-1][1] - bounds[0][0])
     assert run.ranges() == [(bounds[0][0], bounds[-1][1])]
     sampled = [(start, start + -(-(stop - start) // 16)) for start, stop in bounds]

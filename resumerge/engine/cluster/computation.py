@@ -19,11 +19,11 @@ from resumerge.options.cluster import LOCAL_CLUSTER
 class ClusterComputation(Computation):
     """A computation on a Ray cluster: each shard that is not sealed is a task."""
 
-    def run(self, progress: Sequence[Progress]) -> float:
+    def run(self, progress: Sequence[Progress]) -> None:
         sealed = {row["number"] for row in self.ledger.shards.all() if row["state"] == "sealed"}
         pending = [shard for shard in self.plan.shards if shard.index not in sealed]
         if not pending:
-            return 0.0
+            return
         context, exchange = self.context, self._exchange()
         exchange.open(pending)
         try:
@@ -45,7 +45,6 @@ class ClusterComputation(Computation):
                 watch.check_all()
         finally:
             exchange.close()
-        return 0.0
 
     def _waits(self) -> None:
         self.context.reporter.heartbeat()

@@ -146,7 +146,7 @@ class Evaluator(TensorEvaluator):
         """
         merged = [unit.expression for unit in units if isinstance(unit.expression, Merged)]
         hashes = {operand: bytearray() for operand in self._hashed(units[0].index)}
-        run = merged[0].run(indices)
+        run = merged[0].block_run(indices)
         inputs = merged[0].inputs(self._evaluation({}, hashes), run)
         read = _by_block([*hashes.values()])
         for tensor in merged:
@@ -172,7 +172,7 @@ class Evaluator(TensorEvaluator):
         indices = range(index, index + 1)
         if not isinstance(unit.expression, Merged):
             return hash_block(self._read(unit, indices, evaluation))
-        [(start, stop)], hashes = unit.run(indices).ranges(), []
+        [(start, stop)], hashes = unit.block_run(indices).ranges(), []
         for number in operands:
             tensor = unit.expression.operands[number].unrounded
             data = evaluation.take("again", nbytes(tensor.dtype, stop - start))

@@ -172,7 +172,7 @@ class TensorEvaluator:
         Raises:
             Resumable: a method of a user fails, or keeps its inputs.
         """
-        run, backend = merged.run(indices, sample=sample), self._backend(merged)
+        run, backend = merged.block_run(indices, sample=sample), self._backend(merged)
         inputs = merged.inputs(self._evaluation(statistics), run)
         with failures_named(merged):
             partials = backend.map(function, inputs, run)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from resumerge.engine.context import RunContext
 from resumerge.engine.execute.budget import ResourceBudget
 from resumerge.engine.shards.shard_files import ShardFiles
+from resumerge.engine.timer import Timer
 from resumerge.ledger import Ledger, Progress
 from resumerge.mirror import Replicator
 from resumerge.planning.plan import Plan
@@ -24,6 +25,7 @@ class Computation(ABC):
         files: the shards, as recovery left them.
         replicator: copies sealed shards to the mirror meanwhile, and is started; None without a
             mirror.
+        timer: the timer of the merge. It is paused while torch is imported and steps are done.
     """
 
     context: RunContext
@@ -34,12 +36,11 @@ class Computation(ABC):
     files: ShardFiles
     reader: SourceReader
     replicator: Replicator | None = None
+    timer: Timer = field(default_factory=Timer)
 
     @abstractmethod
-    def run(self, progress: Sequence[Progress]) -> float:
-        """Compute, write and commit, and return the seconds before the first block was asked for.
-
-        In these torch was imported, steps were done, and the files of steps were waited for.
+    def run(self, progress: Sequence[Progress]) -> None:
+        """Compute, write and commit.
 
         Args:
             progress: the progress of every unit.

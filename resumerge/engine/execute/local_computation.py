@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,7 +30,7 @@ from resumerge.sources.remote.prefetch import Prefetcher
 class LocalComputation(Computation):
     """A computation in this process, with all that goes with it: downloads, steps, memory."""
 
-    def run(self, progress: Sequence[Progress]) -> float:
+    def run(self, progress: Sequence[Progress]) -> None:
         context = self.context
         space = SpaceReservation(
             self.plan, self.files, progress, self.replicator if context.frees_shards else None
@@ -46,9 +45,8 @@ class LocalComputation(Computation):
         )
         evictor.evict_unneeded()
         with self._prefetcher(progress, evictor, space) as prefetcher:
-            started = time.monotonic()
-            evaluator = self._prepare(progress, prefetcher)
-            preparing = time.monotonic() - started
+            with self.timer.paused():
+                evaluator = self._prepare(progress, prefetcher)
             # A signal that raises while a thread is started is a KeyError in Python's threading.
             with context.stop.deferred(), self._governor() as governor:
                 execution = self._execution(progress, governor)
@@ -58,7 +56,6 @@ class LocalComputation(Computation):
                 self._merge(
                     Scheduler(execution, evaluator, queue, committer, page_cache), execution.watch
                 )
-        return preparing
 
     def _prepare(self, progress: Sequence[Progress], prefetcher: Prefetcher) -> Evaluator:
         """Import what computes, and do the steps that come before all blocks."""

@@ -35,7 +35,7 @@ class PageCache:
         if not self._governor.cache_is_scarce:
             return
         drop_from_cache(self._files.descriptor(unit.shard), *unit.span(indices))
-        [(start, stop)] = unit.run(indices).ranges()
+        [(start, stop)] = unit.block_run(indices).ranges()
         self._drop(
             (leaf, begin, until)
             for leaf, begin, until in unit.expression.passed(start, stop)
@@ -51,7 +51,7 @@ class PageCache:
             return
         inputs = sum(stored.nbytes for stored in stored_in(tensor))
         if inputs > self._governor.cache_room:
-            [(start, stop)] = tensor.run(indices).ranges()
+            [(start, stop)] = tensor.block_run(indices).ranges()
             self._drop(tensor.passed(start, stop))
 
     def _drop(self, leaves: Iterable[tuple[Tensor, int, int]]) -> None:

@@ -27,6 +27,7 @@ from resumerge.engine.resources.governor import largest_batch
 from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.space_reservation import starts_sparse
+from resumerge.engine.timer import Timer
 from resumerge.errors import Interrupted, Resumable, ResumergeError
 from resumerge.event_kinds import EventKind
 from resumerge.host.machine import boot_id, hostname
@@ -169,21 +170,21 @@ class Attempt:
         with closing(files), self._counting(reader.ranges), closing(reader):
             reporter.doing("comparing downloads with their hashes")
             forget_damaged(self.plan, self.ledger, self.context.metadata, self._check_in)
-            started = time.monotonic()
+            timer = Timer()
             reporter.doing("comparing the output with the ledger")
             if self.plan.adapter is not None and self.plan.adapter.highest:
                 finish_compaction(self.plan, self.out.folder, self.context.storage)
             if not self.out.is_file:
                 adopt_published(self.plan, self.ledger, files, self._report_reading)
             progress = self._recover(files)
-            preparing = self._compute(record.number, files, reader, progress)
+            self._compute(record.number, files, reader, progress, timer)
             if suspects := self._suspects_at_the_end(progress):
                 reporter.doing("checking what was committed before the interruption")
                 progress = self._run_recovery(files, suspects)
                 self.ledger.events.add(EventKind.RECHECKED, units=len(suspects))
                 if not all(known.checksum for known in progress):
-                    preparing += self._compute(record.number, files, reader, progress)
-            record.merging_seconds = time.monotonic() - started - preparing
+                    self._compute(record.number, files, reader, progress, timer)
+            record.merging_seconds = timer.seconds
             if files.unlinked:
                 reporter.note(
                     f"{counted(len(files.unlinked), 'file')} copied, not linked: the system allows "
@@ -249,9 +250,14 @@ class Attempt:
         ).run()
 
     def _compute(
-        self, number: int, files: ShardFiles, reader: SourceReader, progress: list[Progress]
-    ) -> float:
-        """Compute, write and commit, and return the seconds before the first block."""
+        self,
+        number: int,
+        files: ShardFiles,
+        reader: SourceReader,
+        progress: list[Progress],
+        timer: Timer,
+    ) -> None:
+        """Compute, write and commit everything that is pending."""
         if self.replicator is not None:
             self.replicator.start()
         kind: type[Computation] = LocalComputation
@@ -268,8 +274,9 @@ class Attempt:
             files=files,
             reader=reader,
             replicator=self.replicator,
+            timer=timer,
         )
-        return computation.run(progress)
+        computation.run(progress)
 
     def _finish(self) -> None:
         """Write the files beside the shards, if the folder is the output."""

@@ -91,7 +91,7 @@ def _fetched_of_plain(unit: Unit) -> Iterator[tuple[Stored, int]]:
     if isinstance(tensor, Merged) and tensor.needs_statistics and not is_kept(unit):
         samples = tensor.merge_method.samples(tensor.context)
         times = tensor.merge_method.passes(tensor.context) - samples
-        sampled = samples * tensor.run(range(tensor.blocks), sample=True).length
+        sampled = samples * tensor.block_run(range(tensor.blocks), sample=True).length
     for leaf in _leaves(unit):
         if isinstance(leaf, Stored):
             yield leaf, times * leaf.nbytes + nbytes(leaf.dtype, sampled)

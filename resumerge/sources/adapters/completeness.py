@@ -38,7 +38,7 @@ def lacking(
     heads = [entry for entry in settings.modules_to_save if entry in HEADS]
     for entry in settings.modules_to_save:
         expected = [name for name in under(base, entry) if not is_computed(base[name])]
-        if settings.ties and any(is_head(name) or is_embedding(name) for name in expected):
+        if settings.ties_weights and any(is_head(name) or is_embedding(name) for name in expected):
             continue
         yield from (name for name in expected if name not in replaced and name not in adapted)
         if not expected and entry not in heads and not under(whole, entry):

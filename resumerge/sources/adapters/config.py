@@ -56,7 +56,7 @@ class LoraConfig:
         modules_to_save: the ends of the names of modules whose tensors the adapter has whole.
         bias: whose biases the adapter has whole: ``none``, ``all``, or ``lora_only``.
         task: what the adapted model does, in peft's word; None if it is not said.
-        ties: whether embedding and head are saved once, and tied when the adapter is loaded.
+        ties_weights: whether embedding and head are saved once, and tied when they are loaded.
         tokens: the tokens whose rows of the embedding are trained.
         parameters: the ends of the names of parameters that have matrices, rather than modules.
     """
@@ -71,7 +71,7 @@ class LoraConfig:
     modules_to_save: tuple[str, ...] = ()
     bias: str = "none"
     task: str | None = None
-    ties: bool = False
+    ties_weights: bool = False
     tokens: TokenIndices = ()
     parameters: tuple[str, ...] = ()
 
@@ -153,7 +153,7 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
         modules_to_save=_words(config.get("modules_to_save"), "modules_to_save", where),
         bias=str(config.get("bias") or "none"),
         task=str(config["task_type"]) if config.get("task_type") else None,
-        ties=bool(config.get("ensure_weight_tying")) and _names_a_tie(config),
+        ties_weights=bool(config.get("ensure_weight_tying")) and _names_a_tie(config),
         tokens=_tokens(config.get("trainable_token_indices"), where),
         parameters=_words(config.get("target_parameters"), "target_parameters", where),
     )

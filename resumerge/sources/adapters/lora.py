@@ -19,7 +19,7 @@ from resumerge.sources.adapters.programs.diffusers import (
 from resumerge.sources.adapters.programs.kohya import SETTINGS, is_kohya
 from resumerge.sources.adapters.programs.mlx import is_mlx, read_mlx_config, renamed_from_mlx
 from resumerge.sources.adapters.refusals import without_config
-from resumerge.sources.adapters.ties import AdapterTies
+from resumerge.sources.adapters.weight_tying import AdapterTies
 from resumerge.sources.index import IN_HEADER
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import is_embedding

@@ -25,8 +25,8 @@ from resumerge.sources.adapters.model_names import ModelNames
 from resumerge.sources.adapters.orientation import Orientations
 from resumerge.sources.adapters.programs.kohya import FlatNames
 from resumerge.sources.adapters.refusals import Refusals
-from resumerge.sources.adapters.ties import AdapterTies
 from resumerge.sources.adapters.vocabulary import check_tokens, grow_biases_of_heads
+from resumerge.sources.adapters.weight_tying import AdapterTies
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_head

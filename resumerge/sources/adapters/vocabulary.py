@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from resumerge.sources.adapters.refusals import Refusals
-from resumerge.sources.adapters.ties import AdapterTies
+from resumerge.sources.adapters.weight_tying import AdapterTies
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.tied_weights import is_head
 from resumerge.tensors import Stacked, Tensor

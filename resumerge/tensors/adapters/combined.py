@@ -199,20 +199,20 @@ class Combined(BothMatrices):
         operands = [np.zeros(core.numel, np.float32) for _ in core.operands]
         for pair, own in zip(self.pairs, cores):
             operands[pair.place] = own.reshape(-1)
-        call = evaluation.call(core)
+        backend = evaluation.backend_of(core)
 
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
             run = BlockRun.of(core.numel, size, range(core.blocks), sample=sample)
             ranges = run.ranges()
             parts = [np.concatenate([each[s:e] for s, e in ranges]) for each in operands]
-            yield from call.map(function, [Vector(part) for part in parts], run)
+            yield from backend.map(function, [Vector(part) for part in parts], run)
 
         statistics = (
             core.merge_method.statistics(core.context, scan) if core.needs_statistics else None
         )
         result = np.empty(core.numel, np.float32)
-        run = core.run(range(core.blocks))
-        call.compute([Vector(each) for each in operands], run, statistics, Vector(result))
+        run = core.block_run(range(core.blocks))
+        backend.compute([Vector(each) for each in operands], run, statistics, Vector(result))
         return result.reshape(core.shape)
 
     def _not_finite(self) -> Resumable:

@@ -117,7 +117,11 @@ class Stopped:
         plan = self.plan()
         wanted, (number, _) = plan.units[unit], self.key(model)
         [tensor] = [t for t in stored_in(wanted.expression) if t.source == number]
-        at = tensor.offset + wanted.run(range(block + 1)).length * tensor.nbytes // tensor.numel - 1
+        at = (
+            tensor.offset
+            + wanted.block_run(range(block + 1)).length * tensor.nbytes // tensor.numel
+            - 1
+        )
         with (self.models / model / FILE).open("r+b") as file:
             file.seek(at)
             byte = file.read(1)[0]

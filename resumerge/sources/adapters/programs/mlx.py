@@ -56,7 +56,7 @@ def read_mlx_config(config: Mapping[str, Any], where: str) -> LoraConfig:
         fan_in_fan_out=False,
         dora=kind == "dora",
         rank=rank,
-        ties=True,
+        ties_weights=True,
     )
 
 

@@ -80,7 +80,7 @@ class AdapterTies:
             tensors: the tensors as the adapter changes them, one for each name.
         """
         found = dict(tensors)
-        if self._settings.ties:
+        if self._settings.ties_weights:
             self._tie(found)
         if all(self._is_one(group, found) for group in self._groups):
             for name in self._absent:

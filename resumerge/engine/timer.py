@@ -1,0 +1,29 @@
+"""A timer that can be paused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Timer:
+    """A timer that runs from when it is made, except while it is paused."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._paused = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds for which it has run."""
+        return time.monotonic() - self._started - self._paused
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Pause it for the block of a ``with`` statement, in one thread."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._paused += time.monotonic() - began
