@@ -91,10 +91,11 @@ def stacked(products: Sequence[Product], factors: Sequence[float]) -> Product:
 
 
 def energy(product: Product) -> float:
-    """Return the sum of the squares of all elements of a matrix."""
+    """Return the sum of the squares of all elements of a matrix; no number if one is none."""
     left, right = product
     with one_blas_thread():
-        return float(max(0.0, ((left.T @ left) * (right @ right.T)).sum()))
+        # `max` would take the 0 in place of NaN.
+        return float(np.maximum(0.0, ((left.T @ left) * (right @ right.T)).sum()))
 
 
 def working_bytes(shape: tuple[int, int], rank: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from every_kind import FORM, Example, NotedFiles, bfloat16, leaf
+from every_kind import FORM, NotedFiles, bfloat16, leaf
 
 from resumerge.engine.evaluation.kernel_backend import KernelBackend
 from resumerge.kernels import measurements
