@@ -323,7 +323,7 @@ def test_the_same_is_computed_of_other_tensors(number: int) -> None:
 @KINDS
 def test_numbers_that_are_not_finite_are_refused_by_name(number: int) -> None:
     tensor, arrays = both_kinds()[number]
-    name = list(arrays)[0]
+    name = next(iter(arrays))
     arrays[name] = arrays[name] * np.float32(np.nan)
     with pytest.raises(Resumable, match=r"finite") as refused:
         read(means(arrays), tensor)

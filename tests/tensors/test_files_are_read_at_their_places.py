@@ -1,0 +1,97 @@
+"""Promise: what lies in a file, or in a scratch file meanwhile, is read at its place there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from every_kind import NotedFiles, told
+from reading import evaluation, read
+
+from resumerge.kernels import BlockRun
+from resumerge.tensors import (
+    Merged,
+    Rounded,
+    ScratchFile,
+    Sliced,
+    Spilled,
+    Stacked,
+    Stored,
+    Tensor,
+    spilled_in,
+)
+
+
+def stored(name: str, dtype: str = "F32", shape: tuple[int, ...] = (4, 3), **more: Any) -> Stored:
+    return Stored(name, dtype, shape, "f", 64, **more)
+
+
+def merged(*operands: Tensor, dtype: str = "F32", **given: Any) -> Merged:
+    fixed: dict[str, Any] = {
+        "method": "linear",
+        "params": {"normalize": True},
+        "per_operand": tuple({"weight": 1.0} for _ in operands),
+        "base": None,
+        "seed": 0,
+        "block_elements": 5,
+    }
+    shape = operands[0].shape
+    return Merged(name="m", dtype=dtype, shape=shape, operands=operands, **{**fixed, **given})
+
+
+A, B, C = (stored(name) for name in "abc")
+
+
+class OnDisk:
+    """A file on this disk, which says when it is asked to fill a buffer."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd, self.filled = os.open(path, os.O_RDONLY), list[tuple[int, int]]()
+
+    def descriptor(self, tensor: Any) -> int:
+        return self.fd
+
+    def fill(self, tensor: Any, offset: int, buffer: memoryview) -> None:
+        self.filled.append((offset, len(buffer)))
+
+
+def test_a_file_on_this_disk_is_read_from_the_tensors_place(tmp_path: Path) -> None:
+    """What it does not have is asked for: the error says what is wrong."""
+    values = np.arange(20, dtype=np.uint16)
+    (tmp_path / "f").write_bytes(bytes(64) + values.tobytes())
+    files, tensor = OnDisk(tmp_path / "f"), Stored("w", "BF16", (4, 5), "f", 64)
+    try:
+        assert read(evaluation(files), tensor, 3, 20) == values[3:].tobytes()
+        assert not files.filled
+        longer = replace(tensor, shape=(5, 5))
+        longer.read(evaluation(files), 19, 22, np.empty(6, np.uint8))
+        assert files.filled == [(64 + 38, 6)]
+    finally:
+        os.close(files.fd)
+    assert tensor.byte_range(3, 20) == (64 + 6, 34)
+    assert Stored("w", "F4", (9,), "f", 10).byte_range(2, 9) == (11, 4)
+
+
+def test_a_scratch_file_is_read_instead_of_what_it_has(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(np.arange(12, dtype=np.uint16).tobytes())
+    tensor = Spilled.of(Rounded.of(stored("w"), "BF16"), 5)
+    files = NotedFiles({"w": np.zeros(12, np.float32)})
+    with_ = evaluation(files)
+    with_.statistics = {tensor: ScratchFile(os.open(tmp_path / "f", os.O_RDONLY))}
+    assert np.frombuffer(read(with_, tensor, 3, 9), np.uint16).tolist() == [*range(3, 9)]
+    assert not files.read and not told(tensor.reads(0, 12))
+    part = Stacked.of("s", (4, 3), (Sliced.of("p", (4, 3), tensor),))
+    assert np.frombuffer(read(with_, part, 3, 9), np.uint16).tolist() == [*range(3, 9)]
+    assert (tensor.blocks, tensor.run(range(1, 3))) == (3, BlockRun(1, 5, 7))
+    assert Spilled.of(stored("none", shape=(0, 3)), 5).blocks == 1
+    assert tensor.working_bytes(10) == 2 * 10 + 4 * 10
+    assert told(tensor.passed(2, 7)) == {("w", k) for k in range(2, 7)}
+
+
+def test_spilled_tensors_are_named_once_and_the_inner_ones_first() -> None:
+    inner = Spilled.of(A, 5)
+    outer = Spilled.of(merged(inner, B), 5)
+    assert [*spilled_in(merged(outer, inner, outer))] == [inner, outer]

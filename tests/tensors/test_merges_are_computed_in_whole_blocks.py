@@ -1,0 +1,162 @@
+"""Promise: a merge is computed in runs of whole blocks, of inputs that are hashed as their model
+has them and rounded after, and its method is told about the tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from every_kind import NotedFiles, bfloat16
+from reading import read
+
+from resumerge.kernels import BlockRun
+from resumerge.native import CODES, Vector
+from resumerge.tensors import (
+    Merged,
+    Rounded,
+    Stored,
+    Tensor,
+)
+from resumerge.tensors.buffers import Buffers
+from resumerge.tensors.evaluation import Evaluation, HeldValues
+
+
+def stored(name: str, dtype: str = "F32", shape: tuple[int, ...] = (4, 3), **more: Any) -> Stored:
+    return Stored(name, dtype, shape, "f", 64, **more)
+
+
+def merged(*operands: Tensor, dtype: str = "F32", **given: Any) -> Merged:
+    fixed: dict[str, Any] = {
+        "method": "linear",
+        "params": {"normalize": True},
+        "per_operand": tuple({"weight": 1.0} for _ in operands),
+        "base": None,
+        "seed": 0,
+        "block_elements": 5,
+    }
+    shape = operands[0].shape
+    return Merged(name="m", dtype=dtype, shape=shape, operands=operands, **{**fixed, **given})
+
+
+A, B, C = (stored(name) for name in "abc")
+
+
+def test_a_merge_tells_its_method_about_the_tensor() -> None:
+    """Its numbers are as wide as the widest operand is before it is rounded."""
+    wide = Rounded.of(stored("w", "F64"), "BF16", as_input=True)
+    tensor = merged(A, wide, method="ties", base=1, seed=7, params={"lambda": 2.0})
+    context = tensor.context
+    assert (context.shape, context.base, context.seed, context.name) == ((4, 3), 1, 7, "m")
+    assert (context.params, context.per_model) == ({"lambda": 2.0}, tensor.per_operand)
+    assert context.bits == 64 and merged(A, B).context.bits == 32
+    assert (tensor.reference, merged(A, B).reference) == (1, 0)
+
+
+def test_only_some_methods_need_reductions_and_none_of_nothing() -> None:
+    given: dict[str, Any] = {
+        "method": "ties",
+        "base": 0,
+        "params": {"normalize": True, "lambda": 1.0, "rescale": False},
+        "per_operand": ({}, {"weight": 1.0, "density": 0.5}),
+    }
+    empty = stored("e", shape=(0, 3))
+    assert merged(A, B, **given).needs_statistics
+    assert not merged(empty, empty, **given).needs_statistics
+    assert not merged(A, B).needs_statistics
+    assert [merged(x, x).blocks for x in (A, empty)] == [3, 1]
+    assert merged(A, B).run(range(1, 3)) == BlockRun(1, 5, 7)
+    assert merged(A, B).run(range(3), sample=True).length == 3
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        (merged(A, B, dtype="BF16", method="slerp"), True),
+        (merged(B, A), False),
+        (merged(A, C), False),
+        (merged(A, B, block_elements=6), False),
+        (merged(A, B, C), False),
+        (merged(A, Rounded.of(B, "BF16", as_input=True)), False),
+    ],
+)
+def test_inputs_are_read_for_two_merges_at_once_if_they_are_the_same(
+    other: Merged, alike: bool
+) -> None:
+    assert merged(A, B).reads_as(other) is alike
+    assert other.reads_as(merged(A, B)) is alike
+    narrow = [merged(A, Rounded.of(B, dtype, as_input=True)) for dtype in ("BF16", "F16")]
+    assert not narrow[0].reads_as(narrow[1])
+    longer = (stored("a", shape=(5, 3)), B)
+    assert not merged(A, B).reads_as(merged(*longer))
+
+
+def test_inputs_are_those_of_the_model_when_they_are_hashed_and_rounded_after() -> None:
+    """Whatever the number of an operand, of those that are asked for."""
+    from resumerge.kernels.hashes import hash_block
+
+    values = {name: np.arange(12, dtype=np.float32) + 2.0**-12 for name in "ab"}
+    tensor = merged(Rounded.of(A, "BF16", as_input=True), Rounded.of(B, "BF16", as_input=True), A)
+    hashes = {1: bytearray(), 2: bytearray()}
+    call: Any = None
+    with_ = Evaluation(NotedFiles(values), Buffers(), HeldValues(0), call, {}, hashes)
+    run = tensor.run(range(1, 3))
+    inputs = tensor.inputs(with_, run)
+    assert [vector.dtype for vector in inputs] == [CODES["bfloat16"]] * 2 + [CODES["float32"]]
+    assert inputs[2].data.tolist() == values["a"][5:].tolist()
+    assert inputs[1].data.tobytes() == inputs[0].data.tobytes()
+    blocks = [values["b"][5:10], values["b"][10:]]
+    expected = b"".join(hash_block(block.tobytes()) for block in blocks)
+    assert hashes == {1: expected, 2: expected}
+
+
+def test_samples_are_the_first_elements_of_each_block() -> None:
+    values = np.arange(40, dtype=np.float32)
+    tensor = merged(stored("a", shape=(40,)), Rounded.of(stored("a", shape=(40,)), "BF16"),
+                    block_elements=17)  # fmt: skip
+    call: Any = None
+    with_ = Evaluation(NotedFiles({"a": values}), Buffers(), HeldValues(0), call, {})
+    plain, rounded = tensor.inputs(with_, tensor.run(range(3), sample=True))
+    assert plain.data.tolist() == [0, 1, 17, 18, 34]
+    assert rounded.data.tobytes() == bfloat16(plain.data).tobytes()
+
+
+class Copies:
+    """A method that copies its first input, and says which runs it was given."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[int, int]] = []
+
+    def compute(self, inputs: list[Vector], run: BlockRun, statistics: Any, out: Vector) -> None:
+        assert statistics == "counted before"
+        self.runs.append((run.first, run.length))
+        out.data[:] = inputs[0].data
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "runs"),
+    [
+        (0, 10, [(0, 10)]),
+        (5, 12, [(1, 7)]),
+        (10, 12, [(2, 2)]),
+        (0, 12, [(0, 10), (2, 2)]),
+        (0, 4, [(0, 5)]),
+        (6, 9, [(1, 5)]),
+        (4, 11, [(0, 10), (2, 2)]),
+        (0, 11, [(0, 10), (2, 2)]),
+    ],
+)
+def test_runs_of_whole_blocks_are_computed_whatever_is_read(
+    start: int, stop: int, runs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two blocks of 5 elements at once here."""
+    monkeypatch.setattr("resumerge.tensors.merged.RUN_BYTES", 2 * 5 * 4)
+    values, method = np.arange(12, dtype=np.float32), Copies()
+    tensor = merged(A, B)
+    call: Any = lambda merged: method  # noqa: E731
+    statistics = {tensor: "counted before"}
+    files = NotedFiles({"a": values, "b": values})
+    with_ = Evaluation(files, Buffers(), HeldValues(0), call, statistics)
+    found = np.frombuffer(read(with_, tensor, start, stop), np.float32)
+    assert found.tolist() == values[start:stop].tolist()
+    assert method.runs == runs
