@@ -100,6 +100,30 @@ def plan(recipe: str, *models: Source, seed: int = 0, shard_size: int = 1 << 30)
     return make_plan(parsed, numbered(sources), seed=seed, shard_size=shard_size)
 
 
+def staged(recipe: str, *models: Source, seed: int = 0) -> Plan:
+    """Return the plan of a recipe of several documents, with those of its stages.
+
+    The result of a stage has the config of its first model.
+    """
+    parsed = parse_recipe(recipe)
+    given = {source.ref.name: source for source in models}
+    sources = numbered({ref: replace(given[ref.name], ref=ref) for ref in parsed.source_models})
+    results: dict[ModelRef, Source] = {}
+    plans: list[Plan] = []
+    for document in parsed.documents:
+        inputs = {ref: results.get(ref) or sources[ref] for ref in document.models}
+        made = make_plan(document, inputs, seed=seed, shard_size=1 << 30)
+        plans.append(replace(made, sources=tuple(sources.values())))
+        ref, number = ModelRef(document.name, document.name), len(sources) + len(results)
+        first = made.sources[0]
+        tensors = plans[-1].tensors()
+        results[ref] = replace(
+            first, ref=ref, kind="stage", tensors=tensors, files={}, number=number
+        )
+    *stages, whole = plans
+    return replace(whole, stages=tuple(stages), stage_models=tuple(results.values())[:-1])
+
+
 def units(found: Plan) -> dict[str, Unit]:
     """The units by name."""
     return {unit.name: unit for unit in found.units}
