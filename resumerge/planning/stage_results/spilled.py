@@ -65,7 +65,7 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
     for node in _consumers_first(root):
         elements = at_once.get(node, _RUN)  # what a step alone has read is read no more
         times = passes[node] * _parts_of_a_block(node, elements)
-        if node is not root and node in results and node.numel > min(results[node], _RUN):
+        if node in results and node.numel > min(results[node], _RUN):
             mib = node.nbytes / _MIB
             if (times - 1) * cost(node) > mib * (WRITE_MS + passes[node] * READ_MS):
                 chosen[node], times = results[node], 1
@@ -88,7 +88,7 @@ def _parts_of_a_block(tensor: Tensor, elements: int) -> int:
     """
     if not isinstance(tensor, Merged):
         return 1
-    return -(-min(tensor.numel, tensor.block_elements) // elements)
+    return -(-tensor.block_elements // elements)
 
 
 def _operands(tensor: Tensor) -> tuple[Tensor, ...]:

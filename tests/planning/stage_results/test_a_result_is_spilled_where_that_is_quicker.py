@@ -16,7 +16,7 @@ from resumerge.planning import Plan
 from resumerge.planning.stage_results import spilled as spilling
 from resumerge.planning.stage_results.kept import with_kept
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
-from resumerge.tensors import Computed, Merged, Spilled, spilled_in
+from resumerge.tensors import Computed, Merged, Sliced, Spilled, Stored, spilled_in
 
 MIB = 1 << 20
 SIZE = 3 * MIB
@@ -103,6 +103,13 @@ def test_each_pass_that_reads_it_counts(
     assert most_for_writing(monkeypatch, plan, "a+b") == pytest.approx(wanted, abs=1e-6)
 
 
+def test_what_takes_time_to_decode_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(recipe(SUM, document("", "ties", "a", "sum", more=SELECTING)))
+    monkeypatch.setattr(Stored, "own_milliseconds", 2 * SIZE)
+    wanted = 2 * (OF_TWO + 2 * 2 * SIZE / MIB) / BYTES - 3 * READ
+    assert most_for_writing(monkeypatch, plan, "a+b") == pytest.approx(wanted, abs=1e-6)
+
+
 def test_what_a_spilled_result_is_computed_of_is_read_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,17 +142,18 @@ def test_a_matrix_that_is_read_in_parts_is_computed_for_each(
     monkeypatch.setattr(spilling, "WRITE_MS", 0.0)
     again = planned(recipe(whole, document("", "iso_c", "c", "sum")), rows, 2048)
     assert names(with_spilled(again, Materialize.AUTO)) == []
-    both = recipe(
-        whole,
-        document("left", "iso_c", "c", "sum"),
-        document("right", "linear", "sum", "c"),
-        document("", "linear", "left", "right", "c"),
-    )
-    monkeypatch.setattr(spilling, "WRITE_MS", 1e5)
-    assert names(with_spilled(planned(both, rows, 2048), Materialize.AUTO)) == []
-    monkeypatch.setattr(spilling, "WRITE_MS", 0.0)
-    found = names(with_spilled(planned(both, rows, 2048), Materialize.AUTO))
-    assert found == ["a+b", "c+sum"], "one of two readers takes parts of it"
+    for first, second in (("iso_c", "linear"), ("linear", "iso_c")):
+        both = recipe(
+            whole,
+            document("left", first, "c", "sum"),
+            document("right", second, "c", "sum"),
+            document("", "linear", "left", "right", "c"),
+        )
+        plan = planned(both, rows, 2048)
+        assert names(with_spilled(plan, Materialize.AUTO)) == ["a+b", "c+sum"], "in parts by one"
+        with monkeypatch.context() as patched:
+            patched.setattr(spilling, "WRITE_MS", 1e5)
+            assert names(with_spilled(plan, Materialize.AUTO)) == []
 
 
 @pytest.mark.parametrize(
@@ -178,6 +186,9 @@ TWICE = recipe(
 def test_all_or_none_can_be_asked_for() -> None:
     plan = planned(TWICE)
     assert with_spilled(plan, Materialize.NEVER) is plan
+    inner = document("sum", "ties", "a", "b", more=SELECTING)
+    dear = planned(recipe(inner, document("", "ties", "a", "sum", more=SELECTING)))
+    assert names(with_spilled(dear, Materialize.AUTO)) == ["a+b"]
     assert names(with_spilled(plan, Materialize.AUTO)) == [], "a sum is soon computed"
     made = with_spilled(plan, Materialize.ALWAYS)
     assert names(made) == ["a+b", "sum+a", "sum+b"], "of stages, not of the output"
@@ -211,6 +222,18 @@ def test_the_result_of_a_kept_stage_is_written_where_it_is_kept_alone() -> None:
     assert isinstance(model.children()[0], Spilled)
     assert isinstance(stage, Merged)
     assert isinstance(stage.children()[1], Spilled)
+
+
+def test_what_is_cut_out_of_a_result_is_a_result() -> None:
+    plan = planned(recipe(SUM, document("", "linear", "sum", "c")))
+    [stage], [unit] = plan.stages[0].units, plan.units
+    part = Sliced.of("t0", (SIZE // 2,), stage.expression, 0)
+    other = Sliced.of("t0", (SIZE // 2,), unit.expression.children()[1], 0)
+    cut = replace(unit, expression=unit.expression.with_children((part, other)))
+    stages = (replace(plan.stages[0], units=(replace(stage, expression=part),)),)
+    made = with_spilled(replace(plan, stages=stages, units=(cut,)), Materialize.ALWAYS)
+    [found] = spilled(made)
+    assert found.tensor is part
 
 
 def test_each_tensor_of_a_stage_is_decided_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
