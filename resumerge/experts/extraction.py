@@ -135,7 +135,7 @@ def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
                 tensors[f"{template.layer}mlp.{expert['end']}"] = tensor
             else:
                 left_out.append(LeftOut(tensor, UnusedReason.NOT_CHOSEN))
-        elif not _OF_NO_EXPERT.match(rest) and ".experts." not in rest:
+        elif not _OF_NO_EXPERT.match(rest):
             tensors[name] = tensor
         else:
             left_out.append(LeftOut(tensor, UnusedReason.NO_PLACE))
@@ -180,11 +180,8 @@ def _no_such_expert(recipe: Recipe, source: Source, number: int) -> Problem | No
 
 def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
     """Return the problem of a file with more for its experts than their matrices."""
-    found = [
-        name
-        for name in source.tensors
-        if ".experts." in name and not _EXPERT.fullmatch(common(Template.of(name).rest))
-    ]
+    rests = {name: common(Template.of(name).rest) for name in source.tensors}
+    found = [n for n, rest in rests.items() if ".experts." in rest and not _EXPERT.fullmatch(rest)]
     if not found:
         return None
     return recipe.problem(

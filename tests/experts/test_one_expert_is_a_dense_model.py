@@ -13,6 +13,7 @@ from made_up_plans import LINEAR, llama, plan, tensor, units
 from resumerge.errors import InputError, Problem
 from resumerge.experts.extraction import DENSE, dense_config
 from resumerge.planning import Plan
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Stored, stored_in
@@ -120,7 +121,13 @@ def test_it_is_the_expert_of_packed_tensors_too() -> None:
     assert made[f"{at}.down_proj.weight"].shape == DOWN
 
 
-CONFIG = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 7, "rope_theta": 5.0}
+CONFIG = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 7,
+    "rope_theta": 5.0,
+    "auto_map_of_mine": 1,
+}
 OF_EXPERTS = {
     "moe_intermediate_size": 9,
     "num_experts": 4,
@@ -221,10 +228,30 @@ def test_an_expert_that_it_does_not_have_is_refused() -> None:
     assert problem_of(none).expected == "a model with experts"
 
 
-def test_what_experts_have_besides_their_matrices_is_not_lost() -> None:
-    name = f"model.layers.0.mlp.experts.{NUMBER}.scale"
-    problem = problem_of(mixture(others=[tensor(name, (1,))]))
-    assert problem.what == "1 tensor of m would be lost" and problem.found == name
+@pytest.mark.parametrize(
+    "further",
+    [
+        {f"mlp.experts.{NUMBER}.scale": (1,)},
+        {f"mlp.{name}put_linear.weight": (EXPERTS + len(name), 2, 2) for name in ("in", "out")},
+    ],
+)
+def test_what_experts_have_besides_their_matrices_is_not_lost(
+    further: dict[str, tuple[int, ...]],
+) -> None:
+    """Under any of the names that packed tensors have."""
+    others = [
+        tensor(f"model.layers.{layer}.{rest}", shape)
+        for rest, shape in further.items()
+        for layer in range(2)
+    ]
+    problem = problem_of(mixture(others=others))
+    assert problem.what == f"{len(others)} tensors of m would be lost"
+    assert problem.found == ", ".join(each.name for each in others)
+
+
+def test_what_its_file_leaves_out_is_told_as_well() -> None:
+    unused = LeftOut(tensor("model.layers.0.mlp.scale", (1,)), UnusedReason.QUANTISATION)
+    assert unused in extracted(replace(mixture(), left_out=(unused,))).left_out
 
 
 AT = "model.layers.1"
