@@ -100,6 +100,13 @@ def test_its_mlps_are_the_experts_and_the_rest_is_the_mixtures(kind: str) -> Non
     assert found.notes.count(shared) == (kind == "qwen2_moe")
 
 
+def test_biases_of_its_matrices_are_its_own() -> None:
+    at = "model.layers.{}.mlp.experts.{}.up_proj.bias"
+    every = [(layer, number) for layer in range(2) for number in range(EXPERTS)]
+    found = extracted(mixture(others=[tensor(at.format(*each), (INNER,)) for each in every]))
+    assert origins(found)["model.layers.1.mlp.up_proj.bias"] == at.format(1, NUMBER)
+
+
 def test_it_is_the_expert_of_packed_tensors_too() -> None:
     packed = [
         tensor(f"model.layers.{layer}.mlp.experts.{name}", shape)
@@ -282,6 +289,19 @@ def test_what_every_layer_lacks_is_refused_where_a_dense_model_needs_it() -> Non
 def test_layers_that_its_config_counts_and_that_are_missing_are_refused() -> None:
     problem = problem_of(mixture(config={"num_hidden_layers": 3}))
     assert (problem.expected, problem.found) == ("3 layers, each with the same tensors", "2 layers")
+    uncounted = mixture("mixtral", config={"num_hidden_layers": None})
+    assert extracted(uncounted).units
+
+
+def test_what_corrects_a_router_has_no_place_either() -> None:
+    others = [
+        tensor(f"model.layers.{layer}.mlp.{name}e_score_correction_bias", (EXPERTS,))
+        for layer, name in enumerate(("gate.", ""))
+    ]
+    left_out = {
+        left.tensor.name: left.reason for left in extracted(mixture(others=others)).left_out
+    }
+    assert all(left_out[each.name] is UnusedReason.NO_PLACE for each in others)
 
 
 def test_a_layer_that_is_dense_in_the_mixture_has_to_have_the_size_of_an_expert() -> None:
@@ -304,6 +324,8 @@ def test_every_model_is_its_own_expert_and_every_problem_is_told() -> None:
     read = {(str(found.sources[s.source].ref), s.name) for s in stored_in(unit.expression)}
     theirs = f"{AT}.block_sparse_moe.experts.2.w3.weight"
     assert read == {("a", theirs), ("b", theirs)}
+    shared = plan(recipe, mixture("qwen2_moe", "a"), mixture("qwen2_moe", "b")).notes
+    assert [note[0] for note in shared if "shared experts, which" in note] == ["a", "b"]
     cut = [mixture(name=name, without=[f"{AT}.self_attn.o_proj.weight"]) for name in "ab"]
     with pytest.raises(InputError) as refused:
         plan(recipe, *cut)
