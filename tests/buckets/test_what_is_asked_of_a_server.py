@@ -5,30 +5,18 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from served_objects import SCHEMES, Answer, Objects, Request, failure, serving
+from served_objects import SCHEMES, Answer, Objects, Request, failure
 
-from resumerge.buckets import google, ranges
+from resumerge.buckets import ranges
 from resumerge.buckets.base import Bucket, Listed
 from resumerge.buckets.calls import open_bucket
 from resumerge.buckets.errors import Changed
 from resumerge.errors import StoreError
 
 DATA = bytes(range(256)) * 2
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Objects]:
-    with serving() as found, pytest.MonkeyPatch.context() as patch:
-        for name, value in found.env().items():
-            patch.setenv(name, value)
-        patch.setattr(google, "REPEATED_SECONDS", 0.1)
-        google.patience.cache_clear()
-        yield found
-    google.patience.cache_clear()
 
 
 @pytest.fixture
