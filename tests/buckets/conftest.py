@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from loopback_s3 import Bucket, Proxy, Server, before, servers, start
-from served_objects import Objects, serving
+from served_objects import served
+
+__all__ = ["served"]
 
 
 @pytest.fixture(scope="session")
@@ -35,17 +37,3 @@ def proxy(s3: Server) -> Iterator[Proxy]:
     """Before the server."""
     with before(s3.endpoint) as proxy:
         yield proxy
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Objects]:
-    """Objects that this process serves, and that its environment leads to, in each cloud."""
-    from resumerge.buckets import google
-
-    with serving() as found, pytest.MonkeyPatch.context() as patch:
-        for name, value in found.env().items():
-            patch.setenv(name, value)
-        patch.setattr(google, "REPEATED_SECONDS", 0.1)
-        google.patience.cache_clear()
-        yield found
-    google.patience.cache_clear()

@@ -6,8 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from served_objects import Objects
 
-from resumerge.buckets.calls import open_bucket
+from resumerge.buckets.address import is_bucket, split_address
+from resumerge.buckets.calls import check_library, open_bucket
 from resumerge.buckets.file import BucketFile, model_folder
 from resumerge.buckets.model import BucketModel, cached_bucket_model
 from resumerge.errors import InputError, StoreError
@@ -184,3 +186,135 @@ def test_a_listing_is_found_by_the_revision_of_its_source_and_as_the_latest(
     assert {name: (each.size, each.etag) for name, each in found.files.items()} == {
         "model.safetensors": (9, "7")
     }
+
+
+AWS = "amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    "endpoint, server",
+    [
+        ("", AWS),
+        ("https://s3.eu-west-1.amazonaws.com", AWS),
+        ("https://amazonaws.com", AWS),
+        ("https://notamazonaws.com", "notamazonaws.com"),
+        ("https://amazonaws.com.example:8443", "amazonaws.com.example_8443"),
+        ("http://h:9000/a/b/", "h_9000_a_b"),
+        ("http://[::1]:9000", "__1_9000"),
+    ],
+)
+def test_aws_is_one_server_and_each_other_endpoint_another(
+    endpoint: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting(monkeypatch, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="eu-west-1")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    if endpoint:
+        setting(monkeypatch, AWS_ENDPOINT_URL=endpoint)
+    assert model_folder("s3://box/m").parts[-3:] == (server, "box", "m")
+
+
+@pytest.mark.parametrize(
+    "variables, region",
+    [
+        ({}, "us-east-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-1"}, "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-1", "AWS_REGION": "eu-west-3"}, "eu-west-3"),
+    ],
+)
+def test_the_region_that_is_named_or_any(
+    variables: dict[str, str], region: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    setting(monkeypatch, AWS_CONFIG_FILE=str(tmp_path / "none"), **variables)
+    assert open_bucket("s3://box").api().meta.region_name == region
+
+
+def test_credentials_of_azure_sign_what_is_asked(
+    served: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signature in the address goes before the account's key, as in the Azure CLI."""
+    served.clear()
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
+    setting(monkeypatch, AZURE_STORAGE_SERVICE_ENDPOINT=f"{served.address}/acme")
+    with pytest.raises(StoreError, match="no usable credentials") as told:
+        open_bucket("az://box").list("")
+    assert told.value.denied and served.requests == []
+    setting(monkeypatch, AZURE_STORAGE_ACCOUNT="acme", AZURE_STORAGE_KEY="c2VjcmV0")
+    open_bucket("az://box").list("")
+    [asked] = served.requests
+    assert asked.headers["authorization"].startswith("SharedKey acme:")
+    served.requests.clear()
+    setting(monkeypatch, AZURE_STORAGE_SAS_TOKEN="sv=1&sig=abc")
+    open_bucket("az://box").list("")
+    [asked] = served.requests
+    assert (asked.query["sig"], "authorization" in asked.headers) == ("abc", False)
+    monkeypatch.delenv("AZURE_STORAGE_KEY")
+    open_bucket("az://box").list("")
+    assert served.requests[-1].query["sig"] == "abc"
+
+
+@pytest.mark.parametrize(
+    "scheme, package, extra",
+    [
+        ("s3", "boto3", "cloud"),
+        ("gs", "google-cloud-storage", "google"),
+        ("az", "azure-storage-blob", "azure"),
+    ],
+)
+@pytest.mark.parametrize("around", [True, False])
+def test_a_library_that_is_missing_is_told_with_how_to_install_it(
+    scheme: str, package: str, extra: str, around: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the package around it is missing."""
+
+    def find_spec(name: str) -> None:
+        if around:
+            raise ModuleNotFoundError(name)
+
+    check_library(f"{scheme}://box/m", "models")
+    monkeypatch.setattr("importlib.util.find_spec", find_spec)
+    with pytest.raises(InputError) as told:
+        check_library(f"{scheme}://box/m", "mirrors")
+    [problem] = told.value.problems
+    assert problem.what.startswith(f"{package} is not installed, which mirrors in ")
+    assert problem.fix == f"pip install 'resumerge[{extra}]'"
+    assert problem.where == f"{scheme}://box/m"
+
+
+@pytest.mark.parametrize(
+    "url, parts",
+    [
+        ("s3://box", ("box", "")),
+        ("s3://box/", ("box", "")),
+        ("az://box/a/b/", ("box", "a/b")),
+        ("gs://b-o.x_1/a b", ("b-o.x_1", "a b")),
+    ],
+)
+def test_an_address_is_a_bucket_and_a_prefix(url: str, parts: tuple[str, str]) -> None:
+    assert split_address(url) == parts and is_bucket(url)
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3://b", "s3:///m", "s3://-b/m", "s3://box/a//b",
+                                 "s3://box/../m", "s3://box/m//"])  # fmt: skip
+def test_what_is_no_address_of_a_bucket(url: str) -> None:
+    with pytest.raises(InputError) as told:
+        split_address(url)
+    [problem] = told.value.problems
+    assert (problem.where, problem.expected, problem.fix) == (
+        url,
+        "s3://bucket/prefix",
+        "check the spelling",
+    )
+
+
+def test_an_address_does_not_repeat_a_secret() -> None:
+    with pytest.raises(InputError) as told:
+        split_address("az://box/m?sig=hunter2")
+    [problem] = told.value.problems
+    assert "hunter2" not in str(told.value) and "environment" in problem.fix
+    assert problem.expected == "az://container/prefix"
+
+
+def test_what_is_no_address_at_all() -> None:
+    assert not any(map(is_bucket, ("s3", "org/name", "/s3/x", "hf://org/name", "S3://box", "")))

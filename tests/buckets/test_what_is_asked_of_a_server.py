@@ -3,8 +3,11 @@ was listed, and what its server answers is what is returned."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import os
 import threading
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -14,6 +17,7 @@ from resumerge.buckets import ranges
 from resumerge.buckets.base import Bucket, Listed
 from resumerge.buckets.calls import open_bucket
 from resumerge.buckets.errors import Changed
+from resumerge.buckets.s3 import S3Bucket
 from resumerge.errors import StoreError
 
 DATA = bytes(range(256)) * 2
@@ -124,6 +128,71 @@ def test_what_is_read_at_once_is_for_the_caller_to_say(objects: Objects) -> None
     objects.put("m/a", DATA)
     with open_bucket("s3://box").read("m/a", piece=200) as body:
         assert [len(piece) for piece in body.pieces] == [200, 200, 112]
+
+
+def test_what_is_stored_compressed_is_read_as_it_is_stored(
+    objects: Objects, bucket: Bucket
+) -> None:
+    """Its size and its hash are those of the compressed bytes."""
+    data = gzip.compress(DATA * 9)
+    objects.put("m/a", data, headers={"Content-Encoding": "gzip", "Content-Type": "text/plain"})
+    known = bucket.list("m/")["a"]
+    with bucket.read("m/a", known=known) as body:
+        assert b"".join(body.pieces) == data and known.nbytes == len(data)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "az"])  # Google's counts seconds
+@pytest.mark.parametrize("status", [500, 503])
+def test_what_fails_is_asked_for_again_in_a_moment(
+    objects: Objects, bucket: Bucket, status: int, sleeps: list[float]
+) -> None:
+    """By the clouds' own libraries; and whoever reads is told soon."""
+    objects.put("m/a", DATA)
+    left = [1]
+
+    def choose(request: Request) -> Answer | None:
+        left[0] -= 1
+        return failure(status) if left[0] >= 0 else None
+
+    objects.choose = choose
+    assert [*bucket.list("m/")] == ["a"]
+    objects.requests.clear()
+    left[0] = 1000
+    with pytest.raises(StoreError, match=f"HTTP {status}") as told:
+        bucket.list("m/")
+    assert not told.value.denied and sum(sleeps) < 30
+    assert len(objects.requests) == 3
+
+
+def test_each_process_has_connections_of_its_own(
+    objects: Objects, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = bucket.api()
+    assert bucket.api() is mine
+    pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    assert bucket.api() is not mine
+    assert bucket.api() is bucket.api()
+
+
+def test_the_clock_of_s3_is_that_of_its_latest_answer(objects: Objects) -> None:
+    bucket = open_bucket("s3://clock")
+    assert isinstance(bucket, S3Bucket) and bucket.at is None
+    for hour in (3, 2):
+        date = {"Date": f"Mon, 01 Jan 2024 0{hour}:04:05 GMT", "ETag": '"x"'}
+        objects.choose = lambda request, date=date: Answer(200, b"", date)  # type: ignore[misc]
+        bucket.nbytes("a", "x")
+        assert bucket.at == datetime(2024, 1, 1, hour, 4, 5, tzinfo=UTC)
+
+
+def test_a_bucket_of_aws_that_is_in_another_region_is_told(objects: Objects) -> None:
+    """Its redirect is no login page's."""
+    status, body, headers = failure(301, "PermanentRedirect")
+    here = {**headers, "x-amz-bucket-region": "eu-west-1"}
+    objects.choose = lambda request: Answer(status, body, here)
+    with pytest.raises(StoreError) as told:
+        open_bucket("s3://box").list("")
+    assert told.value.denied and "AWS_REGION" in told.value.fix
 
 
 def test_another_version_than_was_listed_is_not_read(

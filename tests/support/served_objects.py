@@ -18,6 +18,8 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+import pytest
+
 SCHEMES = ("s3", "gs", "az")
 PAGE = 2
 """The objects of one page of a listing."""
@@ -49,7 +51,7 @@ class Stored:
     Args:
         data: its bytes.
         etag: its ETag without quotes; in Google's cloud its generation.
-        headers: what S3 and Azure say of it besides.
+        headers: what is said of it besides.
         hashes: whether Google and Azure state an MD5.
         parts: the lengths of the parts, of S3.
     """
@@ -185,7 +187,7 @@ class Objects:
         if found is None or query.get("generation", found.etag) != found.etag:
             return failure(404)
         if query.get("alt") == "media":
-            return _of_range(found, request.headers.get("range"), {})
+            return _of_range(found, request.headers.get("range"), dict(found.headers))
         hashes = {"md5Hash": found.md5} if found.hashes else {}
         return _json({"name": path, **_described(found), **hashes})
 
@@ -235,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         query = dict(parse_qsl(address.query, keep_blank_values=True))
         answer = self.server.objects.answer(Request(self.command, path, query, headers))
-        self.send_response(answer.status)
+        self.send_response_only(answer.status)
         for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
@@ -261,3 +263,17 @@ def serving() -> Iterator[Objects]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Objects]:
+    """Objects that this process serves, and that its environment leads to, in each cloud."""
+    from resumerge.buckets import google
+
+    with serving() as found, pytest.MonkeyPatch.context() as patch:
+        for name, value in found.env().items():
+            patch.setenv(name, value)
+        patch.setattr(google, "REPEATED_SECONDS", 0.1)
+        google.patience.cache_clear()
+        yield found
+    google.patience.cache_clear()

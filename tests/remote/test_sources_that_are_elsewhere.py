@@ -1,0 +1,420 @@
+"""Promise: each file of a source is found where it belongs, whichever parts a source has, and what
+the cache has of it is told apart from what it lacks."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from bucket_merges import CONFIG, adapter, safetensors, shard, sharded, whole, write
+from loopback_hub import Hub
+from served_objects import Objects
+
+from resumerge.buckets.file import BucketFile
+from resumerge.errors import InputError, Resumable
+from resumerge.hub.file import HubFile
+from resumerge.recipe.references import read_reference
+from resumerge.remote.callbacks import DownloadCallbacks
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.open import open_source
+from resumerge.sources.remote.bucket import open_bucket
+from resumerge.sources.remote.files import (
+    check_cached,
+    describe_missing,
+    ensure_cached,
+    fetch,
+    list_companions,
+    on_this_machine,
+    partial_bytes,
+    remote_file,
+    uncached,
+)
+from resumerge.sources.remote.headers import FIRST_REQUEST, remote_header
+from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.prefetch import Prefetcher
+from resumerge.sources.types import Contained, Source
+from resumerge.tensors import Stored
+
+BASE, LORA = sharded(1), adapter(2)
+SHARDS = [shard(1, 2), shard(2, 2)]
+WEIGHTS = "adapter_model.safetensors"
+NAME = "model.safetensors"
+MODEL = whole(3)
+
+
+@pytest.fixture
+def objects(hub: Hub, served: Objects) -> Objects:
+    """An adapter in a bucket, and its model on the Hub."""
+    served.clear()
+    served.upload("lora", LORA)
+    hub.commit("org/base", BASE)
+    hub.commit("org/model", MODEL)
+    return served
+
+
+@pytest.fixture
+def metadata() -> MetadataCache:
+    return MetadataCache()
+
+
+@pytest.fixture
+def source(objects: Objects, metadata: MetadataCache) -> Source:
+    """A model with an adapter, of which nothing is cached but configs."""
+    return open_source(read_reference("org/base+s3://box/lora"), metadata=metadata)
+
+
+@pytest.fixture
+def model(hub: Hub, objects: Objects, metadata: MetadataCache) -> Source:
+    """A model in one file, of which nothing is cached but its config."""
+    found = open_hub(read_reference("org/model"), metadata=metadata)
+    hub.forget_requests()
+    return found
+
+
+def until_all_are_ready(fetcher: Prefetcher, count: int) -> None:
+    while fetcher.ready_count < count:
+        fetcher.wait(10)
+
+
+def moved(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Have this process's caches elsewhere, as another machine has them."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(home))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(home / "hub"))
+
+
+# Which file is meant
+
+
+def test_each_file_is_one_of_its_own_part(source: Source, objects: Objects) -> None:
+    assert {*source.files} == {*(f"base/{name}" for name in SHARDS), f"adapter/{WEIGHTS}"}
+    for name, file in source.files.items():
+        found = remote_file(source, name)
+        assert (found.name, found.size) == (name.partition("/")[2], file.size)
+        assert found.pointer == source.path(name) and found.etag == file.identity["etag"]
+        assert found.revision == source.path(name).parent.name
+    of_hub, of_bucket = (
+        remote_file(source, f"{n}") for n in (f"base/{SHARDS[0]}", f"adapter/{WEIGHTS}")
+    )
+    assert isinstance(of_hub, HubFile) and of_hub.model == "org/base"
+    assert isinstance(of_bucket, BucketFile) and of_bucket.model == "s3://box/lora"
+    assert of_bucket.etag == objects.stored[f"lora/{WEIGHTS}"].etag
+    assert source.base is not None
+    companion = remote_file(source.base, "tokenizer.json")
+    assert companion.size == len(BASE["tokenizer.json"])
+    assert companion.pointer == source.base.folder / "tokenizer.json"
+
+
+def test_the_files_of_both_parts_are_downloaded_ahead(
+    source: Source, metadata: MetadataCache
+) -> None:
+    files = {**{f"base/{n}": BASE[n] for n in SHARDS}, f"adapter/{WEIGHTS}": LORA[WEIGHTS]}
+    with Prefetcher([(source, name) for name in files], metadata) as fetcher:
+        until_all_are_ready(fetcher, 3)
+        assert all(fetcher.is_ready(source, name) for name in files)
+    assert {name: source.path(name).read_bytes() for name in files} == files
+
+
+def test_another_machine_has_them_in_caches_of_its_own(
+    source: Source, metadata: MetadataCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the first one had in its cache."""
+    for part in source.parts.values():
+        fetch(part, part.files, metadata)
+    full = open_source(read_reference("org/base+s3://box/lora"), metadata=metadata)
+    assert all(file.present for file in full.files.values())
+    moved(monkeypatch, tmp_path / "there")
+    there = on_this_machine(full)
+    assert not any(file.present for file in there.files.values())
+    assert there.base is not None and there.folder == there.base.folder
+    for name in full.files:
+        assert there.path(name).is_relative_to(tmp_path / "there")
+        assert there.path(name) == remote_file(there, name).pointer != full.path(name)
+        assert there.path(name).parts[-2:] == full.path(name).parts[-2:], "at the same version"
+    assert there.identity() == full.identity()
+
+
+def test_what_is_local_stays_where_it_is(
+    objects: Objects, metadata: MetadataCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beside an adapter that is elsewhere."""
+    write(tmp_path / "base", BASE)
+    mixed = open_source(read_reference(f"{tmp_path}/base+s3://box/lora"), metadata=metadata)
+    assert mixed.adapter is not None
+    fetch(mixed.adapter, [WEIGHTS], metadata)
+    mixed = open_source(mixed.ref, metadata=metadata)
+    present = {name: name.startswith("base/") for name in mixed.files}
+    assert {name: file.present for name, file in uncached(mixed).files.items()} == present
+    moved(monkeypatch, tmp_path / "there")
+    there = on_this_machine(mixed)
+    assert {name: file.present for name, file in there.files.items()} == present
+    assert there.path(f"base/{SHARDS[0]}") == tmp_path / "base" / SHARDS[0]
+    local = open_source(read_reference(f"{tmp_path}/base"))
+    assert on_this_machine(local) == local == uncached(local)
+    fetch(local, ["what needs not be there"], offline=True)
+    with Prefetcher([], metadata) as fetcher:
+        assert fetcher.is_ready(local, SHARDS[0]) and fetcher.progress is None
+        streamed = replace(mixed, streams=True, files=uncached(mixed).files)
+        assert fetcher.is_ready(streamed, f"adapter/{WEIGHTS}")
+        assert not fetcher.is_ready(mixed, f"adapter/{WEIGHTS}")
+
+
+# What the cache has
+
+
+def test_of_what_is_missing_its_fault_is_named(
+    hub: Hub, model: Source, metadata: MetadataCache
+) -> None:
+    file, size = remote_file(model, NAME), len(MODEL[NAME])
+    assert describe_missing(file) == NAME
+    fetch(model, [NAME], metadata)
+    file.blob.write_bytes(bytes(size))
+    assert describe_missing(file) == f"{NAME} (damaged)"
+    file.blob.write_bytes(bytes(7))
+    assert describe_missing(file) == f"{NAME} (damaged: 7 of {size} bytes)"
+    hub.forget_requests()
+    with pytest.raises(InputError) as told:
+        fetch(model, [NAME, "tokenizer.json"] if "tokenizer.json" in model.companions else [NAME],
+              metadata, offline=True)  # fmt: skip
+    assert f"missing: {NAME} (damaged: 7 of {size} bytes)" in told.value.problems[0].found
+    with pytest.raises(InputError, match=r"damaged: 7 of"):
+        ensure_cached(file, metadata, offline=True)
+    assert hub.requests == []
+    fetch(model, [NAME], metadata)
+    assert file.blob.read_bytes() == MODEL[NAME]
+
+
+def test_the_environment_forbids_downloads_as_well(
+    hub: Hub, model: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match=f"missing: {NAME}"):
+        fetch(model, [NAME], metadata)
+    with pytest.raises(InputError, match=f"missing: {NAME}"):
+        ensure_cached(remote_file(model, NAME), metadata)
+    assert hub.requests == []
+
+
+def test_how_much_of_a_file_an_earlier_download_left(model: Source) -> None:
+    file = remote_file(model, NAME)
+    assert partial_bytes(file) == 0
+    file.blob.parent.mkdir(parents=True, exist_ok=True)
+    for there, counted in ((0, 0), (100, 100), (file.size, file.size), (file.size + 9, file.size)):
+        file.partial.write_bytes(bytes(there))
+        assert partial_bytes(file) == counted
+
+
+def test_a_file_is_read_once_and_again_when_it_changed(
+    model: Source, metadata: MetadataCache
+) -> None:
+    file, checks = remote_file(model, NAME), list[None]()
+    assert not check_cached(file, metadata, DownloadCallbacks())
+    assert metadata.damages(file.blob, since="") == [], "what is missing is not damaged"
+    fetch(model, [NAME], metadata)
+    events: list[tuple[str, object]] = []
+    callbacks = DownloadCallbacks(
+        check=lambda: checks.append(None),
+        on_event=lambda kind, **facts: events.append((kind, facts)),
+    )
+    assert check_cached(file, metadata, callbacks) and checks == []
+    assert check_cached(replace(file, etag="0" * 64), metadata, callbacks) is False
+    assert checks
+    [(kind, facts)] = events
+    [damage] = metadata.damages(file.blob, since="")
+    expected = {"model": "org/model", "file": NAME, "damage": damage.id}
+    assert (kind, facts) == ("source_damaged", expected)
+    del checks[:]
+    assert check_cached(file, metadata, callbacks) and checks, "the verdict was of another etag"
+
+
+def test_what_a_weight_file_contains_is_not_fetched(
+    hub: Hub, model: Source, metadata: MetadataCache
+) -> None:
+    made = replace(model, contained=Contained(("tokenizer.json", "zz.json")))
+    fetch(made, ["tokenizer.json", "zz.json"], metadata)
+    fetch(made, ["zz.json"], metadata, offline=True)
+    assert hub.requests == []
+    assert list_companions(made) == ["config.json", "tokenizer.json", "zz.json"]
+
+
+def test_which_files_lie_beside_the_weights(model: Source, tmp_path: Path) -> None:
+    beside = replace(model, companions=dict.fromkeys(["own.py", "b.json", "a.json"]))  # type: ignore[arg-type]
+    assert list_companions(beside) == ["a.json", "b.json", "own.py"]
+    assert list_companions(replace(beside, single=True)) == []
+    assert list_companions(replace(beside, led_to_by_file=True)) == ["a.json", "b.json"]
+    local = open_source(read_reference(str(write(tmp_path / "m", {**MODEL, "own.py": b""}))))
+    assert list_companions(local) == ["config.json", "own.py"]
+
+
+# Headers
+
+
+def test_a_header_is_kept_alone_and_asked_for_once(
+    objects: Objects, metadata: MetadataCache
+) -> None:
+    """The first request has more than most headers take, and no more than the file."""
+    for numel, last in ((10, None), (50_000, FIRST_REQUEST)):
+        data = safetensors({"a": (numel,)}, 1)
+        objects.put(f"{numel}/{NAME}", data)
+        source = open_bucket(read_reference(f"s3://box/{numel}"), metadata=metadata)
+        [get] = objects.asked(f"{numel}/{NAME}")
+        assert get.headers["range"] == f"bytes=0-{(last or len(data)) - 1}"
+        file = remote_file(source, NAME)
+        assert metadata.header(file.identity) == data[: 8 + int.from_bytes(data[:8], "little")]
+        again = remote_header(file, metadata)
+        assert again.tensors == source.tensors and again.first == source.files[NAME].first
+        assert len(objects.asked(f"{numel}/{NAME}")) == 1
+
+
+def test_a_header_that_is_longer_is_asked_for_to_its_end(
+    objects: Objects, metadata: MetadataCache
+) -> None:
+    data = safetensors({f"{n}.{'x' * 100}": (2,) for n in range(500)}, 1)
+    objects.put(f"long/{NAME}", data)
+    assert len(open_bucket(read_reference("s3://box/long"), metadata=metadata).tensors) == 500
+    length = 8 + int.from_bytes(data[:8], "little")
+    ranges = [get.headers["range"] for get in objects.asked(f"long/{NAME}")]
+    assert ranges == [f"bytes=0-{FIRST_REQUEST - 1}", f"bytes={FIRST_REQUEST}-{length - 1}"]
+
+
+def test_of_a_file_whose_description_is_elsewhere_no_header_is_kept(
+    objects: Objects, metadata: MetadataCache
+) -> None:
+    stream = io.BytesIO()
+    torch.save({"model.layers.0.a.weight": torch.zeros(3, 4)}, stream)
+    objects.put("torch/pytorch_model.bin", stream.getvalue())
+    source = open_bucket(read_reference("s3://box/torch"), metadata=metadata)
+    assert [*source.tensors] == ["model.layers.0.a.weight"]
+    assert metadata.header(remote_file(source, "pytorch_model.bin").identity) is None
+
+
+def test_a_copy_whose_header_is_damaged_is_not_planned_by(
+    hub: Hub, model: Source, metadata: MetadataCache
+) -> None:
+    """The server says what it is; without it, the copy is refused."""
+    fetch(model, [NAME], metadata)
+    file = remote_file(model, NAME)
+    file.blob.write_bytes(bytes(file.size))
+    fresh = MetadataCache()
+    assert open_hub(read_reference("org/model"), metadata=fresh).tensors == model.tensors
+    with pytest.raises(InputError, match="damaged"):
+        open_hub(read_reference("org/model"), metadata=MetadataCache(), offline=True)
+
+
+# What is not a model
+
+
+def test_files_that_the_index_names_in_vain(objects: Objects, metadata: MetadataCache) -> None:
+    objects.upload("m", {name: data for name, data in BASE.items() if name != SHARDS[1]})
+    with pytest.raises(InputError, match="The index names files that do not exist") as told:
+        open_bucket(read_reference("s3://box/m"), metadata=metadata)
+    [problem] = told.value.problems
+    assert (problem.where, problem.expected) == ("s3://box/m", "2 files")
+    assert (problem.found, problem.fix) == (f"missing: {SHARDS[1]}", "upload them")
+
+
+def test_a_model_in_another_format_is_told_offline_as_well(
+    hub: Hub, metadata: MetadataCache
+) -> None:
+    """It is not the network that lacks."""
+    hub.commit(
+        "org/old", {"config.json": json.dumps(CONFIG).encode(), "a.txt": b"", "model.h5": b"HDF"}
+    )
+    for offline in (False, True):
+        with pytest.raises(InputError, match="The weights of a model are missing") as told:
+            open_hub(read_reference("org/old"), offline=offline, metadata=metadata)
+        assert "model.h5" in told.value.problems[0].found
+        assert told.value.problems[0].where.startswith("org/old@")
+
+
+# Headers that were planned with
+
+
+def renamed(change: Callable[[str], str]) -> Callable[[Source], Source]:
+    def new(source: Source) -> Source:
+        tensors = {
+            change(name): replace(tensor, name=change(name))
+            for name, tensor in source.tensors.items()
+            if isinstance(tensor, Stored)
+        }
+        return replace(source, tensors=tensors)
+
+    return new
+
+
+def of_another_dtype(source: Source) -> Source:
+    [*names] = source.tensors
+    first = source.tensors[names[0]]
+    assert isinstance(first, Stored)
+    return replace(source, tensors={**source.tensors, names[0]: replace(first, dtype="I32")})
+
+
+def with_one_less(source: Source) -> Source:
+    return replace(source, tensors=dict([*source.tensors.items()][1:]))
+
+
+@pytest.mark.parametrize(
+    "change, is_same",
+    [
+        (renamed(lambda name: name), True),
+        (renamed(lambda name: f"text_model.{name}"), True),
+        (renamed(lambda name: name.removeprefix("model.")), True),
+        (renamed(lambda name: name.replace("layers", "blocks")), False),
+        (of_another_dtype, False),
+        (with_one_less, False),
+    ],
+)
+def test_a_file_is_ready_if_it_has_what_was_planned_with(
+    model: Source, metadata: MetadataCache, change: Callable[[Source], Source], is_same: bool
+) -> None:
+    """A component's name before the tensors' is no difference."""
+    planned = change(model).numbered(3)
+    with Prefetcher([(planned, NAME), (planned, "config.json")], metadata) as fetcher:
+        if is_same:
+            until_all_are_ready(fetcher, 2)
+            return
+        with pytest.raises(Resumable, match="differs from the header") as told:
+            until_all_are_ready(fetcher, 2)
+        assert told.value.reason == "source_changed"
+        assert metadata.header(remote_file(model, NAME).identity) is None, "it is asked for again"
+
+
+# What ends downloads
+
+
+def test_offline_all_files_that_are_missing_are_told_at_once(
+    hub: Hub, objects: Objects, metadata: MetadataCache
+) -> None:
+    source = open_hub(read_reference("org/base"), metadata=metadata)
+    fetch(source, ["config.json"], metadata)
+    wanted = [SHARDS[1], "config.json", SHARDS[0], "tokenizer.json"]
+    hub.forget_requests()
+    with Prefetcher([(source, name) for name in wanted], metadata, offline=True) as fetcher:
+        with pytest.raises(Resumable) as told:
+            while True:
+                fetcher.wait(10)
+        assert fetcher.is_ready(source, "config.json")
+    assert all(name in str(told.value) for name in (*SHARDS, "tokenizer.json"))
+    assert told.value.reason == "source_unavailable" and hub.requests == []
+
+
+def test_a_bug_is_told_as_it_is_and_ends_the_downloads(
+    hub: Hub, objects: Objects, metadata: MetadataCache
+) -> None:
+    source = open_hub(read_reference("org/base"), metadata=metadata)
+
+    def on_start(file: object, inode: int) -> None:
+        raise LookupError("a bug")
+
+    wanted = [(source, name) for name in (*SHARDS, "tokenizer.json", "tokenizer_config.json")]
+    with Prefetcher(wanted, metadata, on_start=on_start) as fetcher:
+        with pytest.raises(LookupError, match="a bug"):
+            while True:
+                fetcher.wait(10)
+        for thread in fetcher._threads:
+            thread.join()
+    assert not remote_file(source, "tokenizer_config.json").blob.exists()
