@@ -106,6 +106,60 @@ def test_each_renewal_is_seen_and_removes_older_leases_alone(
     assert not leases[0].is_lost
 
 
+def test_a_renewal_replaces_what_it_has_read_and_nothing_else(
+    store: PlainFolder, leases: list[Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another machine wrote in between would be gone, and the renewal would count."""
+    leases.append(Lease.acquire(store, "run"))
+    before = found(store).raw
+    asked: list[tuple[object, ...]] = []
+
+    def refuses(*given: object) -> bool:
+        asked.append(given)
+        return False
+
+    monkeypatch.setattr(store, "put_if_unchanged", refuses)
+    time.sleep(0.75 * SECONDS)
+    with pytest.raises(OSError, match="was changed while it was renewed"):
+        leases[0].check()
+    assert found(store).raw == before and not leases[0].is_lost
+    assert {given[0] for given in asked} == {lease_name(1)}
+    assert {given[2] for given in asked} == {before}
+
+
+def test_a_lease_that_vanishes_while_it_is_read_is_neither_renewed_nor_lost(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    """Nor is an older one read in its place, whose owner is another."""
+    write(store, replace(ELSEWHERE, released=True))
+    leases.append(Lease.acquire(store, "run"))
+    write(store, replace(ELSEWHERE, released=True))
+
+    def vanishes(operation: str) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise OSError("away")
+        if operation == "get":
+            (store.folder / lease_name(2)).unlink(missing_ok=True)
+
+    store.fails = vanishes
+    time.sleep(0.75 * SECONDS)
+    with pytest.raises(OSError, match="was removed while it was read"):
+        leases[0].check()
+    assert not leases[0].is_lost
+
+
+def test_a_listing_that_was_made_anyway_tells_of_a_later_machine(
+    store: PlainFolder, leases: list[Lease]
+) -> None:
+    leases.append(Lease.acquire(store, "run"))
+    leases[0].check_listed([lease_name(1), "a"])
+    with pytest.raises(Resumable, match="Another machine has taken over"):
+        leases[0].check_listed([lease_name(1), lease_name(2)])
+    assert leases[0].is_lost
+    with pytest.raises(Resumable, match="Another machine has taken over"):
+        leases[0].check_listed([lease_name(1)])
+
+
 def test_a_manifest_beside_our_lease_is_to_be_replaced(
     store: PlainFolder, leases: list[Lease]
 ) -> None:
