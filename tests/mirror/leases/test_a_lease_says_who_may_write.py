@@ -448,33 +448,3 @@ def test_after_the_last_number_there_is_no_lease(store: PlainFolder) -> None:
     write(store, replace(ELSEWHERE, released=True), LARGEST_TOKEN)
     with pytest.raises(InputError, match=r"lease-999999999\.json"):
         Lease.acquire(store, "run")
-
-
-# Reading
-
-
-def test_the_highest_token_counts_and_one_that_vanishes_gives_way(store: PlainFolder) -> None:
-    write(store, ELSEWHERE, 1)
-    write(store, replace(ELSEWHERE, host="third"), 12)
-
-    def vanishes(operation: str) -> None:
-        if operation == "get":
-            (store.folder / lease_name(12)).unlink(missing_ok=True)
-
-    assert found(store, 12).host == "third"
-    store.fails = vanishes
-    assert found(store, 1).host == "elsewhere"
-
-
-def test_a_file_that_is_no_lease_is_none(store: PlainFolder) -> None:
-    assert read_lease(store) is None
-    store.put({".resumerge/lease-1.json": b"", ".resumerge/lease-000001.json.part": b""})
-    assert read_lease(store) is None
-
-
-@pytest.mark.parametrize(
-    "name", ["run", "owner", "host", "pid", "heartbeat", "seconds", "released"]
-)
-def test_each_value_of_a_lease_has_its_type(store: PlainFolder, name: str) -> None:
-    write(store, replace(ELSEWHERE, **{name: [1]}))
-    assert not found(store).readable

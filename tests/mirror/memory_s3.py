@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import itertools
@@ -22,9 +23,13 @@ class Server:
 
     Args:
         conditional: whether it observes If-None-Match and If-Match.
+        encrypts: whether its ETags are no MD5s, since it encrypts with keys of its own.
+        lists_parts: whether it says which parts of an upload it has.
     """
 
     conditional: bool = True
+    encrypts: bool = False
+    lists_parts: bool = True
     objects: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     """Bytes and ETag, by key."""
     uploads: dict[str, tuple[str, dict[int, bytes]]] = field(default_factory=dict)
@@ -33,6 +38,8 @@ class Server:
 
     def write(self, key: str, data: bytes, etag: str = "") -> str:
         etag = etag or f'"{hashlib.md5(data).hexdigest()}"'
+        if self.encrypts:
+            etag = f'"{next(self.numbers):032}"'
         self.objects[key] = data, etag
         return etag
 
@@ -48,6 +55,12 @@ def failure(how: str) -> Exception:
     if how == "failed":
         return refused(503, "SlowDown")
     return ConnectionClosedError(endpoint_url="memory")
+
+
+def _check_digest(data: bytes, given: dict[str, Any]) -> None:
+    """Refuse a body that is not the one that was meant."""
+    if given.get("ContentMD5") not in (None, base64.b64encode(hashlib.md5(data).digest()).decode()):
+        raise refused(400, "BadDigest")
 
 
 def _report(data: bytes) -> None:
@@ -76,6 +89,7 @@ class Api:
 
         def do() -> dict[str, Any]:
             there = self._server.objects.get(Key)
+            _check_digest(Body, given)
             if self._server.conditional:
                 known = given.get("IfMatch")
                 if "IfNoneMatch" in given and there is not None:
@@ -149,6 +163,7 @@ class Api:
         _report(data)
 
         def do() -> dict[str, str]:
+            _check_digest(data, given)
             self._upload(UploadId)[PartNumber] = data
             return {"ETag": f'"{hashlib.md5(data).hexdigest()}"'}
 
@@ -159,6 +174,8 @@ class Api:
     ) -> dict[str, str]:
         def do() -> dict[str, str]:
             there = self._upload(UploadId)
+            if "IfNoneMatch" in given and self._server.conditional and Key in self._server.objects:
+                raise refused(412, "PreconditionFailed")
             parts = []
             for part in MultipartUpload["Parts"]:
                 data = there.get(part["PartNumber"], b"")
@@ -192,6 +209,8 @@ class Api:
 
     def list_parts(self, UploadId: str, **given: Any) -> dict[str, Any]:
         def do() -> dict[str, Any]:
+            if not self._server.lists_parts:
+                raise refused(501, "NotImplemented")
             found = [
                 {"PartNumber": number, "ETag": f'"{hashlib.md5(data).hexdigest()}"'}
                 for number, data in sorted(self._upload(UploadId).items())

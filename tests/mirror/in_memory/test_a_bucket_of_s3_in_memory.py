@@ -1,0 +1,276 @@
+"""Promise: a mirror in a bucket of S3 sends each part once, compares what arrived, and leaves no
+upload behind."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from memory_s3 import Api, MemoryBucket, Server
+from store_conformance import Stopped, ignore
+from virtual_machines import World
+
+from resumerge.errors import StoreError
+from resumerge.mirror.stores.buckets import s3_uploads
+from resumerge.mirror.stores.buckets.s3 import S3Client, S3Store
+from resumerge.mirror.stores.buckets.s3_uploads import part_bytes
+
+NAME = "model-00001-of-00002.safetensors"
+KEY = f"p/{NAME}"
+PART = 1000
+DATA = bytes(range(250)) * 13  # three parts and a quarter
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+class Asked(Api):
+    """Remembers the requests."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server, World())
+        self.asked: list[str] = []
+
+    def _ask(self, what: str, do: Callable[[], Any], *changes: str) -> Any:
+        self.asked.append(what)
+        return super()._ask(what, do, *changes)
+
+
+class Mirror:
+    """A store below `p/` of a bucket, as a new process opens it."""
+
+    def __init__(self, server: Server) -> None:
+        bucket, client = MemoryBucket(server, World()), S3Client("bucket", "p")
+        self.server, self.api = server, Asked(server)
+        bucket._api = self.api
+        client._objects = bucket
+        self.store = S3Store("s3://bucket/p", client)
+
+    def parts(self) -> list[str]:
+        """The parts that were sent, in order."""
+        return [what for what in self.api.asked if what.startswith("part ")]
+
+
+@pytest.fixture
+def mirror() -> Mirror:
+    return Mirror(Server())
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of four parts."""
+    monkeypatch.setattr(s3_uploads, "PART", PART)
+    path = tmp_path / "large"
+    path.write_bytes(DATA)
+    return path
+
+
+def begin(mirror: Mirror, large: Path, parts: int = 2) -> None:
+    """Upload some parts, and stop."""
+    sent = 0
+
+    def stop(nbytes: int) -> None:
+        nonlocal sent
+        sent += nbytes
+        if sent > parts * PART:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        mirror.store.upload(NAME, large, stop)
+    mirror.api.asked.clear()
+
+
+# What is sent
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, PART - 1, PART, PART + 1, 2 * PART, len(DATA)])
+def test_what_is_there_is_not_sent_again(mirror: Mirror, large: Path, nbytes: int) -> None:
+    data = DATA[:nbytes]
+    large.write_bytes(data)
+    moved: list[int] = []
+    assert mirror.store.upload(NAME, large, moved.append) == hashlib.sha256(data).hexdigest()
+    assert sum(moved) == nbytes
+    assert mirror.server.objects[KEY][0] == data and not mirror.server.uploads
+    assert len(mirror.parts()) == (-(-nbytes // PART) if nbytes > PART else 0)
+    again = Mirror(mirror.server)
+    moved.clear()
+    assert again.store.upload(NAME, large, moved.append) == hashlib.sha256(data).hexdigest()
+    assert again.api.asked == [f"head {KEY}"]
+    assert moved and not any(moved), "it can be stopped while it hashes, and moves nothing"
+
+
+def test_parts_that_are_there_are_not_sent_again(mirror: Mirror, large: Path) -> None:
+    begin(mirror, large)
+    again, moved = Mirror(mirror.server), list[int]()
+    assert again.store.upload(NAME, large, moved.append) == SHA256
+    assert again.parts() == ["part 3", "part 4"]
+    assert sum(moved) == len(DATA) - 2 * PART
+    assert again.store.get(NAME) == DATA and not mirror.server.uploads
+
+
+def test_a_part_of_other_bytes_is_replaced(mirror: Mirror, large: Path) -> None:
+    begin(mirror, large)
+    data = b"?" + DATA[1:]
+    large.write_bytes(data)
+    mirror.store.upload(NAME, large, ignore)
+    assert mirror.parts() == ["part 1", "part 3", "part 4"]
+    assert mirror.store.get(NAME) == data
+
+
+def test_the_newest_of_several_uploads_goes_on_and_the_others_end(
+    mirror: Mirror, large: Path
+) -> None:
+    mirror.api.create_multipart_upload(Key=KEY)
+    begin(mirror, large)
+    [newest] = [name for name, (_, parts) in mirror.server.uploads.items() if parts]
+    assert newest == max(mirror.server.uploads)
+    mirror.api.create_multipart_upload(Key=f"{KEY}.kept")
+    mirror.store.upload(NAME, large, ignore)
+    assert mirror.parts() == ["part 3", "part 4"]
+    assert [key for key, _ in mirror.server.uploads.values()] == [f"{KEY}.kept"]
+
+
+def test_where_parts_are_not_listed_the_upload_begins_again(mirror: Mirror, large: Path) -> None:
+    begin(mirror, large)
+    mirror.server.lists_parts = False
+    mirror.store.upload(NAME, large, ignore)
+    assert len(mirror.parts()) == 4
+    assert mirror.store.get(NAME) == DATA and not mirror.server.uploads
+
+
+@pytest.mark.parametrize("nbytes", [len(DATA), PART], ids=["in parts", "in one request"])
+def test_an_object_of_the_same_size_counts_by_its_etag(
+    mirror: Mirror, large: Path, nbytes: int
+) -> None:
+    data = DATA[:nbytes]
+    large.write_bytes(data)
+    mirror.server.write(KEY, data[::-1])
+    mirror.store.upload(NAME, large, ignore)
+    assert mirror.store.get(NAME) == data
+    mirror.server.write(KEY, data + b"more")
+    mirror.store.upload(NAME, large, ignore)
+    assert mirror.store.get(NAME) == data
+
+
+def test_only_uploads_of_the_files_that_are_named_are_aborted(mirror: Mirror) -> None:
+    keys = [KEY, "p/other", "q/other", NAME]
+    for key in keys:
+        mirror.api.create_multipart_upload(Key=key)
+    mirror.store.abandon_uploads([NAME, "never-begun"])
+    assert [key for key, _ in mirror.server.uploads.values()] == keys[1:]
+
+
+# What arrived
+
+
+@pytest.mark.parametrize("nbytes", [len(DATA), PART], ids=["in parts", "in one request"])
+def test_where_etags_say_nothing_all_is_read_back(
+    mirror: Mirror, large: Path, nbytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = DATA[:nbytes]
+    large.write_bytes(data)
+    mirror.server.encrypts = True
+    moved: list[int] = []
+    assert mirror.store.upload(NAME, large, moved.append) == hashlib.sha256(data).hexdigest()
+    assert sum(moved) == 2 * nbytes, "there and back"
+    write = Server.write
+
+    def spoils(server: Server, key: str, data: bytes, etag: str = "") -> str:
+        return write(server, key, data[:-1] + b"?", etag)
+
+    monkeypatch.setattr(Server, "write", spoils)
+    with pytest.raises(StoreError, match="differs from what was sent"):
+        mirror.store.upload(NAME, large, ignore)
+    assert mirror.store.list() == {}, "nobody takes it for the file"
+
+
+# Conditions
+
+
+@pytest.mark.parametrize("nbytes", [len(DATA), PART], ids=["in parts", "in one request"])
+def test_what_was_created_is_not_replaced(mirror: Mirror, large: Path, nbytes: int) -> None:
+    data = DATA[:nbytes]
+    large.write_bytes(data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    mirror.server.write(KEY, b"another machine's")
+    assert mirror.store.create(NAME, large, ignore) is None
+    assert mirror.store.get(NAME) == b"another machine's" and not mirror.server.uploads
+    assert mirror.store.upload(NAME, large, ignore) == sha256, "an upload replaces"
+    assert mirror.store.create(NAME, large, ignore) == sha256, "as if the answer had been lost"
+    assert mirror.store.get(NAME) == data
+
+
+def test_a_server_without_conditions_creates_all_the_same(large: Path) -> None:
+    mirror = Mirror(Server(conditional=False))
+    assert mirror.store.create(NAME, large, ignore) == SHA256
+    assert mirror.store.settle_seconds > 0
+
+
+def test_a_small_file_is_replaced_under_the_condition_that_it_is_the_one_that_was_read(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, server = mirror.store, mirror.server
+    assert store.put_if_absent("a", b"1") and not store.put_if_absent("a", b"2")
+    assert store.put_if_unchanged("a", b"2", b"1")
+    real = mirror.api.put_object
+
+    def another_is_faster(**given: Any) -> Any:
+        monkeypatch.undo()
+        server.write("p/a", b"another machine's")
+        return real(**given)
+
+    monkeypatch.setattr(mirror.api, "put_object", another_is_faster)
+    assert not store.put_if_unchanged("a", b"3", b"2", ["b"])
+    assert store.get("a") == b"another machine's"
+
+
+def test_what_the_server_cannot_do_is_said_by_the_condition_that_it_ignores() -> None:
+    obstacle = Mirror(Server(conditional=False)).store.lease_obstacle()
+    assert obstacle == "it ignores If-None-Match, so that two machines could hold one lease"
+
+
+def test_what_is_put_is_compared_before_anything_is_removed(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.store.put({"old": b"1"})
+    write = Server.write
+    monkeypatch.setattr(
+        Server, "write", lambda server, key, data, etag="": write(server, key, b"?" + data, etag)
+    )
+    with pytest.raises(StoreError, match="new in s3://bucket/p differs from what was sent"):
+        mirror.store.put({"new": b"2"}, ["old"])
+    assert mirror.store.get("old") == b"1"
+
+
+def test_a_copy_is_compared_before_the_original_goes(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.store.put({"a": b"1"})
+
+    def spoils(Key: str, **given: Any) -> None:
+        mirror.server.write(Key, b"?")
+
+    monkeypatch.setattr(mirror.api, "copy_object", spoils)
+    with pytest.raises(StoreError, match="b in s3://bucket/p differs from a"):
+        mirror.store.rename("a", "b")
+    assert mirror.store.get("a") == b"1"
+
+
+# Names and sizes
+
+
+def test_the_files_are_those_below_the_prefix(mirror: Mirror) -> None:
+    for key in ("p/", "p/folder/", "p2/a", "pa", "a"):
+        mirror.server.write(key, b"")
+    mirror.store.put({"folder/a": b"1"})
+    assert mirror.store.list() == {"folder/a": 1}
+    assert mirror.store.listed("folder/a") is not None and mirror.store.listed("folder") is None
+    mirror.store.put({}, ["folder/a", "a"])
+    assert mirror.server.objects.keys() == {"p/", "p/folder/", "p2/a", "pa", "a"}
+
+
+def test_parts_grow_so_that_there_are_not_too_many() -> None:
+    part, most = s3_uploads.PART, s3_uploads.MOST_PARTS
+    sizes = [part_bytes(n) // part for n in (0, 1, part * most, part * most + 1, 2 * part * most)]
+    assert sizes == [1, 1, 1, 2, 2]
