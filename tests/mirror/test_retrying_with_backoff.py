@@ -35,6 +35,9 @@ class Failing:
             raise self.error
         return self.calls
 
+    def fail(self, operation: str) -> None:
+        self.call()
+
     def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.time += seconds
@@ -164,6 +167,43 @@ def test_one_that_denies_is_not_asked_again(failing: Callable[..., int], number:
 def test_what_the_store_advises_is_what_the_user_reads(failing: Callable[..., int]) -> None:
     error = StoreError("not for you", fix="log in", denied=True)
     assert failing(error, InputError, r"found: *not for you\n(.|\n)*log in") == 1
+
+
+@pytest.mark.parametrize(
+    ("noun", "given", "fix"),
+    [
+        ("mirror", "", "resume from the copy"),
+        ("output", "", "name another output"),
+        ("mirror", "repo", "name another repo"),
+    ],
+)
+def test_a_place_that_denies_is_called_what_it_is_for_the_user(
+    tmp_path: Path, noun: str, given: str, fix: str
+) -> None:
+    def denies(operation: str) -> None:
+        raise PermissionError(errno.EACCES, "not for you")
+
+    store = PlainFolder(tmp_path / "mirror", denies)
+    store.noun = noun
+    with pytest.raises(InputError) as refused:
+        retry_store(store, store.list, given)
+    [problem] = refused.value.problems
+    assert problem.what == f"The {given or noun} cannot be used"
+    assert problem.where == store.url and problem.fix.endswith(fix)
+
+
+def test_a_place_is_asked_for_as_long_as_its_patience(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("resumerge.mirror.retrying.clock", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    store = PlainFolder(tmp_path / "mirror", Failing(99).fail)
+    for patience in (7.0, 50.0):
+        store.patience, now[0] = patience, 0.0
+        with pytest.raises(Resumable, match="cannot be reached: for now"):
+            retry_store(store, store.list)
+        assert abs(now[0] - patience) < 2.0, "the longest pause"
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,15 @@ from plain_folder import PlainFolder
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.mirror.names import (
+    LARGEST_TOKEN,
     SnapshotName,
+    TaskName,
     fencing_tokens,
     lease_name,
     leases,
     metadata_in,
     snapshot_names,
+    task_names,
 )
 from resumerge.mirror.snapshots import (
     is_intact_snapshot,
@@ -221,6 +224,25 @@ def test_files_that_the_store_makes_itself_are_nobodys(there: Path, ledger: Path
     state = read_state(Attributed(there), ledger)
     assert (state.kind, state.others) == (NOTHING, [])
     assert read_state(PlainFolder(there), ledger).kind == FOREIGN
+    put_damaged(there, 1)
+    assert read_state(Attributed(there), ledger).kind == NOTHING, "its first snapshot was cut off"
+    assert read_state(PlainFolder(there), ledger).kind == DAMAGED
+
+
+def test_a_damaged_one_is_named_once_though_the_mirror_is_listed_again(
+    made: Path, there: Path, ledger: Path
+) -> None:
+    [oldest, newest] = snapshots(made, there, 2)
+    (there / newest).write_bytes(b"damaged")
+    store, read = PlainFolder(there), iter((newest, oldest))
+
+    def happens(operation: str) -> None:
+        if operation == "get" and next(read, None) == oldest:
+            (there / oldest).unlink()
+
+    store.fails = happens
+    state = read_state(store, ledger)
+    assert (state.kind, state.skipped) == (DAMAGED, (f"{newest}: incomplete or damaged",))
 
 
 def test_a_finished_one_needs_no_snapshot(bed: Bed, ledger: Path) -> None:
@@ -244,6 +266,37 @@ def test_names_of_metadata() -> None:
     assert sorted(fencing_tokens([*names, *others])) == [1, 2, 2, 2, 4, 1000000]
     own = {*names, f"{older.name}.part", ".resumerge/lease-000004.json.part"}
     assert metadata_in([*names, *others]) == own
+
+
+def test_metadata_is_what_a_run_may_have_left() -> None:
+    """All of it goes with a finished run; a name that no run writes is somebody's."""
+    task = TaskName(12, "shard3-45")
+    assert (task.name, task.shard) == (".resumerge/task-000012-shard3-45.json", 3)
+    mine = [
+        ".resumerge/done.json",
+        SnapshotName(123456789, 10**17, INTACT).name,
+        lease_name(LARGEST_TOKEN),
+        task.name,
+        ".resumerge/probe-0123abcd-2",
+        ".resumerge/clock-0123abcd",
+    ]
+    mine += [f"{name}.part" for name in mine]
+    others = [
+        "done.json",
+        ".resumerge/notes.txt",
+        ".resumerge/done.json.kept",
+        ".resumerge/done.json.part.part",
+        ".resumerge/task-000012-shard3.json",
+        ".resumerge/task-000012-shard3-45-6.json",
+        ".resumerge/probe-0123abcd",
+        ".resumerge/clock-0123",
+        f"folder/{lease_name(1)}",
+    ]
+    assert metadata_in([*mine, *others]) == set(mine)
+    tasks = [TaskName(3, "shard1-1"), task, TaskName(1000000, "shard999999-1")]
+    assert task_names([*mine, *others, tasks[2].name, tasks[0].name]) == tasks
+    assert snapshot_names(mine) == [SnapshotName(123456789, 10**17, INTACT)]
+    assert leases(mine) == {LARGEST_TOKEN: lease_name(LARGEST_TOKEN)}
 
 
 def test_names_of_leases() -> None:

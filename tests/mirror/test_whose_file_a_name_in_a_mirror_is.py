@@ -77,6 +77,25 @@ def test_a_shard_of_the_right_size_is_compared_by_the_upload(asked: Asked, tmp_p
         assert asked.told == [("a.safetensors", "a.safetensors.kept")] * kept
 
 
+def test_a_small_file_of_weights_is_compared_here(asked: Asked) -> None:
+    """Its bytes are written in one step, and no upload compares them."""
+    (asked.store.folder / "added.safetensors").write_bytes(b"mine".ljust(len(OURS)))
+    assert asked.make_way("added.safetensors", OURS)
+    assert asked.told == [("added.safetensors", "added.safetensors.kept")]
+
+
+def test_what_the_place_itself_made_is_no_users(tmp_path: Path) -> None:
+    class Making(PlainFolder):
+        def is_placeholder(self, name: str, nbytes: int) -> bool:
+            return self.get(name) == b"made there" and nbytes == 10
+
+    asked = Asked(Making(tmp_path / "mirror"))
+    for name in ("README.md", "config.json"):
+        asked.store.put({name: b"made there"})
+        assert asked.make_way(name, OURS)
+        assert asked.store.get(name) == b"made there" and not asked.told
+
+
 def test_a_link_is_no_file_of_the_run(asked: Asked) -> None:
     (asked.store.folder / "config.json").symlink_to(os.devnull)
     assert asked.make_way("config.json", OURS)

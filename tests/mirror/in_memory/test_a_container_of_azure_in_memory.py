@@ -180,6 +180,7 @@ def test_a_copy_has_ended_before_the_original_goes(
 def test_its_clock_is_the_servers(server: Server, store: AzureStore) -> None:
     server.at = datetime(2020, 5, 6, 7, 8, 9, tzinfo=UTC)
     assert store.now() == server.at
+    assert server.asked == [("list", "p/")]
 
 
 def test_a_small_file_is_written_under_its_condition_alone(

@@ -433,3 +433,19 @@ def test_companions_that_are_there_are_not_written_again(replication: Replicatio
     assert not any(name.startswith("written") for name in written)
     assert upload(b"{}") != first
     assert [name for name in written if name.startswith("written")] == ["written config.json"]
+
+
+def test_whoever_may_stop_is_asked_before_and_told_after_each_group_of_companions(
+    replication: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resumerge.mirror.companions.SMALL", 100)
+    replication.make()
+    conflicts = ConflictResolver(replication.store, lambda name, now: None, lambda nbytes: None)
+    companions = [("a", b"a" * 60), ("b", b"b" * 40), ("c", b"c" * 90)]
+    moved: list[tuple[int, int]] = []
+
+    def upload(nbytes: int) -> None:
+        moved.append((nbytes, len(replication.model())))
+
+    list(upload_companions(replication.store, companions, conflicts, upload))
+    assert moved == [(0, 0), (100, 2), (0, 2), (90, 3)]
