@@ -58,8 +58,8 @@ def failure(how: str) -> Exception:
 
 
 def _check_digest(data: bytes, given: dict[str, Any]) -> None:
-    """Refuse a body that is not the one that was meant."""
-    if given.get("ContentMD5") not in (None, base64.b64encode(hashlib.md5(data).digest()).decode()):
+    """Refuse a body whose MD5 is not stated, or is another."""
+    if given.get("ContentMD5") != base64.b64encode(hashlib.md5(data).digest()).decode():
         raise refused(400, "BadDigest")
 
 
