@@ -70,6 +70,11 @@ def test_local_files_are_not_downloaded() -> None:
     assert order(found) == "" and remote_files_of(found, found.units[0]) == frozenset()
 
 
+def test_only_files_that_a_pending_unit_reads_are_downloaded() -> None:
+    found = copied(model({"a": 30, "b": 10}, "a.w", "b.w"))
+    assert [name for _, name in download_order(found, found.units[1:])] == ["b"]
+
+
 # The queue
 
 
@@ -129,6 +134,19 @@ def test_units_come_in_order_once_their_files_are_here() -> None:
     bench.arrive("a")
     assert bench.taken() == [0, 1]
     assert not bench.queue.wait(bench.report) and bench.waits == 0
+
+
+def test_the_files_of_all_models_are_needed() -> None:
+    recipe = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
+    other = replace(model({"b": 1}, "b.w"), ref=llama("b", 0).ref)
+    mine = model({"a": 1}, "a.w")
+    mine = replace(mine, tensors={"w": replace(mine.tensors["a.w"], name="w")})
+    other = replace(other, tensors={"w": replace(other.tensors["b.w"], name="w")})
+    bench = Bench(plan(recipe, mine, other))
+    bench.arrive("a")
+    assert bench.taken() == []
+    bench.arrive("b")
+    assert bench.taken() == [0]
 
 
 def test_what_arrives_in_between_goes_before_what_comes_later_in_the_plan() -> None:
