@@ -10,7 +10,7 @@ from resumerge.kernels.overflow import without_overflow
 from resumerge.native import MaskOrThreshold, Vector, _kernels
 
 SMALLEST_DIVISOR = 1e-8
-"""The divisor where a sum of weights is smaller."""
+"""The least magnitude of a divisor. `native/task_vectors.h` defines it once more."""
 
 
 def subtract_base(inputs: list[Vector], base: int | None) -> list[Vector]:
@@ -75,8 +75,10 @@ def add_task_vectors(
         divisor_weights: w_i, one for each vector.
         elect_signs: whether a_i is 1 only where the sign is that of the sum of all terms; else it
             is 1 everywhere.
-        normalize: whether, with `elect_signs`, the sum is divided by ``sum(a_i * w_i)``, kept away
-            from 0.
+        normalize: whether, with `elect_signs`, the sum is divided by ``s = sum(a_i * w_i)``. Where
+            no vector takes part, or weights cancel, s is nearly 0: if each w_i is at least
+            `SMALLEST_DIVISOR`, s is raised to that, and else ``s + 1`` stands for an s whose
+            magnitude is smaller.
         scale: the factor on the sum.
         out: the result, rounded to its type.
     """

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from resumerge.errors import InputError, Problem
-from resumerge.experts.upcycling import mix
 from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import as_reference, note_on_packed_files
 from resumerge.extraction.differences import Reading, reading
@@ -29,6 +28,7 @@ from resumerge.planning.expressions import Expressions
 from resumerge.planning.flat.low_rank import reminder_of_matrices
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.mismatch import Mismatches
+from resumerge.planning.mixtures import plan_mixture
 from resumerge.planning.module_matches import ModuleMatch, match_modules
 from resumerge.planning.parameters import Parameters, check_parameters, notes_on_filters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
@@ -57,7 +57,7 @@ from resumerge.planning.tensor_specs import (
 )
 from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
-from resumerge.recipe.types import Mixture, Module
+from resumerge.recipe.types import Module
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
@@ -95,7 +95,7 @@ def make_plan(
         InputError: with every problem that was found.
     """
     if recipe.mixture is not None:
-        return _plan_mixture(
+        return plan_mixture(
             recipe,
             recipe.mixture,
             sources,
@@ -109,41 +109,6 @@ def make_plan(
         return plan_combination(recipe, sources, _find_method(recipe), seed=seed)
     planner = _Planner.of(recipe, sources, tokenizers or Tokenizers(), unshared)
     return replace(planner.plan(seed, shard_size, stem), sources=tuple(sources.values()))
-
-
-def _plan_mixture(
-    recipe: Recipe,
-    mixture: Mixture,
-    sources: Mapping[ModelRef, Source],
-    tokenizers: Tokenizers,
-    *,
-    seed: int,
-    shard_size: int,
-) -> Plan:
-    assert recipe.base_model is not None
-    models = ModelViews(sources, recipe.base_model)
-    made, targets, notes, left_out = mix(recipe, mixture, models, tokenizers, seed=seed)
-    notes = [*notes, *notes_on_quantisation(sources[recipe.base_model])]
-    units, shards = pack(targets, shard_size)
-    return Plan(
-        recipe=recipe,
-        sources=tuple(sources.values()),
-        reference=sources[recipe.base_model].number,
-        layers=models.layers[recipe.base_model],
-        layer_maps=(),
-        units=units,
-        shards=shards,
-        seed=seed,
-        shard_size=shard_size,
-        notes=tuple(dict.fromkeys(notes)),
-        tokenizers={ref.text: v.digest for ref, v in tokenizers.vocabularies.items()},
-        mixture=made,
-        left_out=(*left_out, *_left_out_of(sources.values())),
-    )
-
-
-def _left_out_of(sources: Iterable[Source]) -> Iterator[LeftOut]:
-    return (each for source in sources for each in source.left_out)
 
 
 def _find_method(recipe: Recipe) -> MergeMethod:
@@ -494,7 +459,10 @@ class _Planner:
             },
             unshared=self.unshared,
             quantised=quantised,
-            left_out=(*self.left_out, *_left_out_of(self.models.sources.values())),
+            left_out=(
+                *self.left_out,
+                *(tensor for s in self.models.sources.values() for tensor in s.left_out),
+            ),
         ).with_reminders(
             [
                 *reminder_of_tokenizer(self.recipe, self.models, self.tokenizers),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resumerge.host.speed import Speed
-from resumerge.planning.estimates.files import FileCounter
 from resumerge.planning.estimates.memory import MemoryCounter, MemoryEstimate, MemoryNeed
+from resumerge.planning.estimates.reads_of_files import FileReads
 from resumerge.planning.estimates.time import TimeCounter, TimeEstimate
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sizes import counted, show_size
@@ -103,7 +103,7 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
         most_shards: the most shards in the output's folder at one time, where the mirror alone has
             the others; None for all.
     """
-    files, memory, time = FileCounter(plan.sources), MemoryCounter(), TimeCounter()
+    files, memory, time = FileReads(plan.sources), MemoryCounter(), TimeCounter()
     found: set[Step] = set()
     uses_torch, largest, largest_block, tensors = False, plan.units[0], 1, 0
     for unit in plan.units:

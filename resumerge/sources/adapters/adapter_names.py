@@ -33,7 +33,7 @@ class _Spelling(NamedTuple):
     labelled: bool = False
 
 
-_SPELLINGS = (
+_ROLE_SPELLINGS = (
     _Spelling("lora_A", "A", r"\.weight", labelled=True),
     _Spelling("lora_B", "B", r"\.weight", labelled=True),
     _Spelling("lora_down", "A", r"\.weight"),
@@ -46,12 +46,12 @@ _SPELLINGS = (
 )
 """Every way to name a tensor that changes a module; the patterns below are made of it."""
 
-_ROLES = {spelling.text: spelling.role for spelling in _SPELLINGS}
-_TEXTS = "|".join(rf"{re.escape(each.text)}(?={each.ending}\Z)" for each in _SPELLINGS)
+_ROLES = {spelling.text: spelling.role for spelling in _ROLE_SPELLINGS}
+_TEXTS = "|".join(rf"{re.escape(each.text)}(?={each.ending}\Z)" for each in _ROLE_SPELLINGS)
 _CHANGE = re.compile(rf"(?P<module>.+)\.(?P<text>{_TEXTS})(?:\.weight)?", re.DOTALL)
 
 _BEFORE_LABEL = "|".join(
-    re.escape(each.text.rpartition(".")[2]) for each in _SPELLINGS if each.labelled
+    re.escape(each.text.rpartition(".")[2]) for each in _ROLE_SPELLINGS if each.labelled
 )
 _LABELLED = re.compile(
     rf".+\.(?:{_BEFORE_LABEL})\.(?!weight$)(?P<label>[^.]+)(?:\.weight)?", re.DOTALL

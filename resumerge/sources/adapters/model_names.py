@@ -22,7 +22,7 @@ _WRAPPERS = re.compile(
 )
 """What stands before a whole model's names, or does not."""
 
-_SPELLINGS: tuple[tuple[str, str], ...] = (
+_TENSOR_SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
     (r"^(.*\.)?embed_out\.", "lm_head."),
@@ -61,7 +61,7 @@ _SPELLINGS: tuple[tuple[str, str], ...] = (
 )
 """Spellings of one thing, and the one that stands for all of them."""
 
-_COMPILED = tuple((re.compile(pattern), to) for pattern, to in _SPELLINGS)
+_COMPILED = tuple((re.compile(pattern), to) for pattern, to in _TENSOR_SPELLINGS)
 _FIRST_NUMBER = re.compile(r"\.(?=\d+\.)")
 _WORD = re.compile(r"[a-z0-9]+")
 _SAME_WORDS = {"visual": "vision", "image": "vision", "vit": "vision", "speech": "audio"}

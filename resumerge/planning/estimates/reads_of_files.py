@@ -13,7 +13,7 @@ from resumerge.tensors import Merged, Step, Stored, Tensor
 from resumerge.tensors.dtypes import nbytes
 
 
-class FileCounter:
+class FileReads:
     """A counter of what the units of a plan read of files.
 
     Attributes:
