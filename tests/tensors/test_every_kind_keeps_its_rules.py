@@ -64,7 +64,7 @@ def test_any_range_is_that_part_of_what_it_is_defined_as(
     try:
         assert read(with_, tensor) == whole
         for start in places:
-            for stop in places[start :: 1 if piece is None else 3]:
+            for stop in places[start :: 4 if piece is None else 3]:
                 found = read(with_, tensor, start, stop)
                 assert found == whole[start * width : stop * width], (start, stop)
     finally:

@@ -3,6 +3,7 @@ has them and rounded after, and its method is told about the tensor."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from every_kind import NotedFiles, bfloat16
 from reading import read
 
 from resumerge.kernels import BlockRun
+from resumerge.methods import METHODS, Method
 from resumerge.native import CODES, Vector
 from resumerge.tensors import (
     Merged,
@@ -64,6 +66,13 @@ def test_only_some_methods_need_reductions_and_none_of_nothing() -> None:
     assert merged(A, B, **given).needs_statistics
     assert not merged(empty, empty, **given).needs_statistics
     assert not merged(A, B).needs_statistics
+    one_reduction: dict[str, Any] = {
+        "method": "ramplus_tl",
+        "base": 0,
+        "params": {},
+        "per_operand": ({}, {}),
+    }
+    assert merged(A, B, **one_reduction).needs_statistics
     assert [merged(x, x).blocks for x in (A, empty)] == [3, 1]
     assert merged(A, B).run(range(1, 3)) == BlockRun(1, 5, 7)
     assert merged(A, B).run(range(3), sample=True).length == 3
@@ -160,3 +169,30 @@ def test_runs_of_whole_blocks_are_computed_whatever_is_read(
     found = np.frombuffer(read(with_, tensor, start, stop), np.float32)
     assert found.tolist() == values[start:stop].tolist()
     assert method.runs == runs
+
+
+class OfTorch(Method):
+    """The first input, by torch."""
+
+    name = "of_torch"
+    summary = "one"
+
+    def block(self, tensor: Any, inputs: list[Any], block: Any, statistics: Any) -> Any:
+        return inputs[0]
+
+
+def test_a_method_that_is_no_kernel_takes_torch_and_its_blocks_in_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside the run as it is read."""
+    monkeypatch.setitem(METHODS._methods, "of_torch", OfTorch())
+    narrow = stored("n", "BF16")
+    tensor, of_kernels = (merged(A, narrow, method=name) for name in ("of_torch", "linear"))
+    assert [each.uses_torch for each in (tensor, of_kernels)] == [True, False]
+    assert [each.needs_torch for each in (tensor, of_kernels)] == [True, False]
+    cost = OfTorch.cost
+    scratch = 4 * (cost.scratch + 2 * cost.per_input)
+    assert tensor.computing_bytes(12) == 4 * 12 + 12 * (4 + 2) + 5 * (2 * 4 + scratch)
+    assert replace(tensor, block_elements=100).computing_bytes(12) == (
+        4 * 12 + 12 * (4 + 2) + 12 * (2 * 4 + scratch)
+    )

@@ -33,6 +33,7 @@ MERGED = Merged(
         {"operands": (A, C)},
         {"operands": (A, Rounded.of(B, "BF16", as_input=True))},
         {"per_operand": ({}, {"weight": 1.0, "density": 0.25})},
+        {"params": {"normalize": True, "lambda": 1.0, "rescale": True}},
         {"base": 1},
         {"seed": 1},
         {"block_elements": 3},
