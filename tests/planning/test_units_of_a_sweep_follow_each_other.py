@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_up_plans import LINEAR, llama, plan
+from made_up_plans import LINEAR, llama, plan, staged, vectors
 
-from resumerge.planning import Plan, make_plan
+from resumerge.planning import Plan, Unit, make_plan
 from resumerge.planning.stage_results.kept import with_kept
+from resumerge.planning.written import unit_order
 from resumerge.planning.written.models import models_of
-from resumerge.planning.written.sweeps import with_variants
+from resumerge.planning.written.sweeps import (
+    problems_of_equal_variants,
+    problems_of_sweep,
+    with_variants,
+)
 from resumerge.planning.written.unit_order import order_of_units, read_alike
 from resumerge.recipe import parse_recipe
 from resumerge.sources.types import numbered
@@ -22,6 +27,12 @@ base_model: a
 models: [{model: b, parameters: {weight: 1, density: 0.5}}]
 sweep: {lambda: [1, 2], "models[0].parameters.density": [0.5, 0.2]}
 """
+
+
+TIES = (
+    "merge_method: ties\nbase_model: a\nparameters: {weight: 1, density: 0.5}\n"
+    "models: [{model: a}, {model: b}]\n"
+)
 
 
 def swept() -> Plan:
@@ -66,9 +77,153 @@ def test_where_nothing_is_selected_all_variants_are_computed_together() -> None:
     assert all(read_alike(one, other) for other in others)
 
 
+def unit_of(text: str, number: int = 0) -> Unit:
+    """A unit of a merge of tensors of several blocks (0) and of one (1)."""
+    recipe = parse_recipe(text)
+    sources = {
+        ref: replace(vectors(ref.name, 1 << 20, 10), ref=ref).numbered("abc".index(ref.name))
+        for ref in recipe.models
+    }
+    return make_plan(recipe, sources, seed=0, shard_size=1 << 30).units[number]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "number", "expected"),
+    [
+        (LINEAR, LINEAR, 0, True),
+        (LINEAR, LINEAR.replace("weight: 1", "weight: 2"), 0, True),
+        (LINEAR, LINEAR + "dtype: bfloat16\n", 0, False),
+        (LINEAR, LINEAR + "out_dtype: bfloat16\n", 0, True),
+        (LINEAR, LINEAR.replace("model: b", "model: c"), 0, False),
+        (LINEAR, LINEAR.replace("linear", "trimmed_mean"), 0, True),
+        (LINEAR, "merge_method: passthrough\nmodels: [{model: a}]\n", 0, False),
+        (TIES, TIES, 0, True),
+        (TIES, TIES.replace("weight: 1", "weight: 2"), 0, True),
+        (TIES, TIES.replace("density: 0.5", "density: 0.4"), 0, False),
+        (TIES, TIES, 1, False),
+        (TIES, TIES.replace("density: 0.5", "density: 1"), 0, False),
+    ],
+)
+def test_what_is_read_once_for_two(one: str, other: str, number: int, *, expected: bool) -> None:
+    """The same tensors, and the same statistics, if there are any.
+
+    Statistics of a tensor of one block are found as it is computed.
+    """
+    units = [replace(unit_of(text, number), index=n) for n, text in enumerate((one, other))]
+    assert read_alike(*units) == expected
+
+
+def test_methods_of_the_user_get_inputs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may change them."""
+    one, other = unit_of(LINEAR), unit_of(LINEAR.replace("linear", "trimmed_mean"))
+    monkeypatch.setattr(unit_order, "is_users", lambda method: method == "trimmed_mean")
+    assert read_alike(one, one)
+    assert not read_alike(one, other) and not read_alike(other, one)
+
+
+def test_blocks_of_other_sizes_are_not_read_at_once() -> None:
+    one = unit_of(LINEAR)
+    larger = replace(one, block_elements=2 * one.block_elements)
+    assert read_alike(one, one)
+    assert not read_alike(one, larger) and not read_alike(larger, one)
+    assert not read_alike(larger, larger), "the blocks of the method are others"
+
+
+def test_what_is_computed_of_results_of_stages_is_not_read_at_once() -> None:
+    """Results are computed while they are read."""
+    text = (
+        f"name: s\n{LINEAR}---\nmerge_method: linear\nparameters: {{weight: 1}}\n"
+        "models: [{model: s}, {model: a}]\n"
+    )
+    [unit] = staged(text, *(vectors(name, 1 << 20) for name in "ab")).units
+    assert not read_alike(unit, unit)
+
+
+def test_those_of_the_same_statistics_follow_each_other_where_all_read_the_same() -> None:
+    texts = (TIES, LINEAR, TIES.replace("0.5", "0.4"), TIES)
+    units = (replace(unit_of(text), index=n) for n, text in enumerate(texts))
+    found = replace(swept(), units=tuple(units))
+    assert [*order_of_units(found)] == [0, 3, 1, 2]
+
+
+def test_those_that_read_all_the_same_come_before_those_that_read_some_of_it() -> None:
+    other = LINEAR.replace("model: b", "model: c")
+    texts = (LINEAR, other, LINEAR, other)
+    units = [replace(unit_of(text), index=n) for n, text in enumerate(texts)]
+    assert [*order_of_units(replace(swept(), units=tuple(units)))] == [0, 2, 1, 3]
+
+
 def test_without_a_sweep_the_order_is_the_plan_s() -> None:
     found = next(iter(swept().variants.values()))
     assert [*order_of_units(found)] == [unit.index for unit in found.units]
+    units = [unit_of(TIES), unit_of(LINEAR), unit_of(TIES)]
+    found = replace(found, units=tuple(replace(each, index=n) for n, each in enumerate(units)))
+    assert [*order_of_units(found)] == [0, 1, 2]
+
+
+def test_what_all_variants_say_is_said_once_and_what_one_says_with_its_name() -> None:
+    sources = llama("a"), llama("b")
+    recipe = parse_recipe(SWEEP)
+    plans = [plan(variant.text, *sources) for variant in recipe.variants.values()]
+    both, one, two, some = "of all", "of the first", "of the second", "of two"
+    said = [(both, one), (some, both), (both, two, some), (both,)]
+    plans = [replace(each, notes=notes, reminders=notes[:2]) for each, notes in zip(plans, said)]
+    found = with_variants(recipe, plans)
+    first, second, third, _ = found.variants
+    count, *notes = found.notes
+    assert count == f"4 models in one run: {', '.join(found.variants)}"
+    assert notes == [
+        both,
+        f"{first}: {one}",
+        f"{second}: {some}",
+        f"{third}: {two}",
+        f"{third}: {some}",
+    ]
+    assert found.reminders == (both, one, some, two)
+    assert found.recipe is recipe
+
+
+def test_without_a_sweep_there_is_the_plan_alone() -> None:
+    made = plan(LINEAR, llama("a"), llama("b"))
+    assert with_variants(made.recipe, [made]) is made
+
+
+def equal_variants(found: Plan, **changed: Plan) -> list[str]:
+    variants = {**found.variants, **changed}
+    return [p.found or "" for p in problems_of_equal_variants(replace(found, variants=variants))]
+
+
+def test_variants_that_are_one_model_are_refused() -> None:
+    found = swept()
+    one, two, _, four = found.variants
+    first, second = found.variants[one], found.variants[two]
+    assert equal_variants(found) == []
+    assert equal_variants(found, **{two: first}) == [f"{one} and {two}"]
+    assert equal_variants(found, **{two: first, four: first}) == [
+        f"{one} and {two}",
+        f"{one} and {four}",
+    ]
+    assert equal_variants(found, **{four: second}) == [f"{two} and {four}"]
+    for other in (
+        replace(first, chat_template="{{ messages }}"),
+        replace(first, units=tuple(replace(u, dtype="BF16") for u in first.units)),
+        replace(first, units=tuple(replace(u, name=f"x.{u.name}") for u in first.units)),
+    ):
+        assert equal_variants(found, **{two: other}) == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "at"),
+    [(SWEEP, "sweep"), ("average: {checkpoints: [a, b, c], window: 2}", "average")],
+)
+def test_one_file_has_no_place_for_several_models(recipe: str, at: str) -> None:
+    [found] = problems_of_sweep(parse_recipe(recipe), is_file=True)
+    assert (found.path, found.expected) == (
+        at,
+        "a folder as output, with a folder in it for each variant",
+    )
+    assert [*problems_of_sweep(parse_recipe(recipe), is_file=False)] == []
+    assert [*problems_of_sweep(parse_recipe(LINEAR), is_file=True)] == []
 
 
 def test_each_variant_has_its_folder_units_and_shards() -> None:
@@ -94,6 +249,7 @@ def test_kept_stages_come_after_the_variants() -> None:
         f"stages/s/{unit.name}" for unit in stage.units
     ]
     assert [model.name for model in others] == [*found.variants]
+    assert not any(model.is_stage for model in others)
 
 
 def test_windows_that_overlap_follow_each_other() -> None:

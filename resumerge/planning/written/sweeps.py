@@ -82,7 +82,3 @@ def problems_of_equal_variants(plan: Plan) -> Iterator[Problem]:
                 fix=f"Delete one of the two, or correct what the sweep varies: the method "
                 f"{variant.method} does not read it there, or no tensor is meant by it",
             )
-
-
-def _named(models: Sequence[object]) -> str:
-    return ", ".join(map(str, models))
