@@ -30,13 +30,12 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
 def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
     """Yield the reads of each run of one pass over the blocks of a tensor."""
     step = tensor.run_blocks(tensor.block_elements, RUN_BYTES)
-    operands = (tensor.tensor,) if isinstance(tensor, Spilled) else tensor.operands
     for at in range(0, tensor.blocks, step):
         indices = range(at, min(at + step, tensor.blocks))
         run = BlockRun.of(tensor.numel, tensor.block_elements, indices, sample=sample)
         yield [
             read
-            for operand in operands
+            for operand in tensor.children()
             for start, stop in run.ranges()
             for read in _stored(operand.reads(start, stop))
         ]

@@ -63,6 +63,8 @@ def test_the_blocks_are_read_run_by_run() -> None:
         found = ranges(reads_of_blocks(unit, first))
         assert found == both(*((n, min(n + RUN, SIZE)) for n in range(start, SIZE, RUN)))
     assert ranges(reads_of_blocks(unit, unit.blocks)) == []
+    [copied] = planned("merge_method: passthrough\nmodels: [{model: a}]\n", SIZE).units
+    assert ranges(reads_of_blocks(copied)) == [[(0, *run)] for run in RUNS]
     [empty] = planned(LINEAR, 0).units
     assert ranges(reads_of_blocks(empty)) == []
     assert [*passes_of_unit(empty)][1:] == []
@@ -92,6 +94,15 @@ def test_a_selection_reads_a_sample_then_all_then_the_blocks() -> None:
     assert whole == both(*RUNS)
     [plain] = planned(LINEAR, SIZE).units
     assert passes(plain) == [both(*RUNS)]
+
+
+def test_a_result_that_is_used_twice_is_scanned_once() -> None:
+    """What its scans find is held."""
+    last = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: s}, "
+    text = f"name: s\n{TIES}---\nname: t\n{last}{{model: a}}]\n---\n{last}{{model: t}}]\n"
+    [unit] = planned(text, SIZE).units
+    _, *before = passes(unit)
+    assert len(before) == 2
 
 
 @pytest.mark.parametrize(
