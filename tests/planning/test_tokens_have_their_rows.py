@@ -147,10 +147,18 @@ def test_rows_of_a_model_with_an_adapter_change_places_like_any() -> None:
     alike = {**TOKENS, "a": TOKENS["b"]}
     same = planned(COPY + "tokenizer_source: base\n", base, other, tokens=alike)
     assert isinstance(units(same)[HEAD].expression, Adapted), "no row changes its place"
-    rounded = planned(
-        COPY + "tokenizer_source: base\nout_dtype: bfloat16\n", base, other, tokens=alike
-    )
-    assert isinstance(units(rounded)[HEAD].expression, Merged)
+
+
+def test_what_an_adapter_makes_is_computed_in_the_dtype_of_the_recipe() -> None:
+    """Not rounded to that of the model in between."""
+    stored, *matrices = (tensor(HEAD, s, "BF16") for s in ((10, 4), (1, 4), (10, 1)))
+    changed = Adapted.of(HEAD, stored, *matrices, 1.0, False, None)
+    made = replace(llama("b"), tensors={**llama("b").tensors, HEAD: changed})
+    for said, kind in (("dtype: float32", Adapted), ("dtype: float32\nout_dtype: float16", Merged)):
+        expression = units(planned(f"{COPY}{said}\n", llama("a"), made))[HEAD].expression
+        assert type(expression) is kind
+        assert expression.dtype == ("F32" if kind is Adapted else "F16")
+        assert expression is not changed
 
 
 def test_a_part_that_no_module_names_has_the_rows_of_its_model() -> None:

@@ -114,7 +114,7 @@ def quantised_output(
         else:
             made.append(target)
             if _is_matrix(target):
-                plain.append(_module(next(iter(target.tensors), target.name)))
+                plain += map(_module, target.tensors)
     modules = sorted({"lm_head", *plain})
     tensors = frozenset(n for target in made if target.dtypes for n in target.tensors)
     if not tensors:

@@ -174,6 +174,7 @@ def sampled_bytes(size: int) -> int:
         (LINEAR, SIZE, 4 * SIZE),
         (TIES, SIZE, 8 * SIZE + sampled_bytes(SIZE)),
         (TIES, BLOCK, 4 * BLOCK),
+        (LINEAR.replace("linear", "karcher"), SIZE, 8 * SIZE),
         (TIES, BLOCK + 1, 8 * (BLOCK + 1) + sampled_bytes(BLOCK + 1)),
         (
             TIES.replace("ties", "sce").replace("density", "select_topk"),
