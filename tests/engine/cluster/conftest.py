@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from cluster_runs import CODE, SHARD_SIZE, ClusterRuns, RayCluster, recipe_in, state_of
+from driver_bench import Bench, ComputedShards, Make
 from loopback_hub.hub import Hub
 from merging import shards_of
+from shard_tasks import RECIPES, Shards
 from tiny_models import LLAMA, write_family
 
 import resumerge
@@ -78,6 +80,23 @@ def runs(
     resumerge.run(recipe_in(models), plain, state_dir=state_of(plain), shard_size=SHARD_SIZE)
     assert len(shards_of(plain)) == 4
     return ClusterRuns(models, cluster, plain)
+
+
+@pytest.fixture(scope="module")
+def computed(models: Path, tmp_path_factory: pytest.TempPathFactory) -> ComputedShards:
+    """A run whose shards were computed once."""
+    return ComputedShards(Shards(models, RECIPES["ties"], tmp_path_factory.mktemp("run")))
+
+
+@pytest.fixture
+def make(computed: ComputedShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes a driver of such a run, with some options."""
+    return lambda **options: Bench(computed, tmp_path, monkeypatch, **options)
+
+
+@pytest.fixture
+def bench(make: Make) -> Bench:
+    return make()
 
 
 @pytest.fixture(autouse=True)

@@ -92,6 +92,7 @@ class Watch:
         self.looked_at_all += 1
 
 
+Make = Callable[..., "Bench"]
 Turn = Callable[[], Collection[int]]
 """What happens while the driver waits; returns the tasks that end, by the order of submission."""
 

@@ -6,13 +6,10 @@ import pickle
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from driver_bench import LIMIT, MACHINES, NODES, Bench, ComputedShards
-from shard_tasks import RECIPES, Shards
-from tiny_models import LLAMA, write_family
+from driver_bench import LIMIT, MACHINES, NODES, Bench, ComputedShards, Make
 
 from resumerge.engine.cluster import driver
 from resumerge.engine.cluster.driver import HEAD_SECONDS, JOIN_SECONDS, LOST_SECONDS, START_SECONDS
@@ -26,25 +23,6 @@ from resumerge.errors import Interrupted, Reason, Resumable
 from resumerge.planning.versions import Versions
 
 A, B, C = NODES
-
-
-@pytest.fixture(scope="module")
-def computed(tmp_path_factory: pytest.TempPathFactory) -> ComputedShards:
-    models = write_family(tmp_path_factory.mktemp("models"), LLAMA)
-    return ComputedShards(Shards(models, RECIPES["copies"], tmp_path_factory.mktemp("run")))
-
-
-Make = Callable[..., Bench]
-
-
-@pytest.fixture
-def make(computed: ComputedShards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    return lambda **options: Bench(computed, tmp_path, monkeypatch, **options)
-
-
-@pytest.fixture
-def bench(make: Make) -> Bench:
-    return make()
 
 
 def stopped(bench: Bench, *numbers: int) -> Resumable:

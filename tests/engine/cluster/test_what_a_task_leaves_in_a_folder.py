@@ -1,0 +1,524 @@
+"""Promise: what a task computed is published once, with its record, and read where it is whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from driver_bench import NODES, Bench, ComputedShards
+from made_up_plans import LINEAR, plan, remote
+from merging import shards_of
+
+from resumerge.digests import HASH_BYTES
+from resumerge.engine.cluster import task, task_reporter
+from resumerge.engine.cluster.exchange import folder
+from resumerge.engine.cluster.exchange.base import Beat, TaskAbandoned
+from resumerge.engine.cluster.exchange.folder import FolderEndpoint, FolderExchange, read_beat
+from resumerge.engine.cluster.outcomes import Failed, Finished, Node, WorkerRefused
+from resumerge.engine.cluster.shard_plan import shard_plan
+from resumerge.engine.cluster.task import ShardTask, run_on_worker, run_task
+from resumerge.engine.cluster.task_reporter import TaskReporter
+from resumerge.engine.recovery.published import published_record, record_path
+from resumerge.engine.reporter import ProgressUpdate, Reporter
+from resumerge.engine.resources.signals import StopRequest
+from resumerge.engine.shards.shard_files import TASKS
+from resumerge.engine.shards.shard_record import Uploaded
+from resumerge.errors import InputError, Interrupted, Problem, Reason, Resumable
+from resumerge.options import Options
+from resumerge.planning.plan import Shard
+from resumerge.planning.versions import Versions
+from resumerge.tensors import stored_in
+
+NODE = NODES[0]
+
+# What a task computes
+
+
+def test_a_task_returns_what_it_computed_and_leaves_its_shard_alone(
+    computed: ComputedShards,
+) -> None:
+    """With the numbers that the units have in the run."""
+    shards = computed.shards
+    assert shards_of(shards.out) == shards_of(shards.whole)
+    assert {path.suffix for path in shards.attempt.iterdir()} == {".json"}
+    for shard, finished in zip(shards.plan.shards, computed.finished):
+        numbers = [unit.number for unit in finished.record.units]
+        assert numbers == [*range(shard.first, shard.last)]
+        assert finished.record.fits(shards.plan, shard, shards.fingerprint)
+        assert finished.nbytes == shard.nbytes and finished.node == Node("", "here")
+        assert finished.seconds > 0 and finished.peak_rss > 1 << 20
+        assert all(unit.seconds >= 0 and unit.input_hashes for unit in finished.record.units)
+        assert published_record(record_path(shards.attempt, shard.index)) == finished.record
+
+
+def test_the_plan_of_a_shard_has_its_units_from_zero(computed: ComputedShards) -> None:
+    for shard in computed.shards.plan.shards:
+        found = shard_plan(computed.shards.plan, shard.index)
+        units = computed.shards.plan.units[shard.first : shard.last]
+        [own] = found.shards
+        assert own == replace(shard, index=0, first=0, last=len(units))
+        assert found.units == tuple(
+            replace(unit, index=index, shard=0) for index, unit in enumerate(units)
+        )
+        assert not any((found.stages, found.notes, found.left_out, found.kept, found.variants))
+        assert all(not (s.config or s.companions or s.tensors) for s in found.sources)
+
+
+def test_a_plan_of_a_shard_has_the_remote_files_that_it_reads_with_their_headers() -> None:
+    whole = plan(LINEAR, remote("a", 4, 5, 6), remote("b", 4, 5, 6), shard_size=30)
+    assert len(whole.shards) == 3
+    for shard in whole.shards:
+        found = shard_plan(whole, shard.index)
+        read = {(s.source, s.file) for unit in found.units for s in stored_in(unit.expression)}
+        assert {n for n, _ in read} == {0, 1}
+        for number, source in enumerate(found.sources):
+            names = {file for n, file in read if n == number}
+            assert source.files.keys() == names and len(names) == 1
+            assert source.tensors.keys() == {name.replace("f", "t") for name in names}
+            of_whole = whole.sources[number]
+            assert all(file == of_whole.files[name] for name, file in source.files.items())
+
+
+# Heartbeats
+
+
+def endpoint(attempt: Path, name: str = "shard0-1") -> FolderEndpoint:
+    (attempt / name).mkdir(parents=True, exist_ok=True)
+    return FolderEndpoint(attempt, name, 0, attempt.parents[1])
+
+
+def test_a_heartbeat_is_read_as_it_was_told_last(tmp_path: Path) -> None:
+    own = endpoint(tmp_path / "a" / "b")
+    assert read_beat(own.own_folder) is None
+    for beat in (Beat(NODE), Beat(NODE, 3, 1 << 40, 5)):
+        own.beat(beat)
+        assert read_beat(own.own_folder) == beat
+    assert [path.name for path in own.own_folder.iterdir()] == ["heartbeat.json"]
+    shutil.rmtree(own.own_folder)
+    with pytest.raises(TaskAbandoned):
+        own.beat(Beat(NODE))
+
+
+WHOLE = '{"node": {"id": "n", "host": "h"}, "count": 1, "budget": 2, "nbytes": 3}'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"n"', "1"),
+        ('"h"', "null"),
+        ('"host": "h"', '"host": "h", "more": 1'),
+        (', "host": "h"', ""),
+        ('"count": 1', '"count": true'),
+        ('"budget": 2', '"budget": 2.0'),
+        ('"nbytes": 3', '"nbytes": "3"'),
+        (', "nbytes": 3', ""),
+        ("}", ""),
+        (WHOLE, "[1]"),
+        (WHOLE, "7"),
+    ],
+)
+def test_a_heartbeat_has_its_texts_and_numbers_or_is_none(before: str, after: str) -> None:
+    assert Beat.of_bytes(WHOLE.encode()) == Beat(Node("n", "h"), 1, 2, 3)
+    assert before in WHOLE and Beat.of_bytes(WHOLE.replace(before, after).encode()) is None
+
+
+class Hears:
+    """An endpoint that keeps the heartbeats."""
+
+    beat_seconds = 5.0
+
+    def __init__(self) -> None:
+        self.beats: list[Beat] = []
+
+    def beat(self, beat: Beat) -> None:
+        self.beats.append(beat)
+
+
+class Inner(Reporter):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def heartbeat(self) -> None:
+        self.told.append("heartbeat")
+
+    def waiting(self, text: str) -> None:
+        self.told.append(text)
+
+
+def test_a_task_is_heard_of_now_and_then_whatever_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, hears, inner = [100.0], Hears(), Inner()
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(task_reporter, "time", clock)
+    reporter = TaskReporter(hears, NODE, inner)  # type: ignore[arg-type]
+    assert hears.beats == [Beat(NODE, 1)] and inner.told == ["heartbeat"]
+    reporter.began(1, 77)
+    reporter.progressed(ProgressUpdate(9, 10, 0, 1, ""))
+    assert len(hears.beats) == 1 and len(inner.told) == 2, "too soon"
+    now[0] += Hears.beat_seconds
+    reporter.heartbeat()
+    assert hears.beats[1:] == [Beat(NODE, 2, 77, 9)] == [reporter.last]
+    nothing: Any = None
+    for number, says in enumerate(
+        (
+            lambda: reporter.doing("x"),
+            lambda: reporter.reading(1, 2),
+            lambda: reporter.fetching(nothing),
+            lambda: reporter.waiting("for memory"),
+            lambda: reporter.progressed(ProgressUpdate(10, 10, 0, 1, "")),
+        )
+    ):
+        now[0] += Hears.beat_seconds
+        says()
+        assert hears.beats[-1].count == 3 + number
+    assert hears.beats[-1].nbytes == 10 and inner.told.count("for memory") == 1
+    assert len(inner.told) == 9
+
+
+# How a task ends
+
+
+@pytest.fixture
+def order(computed: ComputedShards, tmp_path: Path) -> ShardTask:
+    """A task for the second shard, whose folder is empty."""
+    attempt = tmp_path / "out" / TASKS / ("0" * 16)
+    attempt.mkdir(parents=True)
+    of_shard = shard_plan(computed.shards.plan, 1)
+    return ShardTask(
+        "shard1-1",
+        1,
+        computed.shards.plan.shards[1].first,
+        FolderEndpoint(attempt, "shard1-1", 1, tmp_path / "out"),
+        computed.shards.fingerprint,
+        Versions.of_plan(of_shard),
+        task.pickle.dumps(of_shard),
+        Options(threads=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "message"),
+    [
+        (TaskAbandoned(), "abandoned", "the driver has given this task up"),
+        (Resumable(Reason.NETWORK, "no answer"), "network", "no answer"),
+        (InputError([Problem("it is odd")]), "refused", "it is odd"),
+        (OSError(28, "No space left on device"), "disk_full", "The disk is full"),
+        (MemoryError("too much"), "oom", "out of memory: too much"),
+        (ZeroDivisionError("by zero"), "error", "ZeroDivisionError: by zero"),
+    ],
+)
+def test_what_ends_a_task_is_its_outcome(
+    order: ShardTask,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    reason: str,
+    message: str,
+) -> None:
+    """It leaves no folder."""
+
+    def fails(*given: object) -> None:
+        assert isinstance(order.endpoint, FolderEndpoint) and order.endpoint.own_folder.is_dir()
+        raise error
+
+    monkeypatch.setattr(task, "_compute", fails)
+    outcome = run_task(order, NODE, StopRequest())
+    assert isinstance(outcome, Failed) and outcome.node == NODE
+    assert outcome.reason == reason and message in outcome.message
+    assert isinstance(order.endpoint, FolderEndpoint)
+    assert not list(order.endpoint.folder.iterdir()) and not order.endpoint.own_folder.exists()
+
+
+@pytest.mark.parametrize("error", [Interrupted(15), KeyboardInterrupt()])
+def test_a_signal_is_no_outcome_of_a_task(
+    order: ShardTask, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def stops(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr(task, "_compute", stops)
+    with pytest.raises(type(error)):
+        run_task(order, NODE, StopRequest())
+    assert isinstance(order.endpoint, FolderEndpoint)
+    assert not order.endpoint.own_folder.exists()
+
+
+def on_worker(order: ShardTask, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What comes of a task where Ray says which node this is."""
+    here = SimpleNamespace(get_node_id=lambda: "node-id")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get_runtime_context=lambda: here))
+    return run_on_worker(order)
+
+
+def test_a_worker_with_other_versions_or_without_the_folder_takes_no_task(
+    order: ShardTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan is not read: its form is another version's."""
+    known = {**order.versions.known, "numerics": 0}
+    other = replace(order, versions=Versions(known), plan=b"nothing that can be read")
+    refused = on_worker(other, monkeypatch)
+    assert isinstance(refused, WorkerRefused) and refused.node.id == "node-id"
+    assert len(refused.differences) == 1 and "numerics: 0 at the driver" in refused.differences[0]
+    assert isinstance(order.endpoint, FolderEndpoint)
+    order.endpoint.folder.rmdir()
+    refused = on_worker(order, monkeypatch)
+    assert isinstance(refused, WorkerRefused)
+    assert refused.differences == (
+        f"the output's folder: {order.endpoint.folder} does not exist here",
+    )
+
+
+def test_a_worker_computes_for_the_node_that_ray_names(
+    order: ShardTask, computed: ComputedShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = on_worker(order, monkeypatch)
+    assert isinstance(outcome, Finished) and outcome.node.id == "node-id"
+    found, known = outcome.record.units, computed.finished[1].record.units
+    assert [(u.number, u.hashes, u.checksum) for u in found] == [
+        (u.number, u.hashes, u.checksum) for u in known
+    ]
+    assert [u.measurements for u in found] == [u.measurements for u in known]
+    assert any(u.measurements for u in found)
+
+
+# Publishing
+
+
+@pytest.fixture
+def publish(order: ShardTask, computed: ComputedShards) -> Callable[[], None]:
+    """Publishes the second shard, of a task that has computed it."""
+    own, shard = order.endpoint, computed.shards.plan.shards[1]
+    assert isinstance(own, FolderEndpoint)
+
+    def publishes() -> None:
+        own.own_folder.mkdir(exist_ok=True)
+        shutil.copyfile(computed.shards.out / shard.name, own.own_folder / shard.name)
+        record = computed.finished[1].record
+        of_shard = shard_plan(computed.shards.plan, 1)
+        assert own.publish(of_shard, record, Beat(NODE), lambda nbytes: None) == record
+
+    return publishes
+
+
+def test_a_shard_that_is_there_is_compared_and_stays(
+    order: ShardTask, computed: ComputedShards, publish: Callable[[], None]
+) -> None:
+    own, shard = order.endpoint, computed.shards.plan.shards[1]
+    assert isinstance(own, FolderEndpoint)
+    path = own.out / shard.name
+    publish()
+    first = path.stat()
+    assert published_record(record_path(own.folder, 1)) == computed.finished[1].record
+    record_path(own.folder, 1).unlink()
+    publish()
+    assert os.path.samestat(path.stat(), first) and not record_path(own.folder, 1).exists()
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Resumable) as conflict:
+        publish()
+    known = computed.finished[1].record.units[-1].hashes[-HASH_BYTES:].hex()
+    assert conflict.value.reason == "hash_conflict" and path.read_bytes() == data
+    last = computed.shards.plan.units[shard.last - 1].name
+    assert f"different bytes of {last} in {shard.name}: block 0 had the hash" in str(conflict.value)
+    assert f"and {known} on {NODE}" in conflict.value.message
+
+
+def test_a_file_of_somebody_else_is_set_aside_also_a_link(
+    order: ShardTask, computed: ComputedShards, publish: Callable[[], None]
+) -> None:
+    own, name = order.endpoint, computed.shards.plan.shards[1].name
+    assert isinstance(own, FolderEndpoint)
+    (own.out / name).symlink_to("nowhere")
+    publish()
+    assert (own.out / f"{name}.kept").is_symlink() and not (own.out / name).is_symlink()
+
+
+# The driver's side
+
+
+def exchange_of(bench: Bench) -> tuple[FolderExchange, Path]:
+    [attempt] = [
+        path
+        for path in (bench.shards.out / TASKS).iterdir()
+        if path.name != bench.shards.attempt.name
+    ]
+    return bench.exchange, attempt
+
+
+def test_a_driver_and_its_tasks_meet_in_a_folder_of_the_attempt(bench: Bench) -> None:
+    exchange, attempt = exchange_of(bench)
+    assert len(attempt.name) == 16 and attempt.is_dir()
+    own = exchange.endpoint("shard1-2", bench.plan.shards[1])
+    assert own == FolderEndpoint(attempt, "shard1-2", 1, bench.shards.out)
+    with own.working_folder() as working:
+        assert working == attempt / "shard1-2"
+        own.beat(Beat(NODE, 4))
+        beats = exchange.beats(["shard1-2", "shard0-1"])
+        assert beats == {"shard1-2": Beat(NODE, 4)}
+        exchange.give_up("shard0-1")
+        own.beat(Beat(NODE, 5))
+        exchange.give_up("shard1-2")
+        with pytest.raises(TaskAbandoned):
+            own.beat(Beat(NODE, 6))
+    assert not working.exists()
+    exchange.give_up("shard1-2")
+    with pytest.raises(ZeroDivisionError), own.working_folder():
+        raise ZeroDivisionError
+    assert not working.exists()
+    exchange.close()
+    assert not (bench.shards.out / TASKS).exists()
+
+
+def test_a_record_counts_where_its_shard_is_whole(bench: Bench) -> None:
+    exchange, attempt = exchange_of(bench)
+    shard, record = bench.plan.shards[0], bench.computed.finished[0].record
+    folder.write_record(attempt, 0, record, bench.context.storage)
+    assert exchange.record("shard0-1", shard) is None
+    bench.publishes(0)
+    assert exchange.record("shard0-1", shard) == record
+    with bench.files.final(shard).open("ab") as file:
+        file.write(b"more")
+    assert exchange.record("shard0-1", shard) is None
+    bench.publishes(0)
+    exchange.journaled("shard0-1", shard)
+    assert exchange.record("shard0-1", shard) is None and not [*attempt.iterdir()]
+    exchange.journaled("shard0-1", shard)
+
+
+def test_a_shard_is_waited_for_until_a_network_shows_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for ever, and not where another file has its name."""
+    shard, record = bench.plan.shards[0], bench.computed.finished[0].record
+    now, waits = [0.0], list[str]()
+    exchange = FolderExchange(bench.plan, bench.ledger, bench.files, lambda: waits.append("w"))
+
+    def sleep(seconds: float) -> None:
+        now[0] += 10.0
+        if now[0] == 50.0:
+            bench.publishes(0)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(folder, "time", clock)
+    assert exchange.has(shard, record) and len(waits) == 5
+    assert exchange.has(shard, record) and len(waits) == 5
+    bench.files.final(shard).write_bytes(b"another")
+    assert not exchange.has(shard, record) and len(waits) == 5
+    bench.files.final(shard).unlink()
+    now[0] = 100.0
+    assert not exchange.has(shard, record)
+    assert now[0] == 100.0 + folder.VISIBLE_SECONDS + 10.0
+
+
+def test_what_was_published_is_adopted(bench: Bench) -> None:
+    folder.write_record(
+        bench.shards.attempt, 1, bench.computed.finished[1].record, bench.context.storage
+    )
+    bench.publishes(1)
+    assert bench.exchange.adopt() == [1]
+    assert bench.is_sealed(1) and not (bench.shards.out / TASKS).exists()
+
+
+# The journal
+
+
+def test_a_shard_is_journaled_with_all_that_is_known_of_it(bench: Bench) -> None:
+    """Units that were complete before are not counted again."""
+    shard, finished = bench.plan.shards[1], bench.publishes(1)
+    first, *rest = finished.record.units
+    bench.ledger.units.commit_batch(bench.attempt, 1, [first], {"units_committed": 1})
+    journal = replace(bench.journal, progress=bench.ledger.units.progress())
+    nbytes = {unit.index: unit.nbytes for unit in bench.plan.units}
+    assert (journal.units_done, journal.bytes_done) == (1, nbytes[first.number])
+    begun = bench.files.partial(shard)
+    begun.write_bytes(b"begun")
+    assert journal.commit(shard, finished, "t1")
+    of_shard = sum(nbytes[unit.number] for unit in finished.record.units)
+    assert (journal.units_done, journal.bytes_done) == (1 + len(rest), of_shard)
+    assert bench.is_sealed(1) and bench.announced == [1] and not begun.exists()
+    assert bench.watch.units == [u.name for u in bench.plan.units[shard.first : shard.last]]
+    row = bench.ledger.attempts.all()[-1]
+    assert (row["units_committed"], row["bytes_committed"]) == (
+        len(rest),
+        of_shard - nbytes[first.number],
+    )
+    assert row["peak_rss"] > 1 << 20
+    stored = bench.ledger.units.progress()
+    for unit in finished.record.units:
+        known = journal.progress[unit.number]
+        assert known.is_complete and known.hashes == stored[unit.number].hashes == unit.hashes
+        assert known.committed_blocks == stored[unit.number].committed_blocks == 1
+        assert known.checksum == stored[unit.number].checksum
+    assert {stored[unit.number].batch for unit in rest} == {1}
+    assert journal.commit(bench.plan.shards[0], bench.publishes(0), "t0")
+    assert {
+        stored.batch for stored in bench.ledger.units.progress()[: bench.plan.shards[0].last]
+    } == {2}
+    units = len(rest) + bench.plan.shards[0].last
+    assert bench.ledger.attempts.all()[-1]["units_committed"] == units
+    for number in range(2, len(bench.plan.shards)):
+        assert journal.commit(bench.plan.shards[number], bench.publishes(number), "t")
+    assert bench.ledger.units.measurements() == bench.shards.measurements
+    bench.ledger.check_rows()
+
+
+def test_what_contradicts_the_ledger_is_told_and_nothing_is_journaled(bench: Bench) -> None:
+    """The first block that differs, after those that are known alike."""
+    shard, finished = bench.plan.shards[1], bench.publishes(1)
+    *_, last = finished.record.units
+    ours, theirs = (bytes([n]) * HASH_BYTES for n in (1, 2))
+    more = replace(last, hashes=last.hashes + theirs + last.hashes)
+    record = replace(finished.record, units=(*finished.record.units[:-1], more))
+    known = bench.journal.progress[last.number]
+    bench.journal.progress[last.number] = replace(known, hashes=last.hashes)
+    bench.journal.compare(shard, record, "t1", str(NODE))
+    bench.journal.progress[last.number] = replace(known, hashes=last.hashes + ours)
+    with pytest.raises(Resumable) as conflict:
+        bench.journal.commit(shard, replace(finished, record=record), "t1")
+    assert conflict.value.reason == "hash_conflict"
+    assert f"block 1 had the hash {ours.hex()} first, and {theirs.hex()}" in str(conflict.value)
+    [(kind, data)] = bench.events()
+    assert kind == "hash_conflict" and data == {
+        "shard": shard.name,
+        "task": "t1",
+        "node": str(NODE),
+        "tensor": bench.plan.units[last.number].name,
+        "block": 1,
+        "first": ours.hex(),
+        "second": theirs.hex(),
+    }
+    assert not bench.is_sealed(1) and not bench.watch.units
+    assert not any(known.hashes for known in bench.ledger.units.progress())
+
+
+def test_a_shard_of_a_source_that_changed_is_not_journaled(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(units: object) -> None:
+        raise Resumable(Reason.SOURCE_CHANGED, "a")
+
+    monkeypatch.setattr(bench.watch, "check", changed)
+    with pytest.raises(Resumable):
+        bench.journal.commit(bench.plan.shards[1], bench.publishes(1), "t1")
+    assert not bench.is_sealed(1) and not bench.announced
+    assert not any(known.hashes for known in bench.ledger.units.progress())
+
+
+def test_a_shard_in_a_bucket_is_in_the_mirror_with_its_digest(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard, finished = bench.plan.shards[1], bench.publishes(1)
+    bench.ledger.set_mirror("s3://box/m")
+    record = replace(finished.record, uploaded=Uploaded(shard.nbytes, "1" * 64, "e"))
+    gone: list[tuple[str, Shard]] = []
+    monkeypatch.setattr(bench.exchange, "journaled", lambda task, of: gone.append((task, of)))
+    assert bench.journal.commit(shard, replace(finished, record=record), "t1")
+    assert bench.ledger.mirrored.checksums() == {shard.name: "1" * 64}
+    assert gone == [("t1", shard)]
