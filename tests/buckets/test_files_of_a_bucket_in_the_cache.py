@@ -238,7 +238,15 @@ def test_a_cached_file_is_what_its_record_says(
     ):
         file.recorded.write_text(json.dumps(right | wrong))
         assert not file.is_intact(file.blob), wrong
-    for text in ("", "[]", "{", "7", json.dumps({"name": MODEL}), "[" * 9999, " " * 20_000):
+    for text in (
+        "",
+        "[]",
+        "{",
+        "7",
+        json.dumps({"name": MODEL}),
+        "[" * 9999,
+        json.dumps(right) + " " * 20_000,
+    ):
         file.recorded.write_text(text)
         assert not file.is_intact(file.blob)
     file.recorded.write_text(json.dumps(right))

@@ -261,7 +261,13 @@ def test_what_is_no_answer(cloud: str) -> None:
         assert isinstance(told, StoreError) and not told.denied
         assert f"cannot be reached: {type(lost).__name__}" in str(told)
         assert "secret" not in str(told)
-    for odd in (KeyError("x"), TypeError("x"), ValueError("x"), AttributeError("x")):
+    for odd in (
+        KeyError("x"),
+        TypeError("x"),
+        ValueError("x"),
+        AttributeError("x"),
+        RecursionError(),
+    ):
         told = translated(cloud, odd)
         assert isinstance(told, StoreError) and "does not speak its protocol" in str(told)
 
@@ -384,7 +390,7 @@ def test_what_azure_s_library_says_without_an_answer() -> None:
             True,
             azure.ADVICE.place,
         )
-    for status in (200, 206, 302):
+    for status in (200, 206, 301, 302, 303, 307):
         told = translated("az", of_azure(status, ""))
         assert isinstance(told, StoreError) and "does not speak its protocol" in str(told)
 

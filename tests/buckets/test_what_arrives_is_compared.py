@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resumerge.buckets.base import Listed
-from resumerge.buckets.content_hash import BucketContent, check_of
+from resumerge.buckets.content_hash import BucketContent, HashCheck, check_of
 from resumerge.buckets.ranges import Hash, RangedBucket
 from resumerge.errors import StoreError
 
@@ -140,6 +140,34 @@ def test_parts_of_different_lengths_are_not_guessed(lengths: list[int]) -> None:
     assert b"".join(parts) == DATA
     found = content({}, etag_of(parts), DATA, lambda number: lengths[number - 1])
     assert feed(found, DATA, [])
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 99, 10_000])
+def test_an_object_may_have_any_number_of_parts_that_s3_allows(count: int) -> None:
+    data = (DATA * 5)[:10_000]
+    length = len(data) // count
+    parts = [data[length * n : length * (n + 1)] for n in range(count)]
+    parts[-1] += data[length * count :]
+    if len(parts[-1]) > length:  # which only a last part that is shorter would follow
+        parts[-1:] = [parts[-1][:length], parts[-1][length:]]
+    etag = etag_of(parts)
+    assert feed(content({}, etag, data, lambda number: len(parts[number - 1])), data, [])
+    assert not feed(content({}, etag, data, lambda n: len(parts[n - 1])), damaged(data), [])
+
+
+def test_a_hash_contradicts_bytes_by_their_md5_alone() -> None:
+    """Of a hash of another kind nothing is known."""
+    for head, etag, expected in [
+        ({}, MD5, [False, True]),
+        (*STATED["SHA-256"], [False, False]),
+        (*STATED["SHA-1"], [False, False]),
+        (*STATED["CRC-32"], [False, False]),
+    ]:
+        begin = check_of("bucket", head, etag, len(DATA), no_parts)
+        assert begin is not None
+        check = begin()
+        assert isinstance(check, HashCheck)
+        assert [check.contradicts(md5) for md5 in (MD5, "0" * 32)] == expected
 
 
 def test_a_sha_256_goes_before_the_etag() -> None:
