@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hub_models import ref, shard, sharded, single
+from huggingface_hub import HfApi
 from loopback_hub import Hub
 
 from resumerge.errors import InputError, Resumable
@@ -140,6 +143,56 @@ def test_what_the_hub_lists_is_not_asked_for_file_by_file(hub: Hub) -> None:
     assert asked == {"", "config.json", NAME}
     fetch(source, ["merges.txt"])
     assert (source.folder / "merges.txt").read_bytes() == b""
+
+
+@pytest.fixture
+def mirror(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """A mirror of the Hub that lists names alone."""
+    real = HfApi.model_info
+
+    def model_info(self: HfApi, *given: Any, **named: Any) -> Any:
+        info = real(self, *given, **named)
+        for sibling in info.siblings:
+            sibling.size = sibling.blob_id = sibling.lfs = None
+        return info
+
+    monkeypatch.setattr(HfApi, "model_info", model_info)
+    return hub
+
+
+def test_what_a_mirror_does_not_list_is_asked_for_file_by_file(mirror: Hub) -> None:
+    """Of the files that are needed, and of no other."""
+    files = sharded(2) | {"tokenizer.json": b"{}", "README.md": b"", "pytorch_model.bin": b"x"}
+    mirror.commit("org/model", files)
+    source = open_hub(ref("org/model"))
+    needed = {*files} - {"README.md", "pytorch_model.bin", "model.safetensors.index.json"}
+    described = {**source.files, **source.companions}
+    assert {name: file.size for name, file in described.items()} == {
+        name: len(files[name]) for name in needed
+    }
+    asked = {request.file for request in mirror.requests if request.method == "HEAD"}
+    assert asked == needed | {"model.safetensors.index.json"}
+    fetch(source, described)
+    assert all((source.folder / name).read_bytes() == files[name] for name in needed)
+    again = open_hub(ref("org/model"), offline=True)
+    assert again.identity() == source.identity()
+
+
+def test_a_server_that_says_too_little_of_a_file_or_a_commit_is_refused(
+    mirror: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.commit("org/model", single())
+    with monkeypatch.context() as patch:
+        for size, etag in ((None, "a" * 64), (7, None)):
+            said = SimpleNamespace(size=size, etag=etag)
+            patch.setattr("huggingface_hub.get_hf_file_metadata", lambda *_, said=said, **__: said)
+            with pytest.raises(InputError, match="did not send the size and the etag"):
+                open_hub(ref("org/model"))
+    for sha in (None, "main", "0" * 39):
+        said = SimpleNamespace(sha=sha, siblings=[])
+        monkeypatch.setattr(HfApi, "model_info", lambda *_, said=said, **__: said)
+        with pytest.raises(InputError, match="did not say which commit this is"):
+            open_hub(ref("org/model"))
 
 
 def test_what_was_listed_without_a_size_is_as_large_as_it_is_in_the_cache(
