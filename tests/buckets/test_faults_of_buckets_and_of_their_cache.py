@@ -312,7 +312,8 @@ def test_without_boto3_it_is_said_how_to_install_it(
 def test_two_files_of_one_etag_have_contents_of_their_own(tmp_path: Path) -> None:
     """ETags of some servers are no hashes: they say when an object was written, or how often."""
     files = [
-        BucketFile("s3://box/m", "r", name, size, etag, tmp_path)
+        BucketFile(model, "r", name, size, etag, tmp_path / model[-1])
+        for model in ("s3://box/m", "s3://box/n")
         for name in ("a", "b")
         for size in (1, 2)
         for etag in ("x", "y")

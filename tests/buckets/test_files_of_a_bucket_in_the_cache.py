@@ -263,6 +263,7 @@ def test_each_file_is_found_in_the_latest_listing_that_has_it(
     objects: Objects, home: Path, metadata: MetadataCache
 ) -> None:
     first = opened(metadata=metadata)
+    assert remote_file(first, MODEL).links == {first.folder / MODEL}, "where it will be"
     fetch(first, [MODEL], metadata)
     objects.put("m/config.json", json.dumps(CONFIG).encode() + b" ")
     second = opened(metadata=metadata)
@@ -410,8 +411,9 @@ def test_a_run_that_began_goes_on_where_the_bucket_cannot_be_listed(
         objects.choose = lambda request, status=status: failure(status)  # type: ignore[misc]
         again = opened(metadata=metadata, revision=source.revision)
         assert again.identity() == source.identity()
-        with pytest.raises(kind, match=f"HTTP {status}"):
+        with pytest.raises(kind, match=f"HTTP {status}") as told:
             opened(metadata=metadata)
+        assert ADDRESS in str(told.value)
         with pytest.raises(kind, match=f"HTTP {status}"):
             opened(metadata=metadata, revision="another")
 

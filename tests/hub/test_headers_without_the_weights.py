@@ -144,6 +144,7 @@ def test_a_file_in_gguf_is_read_from_its_first_bytes(hub: Hub, tmp_path: Path) -
         source = open_hub(read_reference(name))
         assert [*source.files] == ["a-Q8_0.gguf"] and not source.files["a-Q8_0.gguf"].present
         assert [*source.companions] == ["tokenizer.json"]
+        assert source.identity()["single"], "the file alone leads to it"
         assert from_gguf(source).config["model_type"] == "llama"
 
 

@@ -188,6 +188,59 @@ def test_of_what_is_missing_its_fault_is_named(
     assert file.blob.read_bytes() == MODEL[NAME]
 
 
+def test_a_copy_that_was_cut_short_is_not_present(
+    hub: Hub, model: Source, metadata: MetadataCache
+) -> None:
+    """A plan needs its header alone, which is known; without that, its fault is told."""
+    fetch(model, [NAME], metadata)
+    file = remote_file(model, NAME)
+    assert open_hub(model.ref, metadata=metadata).files[NAME].present
+    file.blob.write_bytes(MODEL[NAME][:-1])
+    for offline in (False, True):
+        again = open_hub(model.ref, metadata=metadata, offline=offline)
+        assert again.tensors == model.tensors and not again.files[NAME].present
+    hub.forget_requests()
+    metadata.store_header(file.identity, None)
+    with pytest.raises(InputError, match=f"missing: {NAME} .damaged: {file.size - 1} of"):
+        open_hub(model.ref, metadata=metadata, offline=True)
+    assert hub.requests == []
+
+
+def test_a_content_that_lost_its_name_is_named_again(
+    hub: Hub, model: Source, metadata: MetadataCache
+) -> None:
+    fetch(model, [NAME], metadata)
+    hub.forget_requests()
+    remote_file(model, NAME).pointer.unlink()
+    fetch(model, [NAME], metadata)
+    assert model.path(NAME).read_bytes() == MODEL[NAME] and hub.requests == []
+
+
+def test_offline_nothing_is_downloaded_to_be_opened(
+    hub: Hub, model: Source, metadata: MetadataCache
+) -> None:
+    """Neither a config that the cache lost, nor a file that the recipe names."""
+    with pytest.raises(InputError, match=r"missing: none\.safetensors"):
+        open_hub(read_reference("org/model/none.safetensors"), metadata=metadata, offline=True)
+    (model.folder / "config.json").resolve().unlink()
+    with pytest.raises(InputError, match=r"missing: config\.json"):
+        open_hub(model.ref, metadata=metadata, offline=True)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("name", ["org/bare", "s3://box/bare"])
+def test_a_model_without_a_config_lacks_none_offline(
+    hub: Hub, objects: Objects, metadata: MetadataCache, name: str
+) -> None:
+    files = {NAME: MODEL[NAME], "tokenizer.json": b"{}"}
+    hub.commit("org/bare", files)
+    objects.upload("bare", files)
+    source = open_source(read_reference(name), metadata=metadata)
+    fetch(source, [NAME, "tokenizer.json"], metadata)
+    again = open_source(read_reference(name), metadata=metadata, offline=True)
+    assert again.identity() == source.identity() and source.config == {}
+
+
 def test_the_environment_forbids_downloads_as_well(
     hub: Hub, model: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +358,27 @@ def test_a_copy_whose_header_is_damaged_is_not_planned_by(
         open_hub(read_reference("org/model"), metadata=MetadataCache(), offline=True)
 
 
+def test_a_header_that_a_copy_does_not_have_is_looked_for_again(
+    hub: Hub, model: Source, metadata: MetadataCache
+) -> None:
+    """Though the copy was found intact before."""
+    fetch(model, [NAME], metadata)
+    file = remote_file(model, NAME)
+    file.blob.write_bytes(MODEL[NAME].replace(b"up_proj", b"??_proj"))
+    metadata.record_verdict(file.blob, file.etag, True)
+    with Prefetcher([(model, NAME)], metadata) as fetcher:
+        until_all_are_ready(fetcher, 1)
+    assert file.blob.read_bytes() == MODEL[NAME]
+
+
 # What is not a model
+
+
+def test_a_file_that_is_shorter_than_any_header_is_damaged(hub: Hub) -> None:
+    """Its server is not asked for bytes that it does not have."""
+    hub.commit("org/short", {"config.json": json.dumps(CONFIG).encode(), NAME: b"abc"})
+    with pytest.raises(InputError, match="damaged"):
+        open_hub(read_reference("org/short"))
 
 
 def test_files_that_the_index_names_in_vain(objects: Objects, metadata: MetadataCache) -> None:
@@ -322,7 +395,9 @@ def test_a_model_in_another_format_is_told_offline_as_well(
 ) -> None:
     """It is not the network that lacks."""
     hub.commit(
-        "org/old", {"config.json": json.dumps(CONFIG).encode(), "a.txt": b"", "model.h5": b"HDF"}
+        "org/old",
+        {"config.json": json.dumps(CONFIG).encode(), "model.h5": b"HDF"}
+        | {f"{n}.txt": b"" for n in range(30)},
     )
     for offline in (False, True):
         with pytest.raises(InputError, match="The weights of a model are missing") as told:
