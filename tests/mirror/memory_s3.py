@@ -23,13 +23,17 @@ class Server:
 
     Args:
         conditional: whether it observes If-None-Match and If-Match.
+        refuses_conditions: whether it refuses requests with either.
         encrypts: whether its ETags are no MD5s, since it encrypts with keys of its own.
         lists_parts: whether it says which parts of an upload it has.
+        lists_uploads: whether it says which uploads were begun; some do only where there are any.
     """
 
     conditional: bool = True
+    refuses_conditions: bool = False
     encrypts: bool = False
     lists_parts: bool = True
+    lists_uploads: bool = True
     objects: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     """Bytes and ETag, by key."""
     uploads: dict[str, tuple[str, dict[int, bytes]]] = field(default_factory=dict)
@@ -42,6 +46,9 @@ class Server:
             etag = f'"{next(self.numbers):032}"'
         self.objects[key] = data, etag
         return etag
+
+    def etag_of_part(self, data: bytes) -> str:
+        return f'"{hashlib.md5(data).hexdigest()}{"-encrypted" * self.encrypts}"'
 
 
 def refused(status: int, code: str) -> ClientError:
@@ -90,6 +97,8 @@ class Api:
         def do() -> dict[str, Any]:
             there = self._server.objects.get(Key)
             _check_digest(Body, given)
+            if self._server.refuses_conditions and given.keys() & {"IfMatch", "IfNoneMatch"}:
+                raise refused(501, "NotImplemented")
             if self._server.conditional:
                 known = given.get("IfMatch")
                 if "IfNoneMatch" in given and there is not None:
@@ -165,7 +174,7 @@ class Api:
         def do() -> dict[str, str]:
             _check_digest(data, given)
             self._upload(UploadId)[PartNumber] = data
-            return {"ETag": f'"{hashlib.md5(data).hexdigest()}"'}
+            return {"ETag": self._server.etag_of_part(data)}
 
         return self._ask(f"part {PartNumber}", do, Key)
 
@@ -179,7 +188,7 @@ class Api:
             parts = []
             for part in MultipartUpload["Parts"]:
                 data = there.get(part["PartNumber"], b"")
-                if hashlib.md5(data).hexdigest() != part["ETag"].strip('"'):
+                if self._server.etag_of_part(data) != part["ETag"]:
                     raise refused(400, "InvalidPart")
                 parts.append(data)
             del self._server.uploads[UploadId]
@@ -198,6 +207,8 @@ class Api:
 
     def list_multipart_uploads(self, Prefix: str = "", **given: Any) -> dict[str, Any]:
         def do() -> dict[str, Any]:
+            if not self._server.lists_uploads and not self._server.uploads:
+                raise refused(404, "NoSuchUpload")
             found = [
                 {"Key": key, "UploadId": upload, "Initiated": upload}
                 for upload, (key, _) in self._server.uploads.items()
@@ -212,7 +223,7 @@ class Api:
             if not self._server.lists_parts:
                 raise refused(501, "NotImplemented")
             found = [
-                {"PartNumber": number, "ETag": f'"{hashlib.md5(data).hexdigest()}"'}
+                {"PartNumber": number, "ETag": self._server.etag_of_part(data)}
                 for number, data in sorted(self._upload(UploadId).items())
             ]
             return {"Parts": found}

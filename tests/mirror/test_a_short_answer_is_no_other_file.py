@@ -92,6 +92,30 @@ def test_what_came_whole_is_taken(etag: str) -> None:
         assert mirror.get("config.json", 3) == b"", "it is too large"
 
 
+def test_what_was_replaced_while_it_was_read_is_taken_as_it_was() -> None:
+    """The listing, or the hash, is of the next version."""
+
+    class Replaced(Objects):
+        def list(self, prefix: str) -> dict[str, Listed]:
+            return {"config.json"[len(prefix) :]: Listed(7, "next")}
+
+    class ReplacedLater(Objects):
+        def check(self, key: str, known: Listed) -> Begin | None:
+            raise Changed
+
+    for kind in (Replaced, ReplacedLater):
+        assert store(kind(CONFIG, "17c0ffee")).get("config.json") == CONFIG
+
+
+def test_what_was_removed_while_it_was_read_is_missing() -> None:
+    class Removed(Objects):
+        def list(self, prefix: str) -> dict[str, Listed]:
+            return {}
+
+    with pytest.raises(FileNotFoundError):
+        store(Removed(CONFIG, "17c0ffee")).get("config.json")
+
+
 @pytest.mark.parametrize("sent", SHORT)
 def test_no_file_of_the_run_is_kept_as_a_strangers(sent: bytes) -> None:
     renamed: list[tuple[str, str]] = []

@@ -64,7 +64,7 @@ def test_a_file_is_sent_once_in_pieces(server: Server, store: GoogleStore, large
     moved.clear()
     assert store.upload(NAME, large, moved.append) == SHA256
     assert [call for call, _ in server.asked] == ["reload"], "it is there already"
-    assert moved and not any(moved), "it can be stopped, and moves nothing"
+    assert len(moved) >= 2 and not any(moved), "it can be stopped while it hashes"
     server.write(KEY, DATA[::-1])
     assert store.upload(NAME, large, ignore) == SHA256
     assert store.get(NAME) == DATA, "another one of this size"

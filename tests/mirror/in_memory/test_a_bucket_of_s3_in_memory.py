@@ -97,7 +97,8 @@ def test_what_is_there_is_not_sent_again(mirror: Mirror, large: Path, nbytes: in
     moved.clear()
     assert again.store.upload(NAME, large, moved.append) == hashlib.sha256(data).hexdigest()
     assert again.api.asked == [f"head {KEY}"]
-    assert moved and not any(moved), "it can be stopped while it hashes, and moves nothing"
+    assert len(moved) > nbytes // PART, "it can be stopped while it hashes"
+    assert not any(moved)
 
 
 def test_parts_that_are_there_are_not_sent_again(mirror: Mirror, large: Path) -> None:
@@ -121,11 +122,8 @@ def test_a_part_of_other_bytes_is_replaced(mirror: Mirror, large: Path) -> None:
 def test_the_newest_of_several_uploads_goes_on_and_the_others_end(
     mirror: Mirror, large: Path
 ) -> None:
-    mirror.api.create_multipart_upload(Key=KEY)
     begin(mirror, large)
-    [newest] = [name for name, (_, parts) in mirror.server.uploads.items() if parts]
-    assert newest == max(mirror.server.uploads)
-    mirror.api.create_multipart_upload(Key=f"{KEY}.kept")
+    mirror.server.uploads |= {"before it": (KEY, {}), "of another": (f"{KEY}.kept", {})}
     mirror.store.upload(NAME, large, ignore)
     assert mirror.parts() == ["part 3", "part 4"]
     assert [key for key, _ in mirror.server.uploads.values()] == [f"{KEY}.kept"]
@@ -137,6 +135,48 @@ def test_where_parts_are_not_listed_the_upload_begins_again(mirror: Mirror, larg
     mirror.store.upload(NAME, large, ignore)
     assert len(mirror.parts()) == 4
     assert mirror.store.get(NAME) == DATA and not mirror.server.uploads
+
+
+def test_a_server_that_lists_no_uploads_where_there_are_none(mirror: Mirror, large: Path) -> None:
+    mirror.server.lists_uploads = False
+    mirror.store.abandon_uploads([NAME])
+    assert mirror.store.upload(NAME, large, ignore) == SHA256
+
+
+def test_an_upload_that_ended_meanwhile_is_aborted_all_the_same(
+    mirror: Mirror, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(mirror, large)
+    real = mirror.api.abort_multipart_upload
+
+    def is_gone(**given: Any) -> None:
+        mirror.server.uploads.clear()
+        real(**given)
+
+    monkeypatch.setattr(mirror.api, "abort_multipart_upload", is_gone)
+    mirror.store.abandon_uploads([NAME])
+    assert "abort" in mirror.api.asked[-1]
+
+
+@pytest.mark.parametrize("nbytes", [len(DATA), PART], ids=["in parts", "in one request"])
+def test_bytes_are_told_in_pieces_and_not_those_of_what_a_callback_asks_for(
+    mirror: Mirror, large: Path, nbytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease that is renewed while a shard is sent would wait for itself for ever."""
+    monkeypatch.setattr(s3_uploads, "REPORTED", 100)
+    large.write_bytes(DATA[:nbytes])
+    told: list[int] = []
+    within: list[None] = []
+
+    def moved(nbytes: int) -> None:
+        assert not within, "called by the request that it makes"
+        told.append(nbytes)
+        within.append(None)
+        mirror.store.put({"lease": b"renewed"})
+        within.pop()
+
+    mirror.store.upload(NAME, large, moved)
+    assert sum(told) == nbytes and max(told) == 100
 
 
 @pytest.mark.parametrize("nbytes", [len(DATA), PART], ids=["in parts", "in one request"])
@@ -201,12 +241,6 @@ def test_what_was_created_is_not_replaced(mirror: Mirror, large: Path, nbytes: i
     assert mirror.store.get(NAME) == data
 
 
-def test_a_server_without_conditions_creates_all_the_same(large: Path) -> None:
-    mirror = Mirror(Server(conditional=False))
-    assert mirror.store.create(NAME, large, ignore) == SHA256
-    assert mirror.store.settle_seconds > 0
-
-
 def test_a_small_file_is_replaced_under_the_condition_that_it_is_the_one_that_was_read(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,9 +259,47 @@ def test_a_small_file_is_replaced_under_the_condition_that_it_is_the_one_that_wa
     assert store.get("a") == b"another machine's"
 
 
-def test_what_the_server_cannot_do_is_said_by_the_condition_that_it_ignores() -> None:
-    obstacle = Mirror(Server(conditional=False)).store.lease_obstacle()
-    assert obstacle == "it ignores If-None-Match, so that two machines could hold one lease"
+def test_what_is_there_already_with_the_new_content_is_ones_own(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to an earlier request was lost, or that arrived only now."""
+    store, server = mirror.store, mirror.server
+    server.write("p/a", b"mine")
+    assert store.put_if_absent("a", b"mine")
+    assert store.put_if_unchanged("a", b"mine", b"before")
+    real = mirror.api.put_object
+
+    def arrives(**given: Any) -> Any:
+        monkeypatch.undo()
+        server.write("p/a", b"mine 2")
+        return real(**given)
+
+    monkeypatch.setattr(mirror.api, "put_object", arrives)
+    assert store.put_if_unchanged("a", b"mine 2", b"mine")
+
+
+@pytest.mark.parametrize(
+    ("server", "fault"),
+    [
+        (Server(conditional=False), "ignores If-None-Match"),
+        (Server(refuses_conditions=True), "has no conditional writes"),
+    ],
+    ids=["ignores them", "refuses them"],
+)
+def test_without_conditions_a_file_that_is_there_is_not_replaced_either(
+    server: Server, fault: str, tmp_path: Path
+) -> None:
+    store = Mirror(server).store
+    assert store.lease_obstacle() == f"it {fault}, so that two machines could hold one lease"
+    assert store.settle_seconds > 0 and store.list() == {}
+    assert store.put_if_absent("a", b"1")
+    assert not store.put_if_absent("a", b"2")
+    assert not store.put_if_unchanged("a", b"3", b"2")
+    assert store.get("a") == b"1"
+    assert store.put_if_unchanged("a", b"3", b"1")
+    assert store.get("a") == b"3"
+    (tmp_path / "small").write_bytes(b"4")
+    assert store.create("a", tmp_path / "small", ignore) == hashlib.sha256(b"4").hexdigest()
 
 
 def test_what_is_put_is_compared_before_anything_is_removed(
