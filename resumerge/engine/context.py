@@ -1,4 +1,4 @@
-"""The context of one command: what every stage of its pipeline works with."""
+"""The context of one command, which every stage of its pipeline is given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from resumerge.sources.reader import SourceReader
 from resumerge.storage import Storage
 
 STOP_SECONDS = 0.5
-"""Seconds that an answer of a server may take after a signal."""
+"""Seconds that a server's answer may still take after a signal asked the process to stop."""
 
 
 @dataclass
@@ -32,11 +32,11 @@ class RunContext:
     """The context of one command on one run, which is built once and handed down to the attempt.
 
     Args:
-        options: the options as given; from `adopt` on, those that were left out are the run's.
-        memory_limit: bytes; after the kernel killed a worker for its memory, the next one has less
-            than the options say.
-        run_id: the run's id, as soon as there is one.
-        mirror: the session with the mirror, once it is opened.
+        options: the options as given; from `adopt` on, options that were left out are the run's.
+        memory_limit: bytes of RSS, fewer than the options allow, after the kernel killed a worker
+            for its memory; None for what the options allow.
+        run_id: the run's id; None until there is a run.
+        mirror: the session with the mirror; None until it is opened.
     """
 
     options: Options
@@ -77,13 +77,13 @@ class RunContext:
 
     def reader(self, sources: Mapping[int, Source] | Sequence[Source]) -> SourceReader:
         """Return a reader of the sources; a signal ends its waiting for a server."""
-        asked: list[float] = []
+        checks_after_signal: list[float] = []
 
         def check() -> None:
             self.reporter.heartbeat()  # a stalled request ends by its own timeout
             if self.stop.requested:
-                asked.append(time.monotonic())
-                if asked[-1] - asked[0] > STOP_SECONDS:
+                checks_after_signal.append(time.monotonic())
+                if checks_after_signal[-1] - checks_after_signal[0] > STOP_SECONDS:
                     self.stop.check()
 
         return SourceReader(sources, check)
@@ -95,7 +95,7 @@ class RunContext:
 
     @property
     def memory(self) -> int | None:
-        """The bytes of RSS that the attempt may have; None for what this machine has."""
+        """The bytes of RSS that the attempt may use; None for all that this machine has."""
         return self.memory_limit or self.options.memory
 
     @property

@@ -1,6 +1,6 @@
-"""The names that stages have in a folder of the user's (mergekit-multi's intermediate folder).
+"""Links to kept stages in a folder of the user's (mergekit-multi's intermediate folder).
 
-The stages are in the output, which one run owns and a mirror has whole; the names there are links.
+The stages themselves are in the output, which belongs to one run and which a mirror can copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resumerge.planning.written.models import folder_of
 
 
 def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
-    """Yield the files that stand where the links are to be; none of them is ever replaced."""
+    """Yield a problem for each file that has the name of a link: it is never replaced."""
     for link, stage in _links_of(folder, plan, out):
         if not _leads_to(link, stage) and (link.is_symlink() or link.exists()):
             yield Problem(
@@ -30,7 +30,7 @@ def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
 
 
 def link_stages(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
-    """Make the links, if the run began with a folder for them; what prevents one is noted."""
+    """Make the links, if the run began with a folder for them; note those that cannot be made."""
     folder = json.loads(ledger.run()["options"]).get("intermediate_dir")
     for link, stage in _links_of(Path(folder), plan, out) if folder else ():
         try:
@@ -42,14 +42,14 @@ def link_stages(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> N
 
 
 def _links_of(folder: Path, plan: Plan, out: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield (link, what it leads to) of every stage that is kept."""
+    """Yield (path of the link, folder of the stage) of every stage that is kept."""
     for stage in plan.stages:
         if stage.recipe.name in plan.kept:
             yield folder.absolute() / stage.recipe.name, out.absolute() / folder_of(stage)
 
 
 def _leads_to(link: Path, stage: Path) -> bool:
-    """Return whether a name is that of a stage, by a link or because it is the same folder."""
+    """Return whether a path is a link to a stage, or the stage's folder itself."""
     return link.resolve() == stage.resolve()
 
 

@@ -1,4 +1,4 @@
-"""Upload a finished model to a repo of the Hub; what the repo has already is not sent again."""
+"""Upload a finished model to a repo of the Hub; files that the repo has are not sent again."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from resumerge.storage import Storage
 WEIGHTS = (".safetensors", ".bin")
 
 _LOADED = frozenset(MODEL.weights)
-"""The files that a program looks for to load a model."""
+"""The names of the files that transformers looks for to load a model."""
 
 Begins = Callable[[str, int, int], object]
-"""Gets the name of the next file, its bytes, and the bytes of all files."""
+"""A function that is called with the name of the next file, its bytes, and the bytes of all."""
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """The files that a repo has now.
+    """The result of an upload.
 
     Args:
         url: the repo's address.
         files: names of the model's files.
-        nbytes: their size.
-        sent: bytes that the repo lacked.
+        nbytes: bytes of these files.
+        sent: bytes that were sent, because the repo lacked them.
     """
 
     url: str
@@ -53,7 +53,7 @@ class Pushed:
 
 
 def commits_of(private: bool, branch: str | None, message: str | None) -> Commits | None:
-    """Return the form of the changes that these options ask for; None for the usual one."""
+    """Return the form of commits that these options ask for; None for the default."""
     asked = Commits(private=private, branch=branch or Commits.branch, message=message or "")
     return None if asked == Commits() else asked
 
@@ -78,12 +78,12 @@ def push(
         begins: called with the name of the next file, its bytes, and the bytes of all files.
         moved: called with bytes that were sent; may raise, to stop.
         commits: the branch of the repo, the message, and whether a new repo is private; None for
-            the usual ones, or another store.
+            the defaults, and for a store that is no repo.
 
     Raises:
-        InputError: this is no finished model, it is damaged, or the repo is not for it; nothing was
-            sent.
-        Resumable: the repo cannot be reached. What was sent is not sent again.
+        InputError: this is no finished model, it is damaged, or the repo has other contents;
+            nothing was sent.
+        Resumable: the repo cannot be reached. Files that were sent are not sent again.
     """
     output = OutputPath(out)
     folder, files = output.folder, [out.name] if output.is_file else _files(out)
@@ -138,17 +138,17 @@ def _check_file(out: Path) -> None:
 
 
 def _files(out: Path) -> list[str]:
-    """Return the names of a model's files, small ones first; hidden ones are not its own."""
+    """Return the names of a model's files, smallest first; hidden files are no part of it."""
     names = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
-    found = [name for name in names if not any(part.startswith(".") for part in name.parts)]
-    if unfinished := [name for name in found if name.suffix == PARTIAL]:
+    visible = [name for name in names if not any(part.startswith(".") for part in name.parts)]
+    if unfinished := [name for name in visible if name.suffix == PARTIAL]:
         raise refuse(
             "The model is not finished",
             where=out,
             found=f"unfinished files: {', '.join(map(str, sorted(unfinished)[:3]))}",
             fix="resume its run, or remove these files",
         )
-    if not any(name.suffix in WEIGHTS for name in found):
+    if not any(name.suffix in WEIGHTS for name in visible):
         raise refuse(
             "There is no model to upload",
             where=out,
@@ -156,18 +156,18 @@ def _files(out: Path) -> list[str]:
             found="no weights" if out.is_dir() else "no folder",
             fix="name the output of a run that is done",
         )
-    if absent := _indexed(out) - set(map(str, found)):
+    if absent := _indexed(out) - set(map(str, visible)):
         raise refuse(
             "The model is incomplete",
             where=out,
             found=f"missing: {', '.join(sorted(absent)[:3])}",
             fix="copy or download the missing files, or name the output folder of a run",
         )
-    return sorted(map(str, found), key=lambda name: ((out / name).stat().st_size, name))
+    return sorted(map(str, visible), key=lambda name: ((out / name).stat().st_size, name))
 
 
 def _indexed(out: Path) -> set[str]:
-    """Return the files that the indexes name: of the model, or of the components of a pipeline."""
+    """Return the files that the model's indexes name; each component of a pipeline has an index."""
     indexes = out.rglob(f"*.safetensors{INDEX_SUFFIX}")
     return {
         str(index.with_name(file).relative_to(out))
@@ -185,22 +185,26 @@ def _check(out: Path, runs: RunStore) -> None:
     mend = f"`resumerge resume {run.name}`"
     state = read_run(run / LEDGER_FILE, "state")
     if state != "done":
-        raise refuse("The model is not finished", where=out, found=f"its run is {state}", fix=mend)
-    found = verify_run(run, Storage())
-    if not found.intact:
+        raise refuse(
+            "The model is not finished", where=out, verification=f"its run is {state}", fix=mend
+        )
+    verification = verify_run(run, Storage())
+    if not verification.intact:
         raise refuse(
             "The model is damaged",
             where=out,
-            found=", ".join(f"{name}: {what}" for name, what in list(found.damaged.items())[:5]),
+            verification=", ".join(
+                f"{name}: {what}" for name, what in list(verification.damaged.items())[:5]
+            ),
             fix=f"compute the damaged tensors again with {mend}",
         )
 
 
 def _check_repo(store: Store, files: Sequence[str]) -> None:
-    """Refuse a repo with the weights of another model, or with the state of a run.
+    """Refuse a repo with the weights of another model, or with the mirror of a run.
 
-    transformers may load the other weights in the place of the model, and other machines rely on
-    the state.
+    transformers might load the other weights instead of the model's, and other machines may resume
+    the run from its mirror.
     """
     there = retry_store(store, store.list, "repo")
     if any(name.startswith(f"{METADATA}/") for name in there):

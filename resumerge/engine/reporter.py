@@ -30,18 +30,17 @@ class Result:
 
     Args:
         id: the run's id.
-        output: the output; the mirror, if there is none on this machine: its address, unless it is
-            a folder.
+        output: the path of the output; if this machine has none, the mirror's folder or address.
         ledger: the ledger's path; None if a mirror had the finished model of another machine.
         already_done: whether nothing was left to do.
         merging_seconds: seconds spent computing, writing and committing in this attempt.
-        mirror: where the model is too, or alone.
-        notes: what the model lacks, and what should worry in its numbers, a line each.
+        mirror: the address of the mirror, which has the model as well, or alone.
+        notes: a line for each thing that the model lacks, and each warning about its numbers.
         output_bytes: bytes of all shards; 0 if nothing was left to do.
         peak_rss: bytes, the most of any attempt; 0 if nothing was left to do.
         seconds: seconds that this attempt took; 0 if nothing was left to do.
-        accounts: what became of every tensor of the models; empty if nothing was left to do.
-        changes: what happened to the numbers of each unit; empty if nothing was left to do, or
+        accounts: the use of every tensor of the models; empty if nothing was left to do.
+        changes: the changes of the numbers of each unit; empty if nothing was left to do, or
             nothing was measured.
     """
 
@@ -65,7 +64,7 @@ class Result:
 
     @property
     def is_here(self) -> bool:
-        """Whether the output has the model, and not the mirror alone."""
+        """Whether the model is in the output on this machine, and not only in the mirror."""
         out = self.output
         return isinstance(out, Path) and (out.is_file() or (out / RECIPE_IN_OUTPUT).exists())
 
@@ -100,7 +99,7 @@ class Reporter:
         """
 
     def reading(self, done: int, total: int) -> None:
-        """Tell that a phase which only reads has read so many bytes, of so many."""
+        """Tell how many bytes a phase that only reads has read, and how many it will read."""
 
     def fetching(self, fetched: DownloadProgress) -> None:
         """Tell that source files are being downloaded, or were downloaded in this attempt."""

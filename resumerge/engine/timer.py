@@ -16,12 +16,12 @@ class Timer:
 
     @property
     def seconds(self) -> float:
-        """The seconds for which it has run."""
+        """The seconds since the timer was made, without the pauses."""
         return time.monotonic() - self._started - self._paused
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause it for the block of a ``with`` statement, in one thread."""
+        """Pause the timer for the block of a ``with`` statement; pauses must not overlap."""
         began = time.monotonic()
         try:
             yield

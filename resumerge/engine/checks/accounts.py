@@ -1,4 +1,4 @@
-"""What the accounts of tensors refuse: tensors that are not used."""
+"""The check of the accounts of tensors: refuses tensors that nothing uses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from resumerge.sizes import counted
 
 
 def problems_of_accounts(accounts: Accounts, *, strict: bool) -> Iterator[Problem]:
-    """Yield a problem for each model with tensors that are not used, and may not be left out.
+    """Yield a problem for each model with unused tensors that may not be left out.
 
     Args:
-        accounts: what became of every tensor of the models.
-        strict: whether tensors that are left out for a reason are problems as well, except those of
-            which nothing is lost.
+        accounts: the use of every tensor of the models, or the reason why it has none.
+        strict: whether tensors that are left out for a reason are problems, too, unless leaving
+            them out loses nothing.
     """
     for model in accounts.models:
         if names := model.unused.get(None):

@@ -1,4 +1,4 @@
-"""Whether the numbers of adapters are finite: one that is not spoils a whole output tensor."""
+"""Check that the numbers of adapters are finite: NaN or infinity spoils a whole output tensor."""
 
 from __future__ import annotations
 
@@ -19,39 +19,40 @@ from resumerge.tensors.dtypes import FLOATS, nbytes
 from resumerge.tensors.evaluation import as_vector
 
 PIECE_ELEMENTS = 1 << 20
-"""The elements that are read at once."""
+"""The number of elements that are read at once."""
 
 SHOWN = 5
-"""The number of names that a message tells."""
+"""The most names of tensors in a message."""
 
 
 def check_adapters(plan: Plan) -> Iterator[Problem]:
-    """Yield each adapter on this disk that has NaN or infinity.
+    """Yield a problem for each adapter on this disk that has NaN or infinity.
 
-    What is not here is not read: of that, what became of the output's numbers tells.
+    Adapters that are not on this disk are not read. If their numbers are not finite, the warnings
+    at the end of the merge say so (`engine/changes`).
     """
     for source in plan.sources:
         with closing(SourceReader([source])) as reader:
-            tensors = _of_adapter(source)
-            bad = sorted(tensor.name for tensor in tensors if not _is_finite(reader, tensor))
-        if bad:
+            tensors = _adapter_tensors(source)
+            not_finite = sorted(tensor.name for tensor in tensors if not _is_finite(reader, tensor))
+        if not_finite:
             yield Problem(
                 "The adapter has numbers that are not finite",
                 where=(source.adapter or source).ref.text,
                 expected="numbers; NaN and infinity spread over whole tensors of the output",
-                found=some(bad, most=SHOWN),
+                found=some(not_finite, most=SHOWN),
                 fix="take an earlier checkpoint of the training: it has diverged; or download the "
                 "adapter again",
             )
 
 
-def _of_adapter(source: Source) -> Iterator[Stored]:
-    """Yield an adapter's tensors that are used and lie on this disk."""
+def _adapter_tensors(source: Source) -> Iterator[Stored]:
+    """Yield the tensors of an adapter that are used and lie on this disk."""
     if source.adapter is None and not source.is_adapter:
         return
     for stored in {t for tensor in source.tensors.values() for t in stored_in(tensor)}:
-        of_it = source.is_adapter or stored.file.startswith("adapter/")
-        if of_it and stored.dtype in FLOATS and source.files[stored.file].present:
+        is_of_adapter = source.is_adapter or stored.file.startswith("adapter/")
+        if is_of_adapter and stored.dtype in FLOATS and source.files[stored.file].present:
             yield stored
 
 

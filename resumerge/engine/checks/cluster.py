@@ -1,4 +1,4 @@
-"""Whether a run can be computed on a Ray cluster."""
+"""Check that a run can be computed on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OTHER_STORE = "another store: the Hub, for example, allows too few commits an h
 def check_cluster(
     options: Options, plan: Plan, estimate: Estimate, out: OutputPath | None
 ) -> list[Problem]:
-    """Return the problems of ``--ray``: what does not go with it, a cluster that is out of reach.
+    """Return the problems of ``--ray``: options and plans that exclude it, or no cluster there.
 
     Args:
         options: the run's options.
@@ -106,7 +106,8 @@ def check_cluster(
                 fix="leave --ray out",
             )
         )
-    if any(step.libraries for step in estimate.steps):  # others a task does again, to the bit
+    # A task computes any other step again, with the same bits.
+    if any(step.libraries for step in estimate.steps):
         problems.append(
             Problem(
                 "Gates from hidden states are computed by one machine",
@@ -121,7 +122,7 @@ def check_cluster(
 
 
 def most_shards_here(context: RunContext) -> int | None:
-    """Return how many shards are on this machine's disk at one time; None for all."""
+    """Return the most shards that are on this machine's disk at one time; None for all shards."""
     if not context.frees_shards:
         return None
     return 0 if puts_into_bucket(context.options) else 1
@@ -191,7 +192,7 @@ def _without_cluster(options: Options) -> list[Problem]:
 
 
 def _unreachable(address: str) -> list[Problem]:
-    """Return a problem if nothing listens at the address. Ray looks later at what listens."""
+    """Return a problem if nothing listens at the address; whether it is Ray, Ray checks later."""
     host, colon, port = address.rpartition(":")
     if not colon or address == LOCAL_CLUSTER:
         return []

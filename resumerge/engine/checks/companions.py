@@ -1,4 +1,4 @@
-"""The files beside the shards: all that the end of a run reads is read before it begins."""
+"""Check the files beside the shards: what the end of a run reads is read before it begins."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
         Resumable: the network failed.
     """
     context.reporter.doing("reading the files beside the weights")
-    found = []
+    reminders = []
     copied: dict[Path, str] = {}
     for part in plan.variants.values() or (plan,):
         files = companions(part, name, context.metadata, {}, offline=context.options.offline)
         copied |= {content: file for file, content in files if isinstance(content, Path)}
     for path, file in copied.items():
         if why := _damage(path, file):
-            found.append(
+            reminders.append(
                 f"{path} is damaged ({why}): download or save it again, or it is copied as it is"
             )
-    return plan.with_reminders(found)
+    return plan.with_reminders(reminders)
 
 
 def are_cached(plan: Plan) -> bool:
     """Return whether `check_companions` downloads nothing."""
     reference = plan.reference_model
-    read = [reference.base or reference, tokenizer_part(reference)]
+    models = [reference.base or reference, tokenizer_part(reference)]
     if plan.vocabulary is not None:
-        read.append(plan.vocabulary.host.source)
-    return all(map(_is_cached, read))
+        models.append(plan.vocabulary.host.source)
+    return all(map(_is_cached, models))
 
 
 def _is_cached(source: Source) -> bool:

@@ -1,4 +1,4 @@
-"""Contents of local models: whether files that look changed still have what was read from them."""
+"""Check local models: do files with a new stamp still have the bytes that were read from them?"""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import closing
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import (
+    committed_input_hashes,
     hashed_operands,
-    known_hashes,
     operand_hashes,
 )
 from resumerge.engine.recovery.touched_sources import ReadBefore
@@ -22,29 +22,33 @@ from resumerge.sources.reader import SourceReader
 from resumerge.sources.types import FileStamp
 from resumerge.tensors import Merged, stored_in
 
-Moved = Callable[[int, int], None]
-"""Is called with bytes that were read, and bytes to read in all."""
+OnProgress = Callable[[int, int], None]
+"""A function that is called with the bytes read so far, and the bytes to read in all."""
 
 
 def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
-    """Return the local files whose stamps are not those that the ledger has."""
-    known = {row["model"]: json.loads(row["stamps"] or "{}") for row in ledger.sources()}
-    found = set()
+    """Return the local files whose stamps differ from those in the ledger."""
+    stamps = {row["model"]: json.loads(row["stamps"] or "{}") for row in ledger.sources()}
+    touched = set()
     for number, source in enumerate(plan.sources):
         for name, file in source.files.items():
             part, inner = source.part_of(name)
-            before = FileStamp.of_json(known.get(part.ref.text, {}).get(inner))
+            before = FileStamp.of_json(stamps.get(part.ref.text, {}).get(inner))
             if file.stamp and file.stamp.differs(before, but_names=source.linked):
-                found.add((number, name))
-    return found
+                touched.add((number, name))
+    return touched
 
 
 def changed_files(
-    plan: Plan, estimate: Estimate, ledger: Ledger, touched: Set[SourceFileKey], moved: Moved
+    plan: Plan,
+    estimate: Estimate,
+    ledger: Ledger,
+    touched: Set[SourceFileKey],
+    on_progress: OnProgress,
 ) -> set[SourceFileKey]:
-    """Return the files among `touched` that differ from what committed blocks were computed from.
+    """Return the touched files with other bytes than committed blocks were computed from.
 
-    Only ranges that were read are read again. A file is read until the first difference.
+    Only ranges that those blocks read are read again, and a file only up to its first difference.
 
     Raises:
         Resumable: a file cannot be read.
@@ -59,12 +63,12 @@ def changed_files(
             if files.isdisjoint(changed) and _differs(plan, evaluator, unit, row, operand):
                 changed |= files & touched
             done += _operand_bytes(unit, operand)
-            moved(done, total)
+            on_progress(done, total)
     return changed
 
 
 def read_before(plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]) -> ReadBefore:
-    """Return how much of these files' tensors was read before: what is committed, was compared."""
+    """Return how much of the tensors of these files was read for committed blocks."""
     blocks = committed = 0
     for row in (row for shard in plan.shards for row in ledger.units.all(shard.index)):
         unit = plan.units[row["number"]]
@@ -79,8 +83,8 @@ def units_of(
 ) -> list[int]:
     """Return the numbers of the units to compute again after files changed.
 
-    They were computed from changed files, or in part from touched ones: statistics of a unit that
-    is not complete were computed from what has no hash yet.
+    These are committed units that read changed files, and incomplete units that read touched files:
+    the statistics of an incomplete unit depend on blocks whose hashes are not in the ledger yet.
     """
     return [
         row["number"]
@@ -104,7 +108,7 @@ def _suspects(
 
 def _differs(plan: Plan, evaluator: Evaluator, unit: Unit, row: Row, operand: int) -> bool:
     operands = list(hashed_operands(plan, unit))
-    hashes = known_hashes(unit, row)
+    hashes = committed_input_hashes(unit, row)
     if unit.numel == 0:
         return False
     if len(hashes) != row["committed_blocks"] * len(operands) * HASH_BYTES:
@@ -117,7 +121,7 @@ def _differs(plan: Plan, evaluator: Evaluator, unit: Unit, row: Row, operand: in
 
 
 def _operand_bytes(unit: Unit, operand: int) -> int:
-    """Return the bytes of files that are read again, whatever is computed from them."""
+    """Return the bytes of an operand in its files, which are read to compare the operand."""
     tensor = unit.expression
-    read = tensor.operands[operand] if isinstance(tensor, Merged) else tensor
-    return sum(stored.nbytes for stored in stored_in(read))
+    compared = tensor.operands[operand] if isinstance(tensor, Merged) else tensor
+    return sum(stored.nbytes for stored in stored_in(compared))

@@ -1,4 +1,4 @@
-"""Whether the disks have space for the output and for what is to be downloaded."""
+"""Check that the disks have space for the output and the downloads."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def check_disk(
     Args:
         out: the output's folder.
         needed: bytes.
-        then_delete: whether they are for one shard, since shards are deleted once the mirror has
-            them.
+        then_delete: whether `needed` is for one shard, because shards are deleted once the mirror
+            has them.
         cluster: whether a cluster computes, which needs every shard in the output.
     """
     free = free_bytes(out)
@@ -53,7 +53,7 @@ def check_disk(
 def check_downloads(
     plan: Plan, estimate: Estimate, out: Path, output: int, *, offline: bool, evict: bool
 ) -> list[Problem]:
-    """Return the problems of downloads: files not cached when offline, or a disk without room.
+    """Return the problems of downloads: uncached files when offline, or a disk that is too small.
 
     Args:
         plan: the plan.
@@ -82,19 +82,19 @@ def check_downloads(
     if evict:
         return []
     problems = []
-    for device, coming in by_disk.items():
-        needed = sum(file.size - partial_bytes(file) for file in coming)
+    for device, downloads in by_disk.items():
+        needed = sum(file.size - partial_bytes(file) for file in downloads)
         needed += output if needed and device == _device(out) else 0
         problems += _too_small_for_downloads(
-            coming[0].cache.absolute(), needed, max(file.size for file in coming)
+            downloads[0].cache.absolute(), needed, max(file.size for file in downloads)
         )
     return problems
 
 
 def _device(folder: Path) -> int:
     """Return the number of the disk that a folder, which need not exist yet, would be on."""
-    found = existing_folder(folder.absolute())
-    return found.stat().st_dev if found else -1
+    existing = existing_folder(folder.absolute())
+    return existing.stat().st_dev if existing else -1
 
 
 def disk_needed(plan: Plan, estimate: Estimate, out: Path, output: int, *, evict: bool) -> int:

@@ -36,29 +36,29 @@ from resumerge.sizes import some
 
 
 def check_recipe_drift(
-    context: RunContext, record: Mapping[str, Any], given: Recipe | None, *, replaced: bool
+    context: RunContext, record: Mapping[str, Any], wanted: Recipe | None, *, replaced: bool
 ) -> Recipe:
-    """Return the recipe to merge, unless it differs from the one that the run was created with.
+    """Return the recipe to merge; refuse one that differs from the run's.
 
-    The run's own text is used even if another one means the same: the model card shows it.
+    The run's own text is used even if another text means the same: the model card shows it.
 
     Args:
         context: the run's context.
         record: the run's row in its ledger.
-        given: the recipe that the command names, or that the run's file has become; None if both
-            are as they were.
-        replaced: whether the run gives way to a new one, of whatever recipe.
+        wanted: the recipe that the command names, or the run's file as it is now; None if neither
+            differs from the recipe that the run was created with.
+        replaced: whether the run gives way to a new run, whose recipe may differ.
 
     Raises:
         InputError: the recipe differs, and the run is not replaced.
     """
     recipe = parse_recipe(record["config_text"], record["config_path"])
-    if given is None:
+    if wanted is None:
         return recipe
     if replaced:
-        return given
-    before, after = {"recipe": normalized(recipe)}, {"recipe": normalized(given)}
-    _refuse_drift(context, record, before, after, given.file)
+        return wanted
+    before, after = {"recipe": normalized(recipe)}, {"recipe": normalized(wanted)}
+    _refuse_drift(context, record, before, after, wanted.file)
     return recipe
 
 
@@ -110,12 +110,12 @@ def check_same_plan(
 def check_contents(
     context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
 ) -> TouchedSources | None:
-    """Refuse to continue if a local model is not what units were computed from.
+    """Refuse to continue if a local model differs from the one that units were computed from.
 
-    If what the filesystem says of a file has changed, its content decides: what was read from it is
-    read again. What was not read yet needs no proof. If the model changed while it was merged, and
-    the last attempt ended for that reason, the units that were computed from it may be computed
-    again instead.
+    If the stamp of a file has changed, its content decides: the ranges that committed units were
+    computed from are read again and compared. Ranges that were not read yet need no proof. If the
+    model changed during the merge, and the last attempt ended for that reason, the run is not
+    refused: the affected units are computed again.
 
     Returns:
         the files that look changed, which may be taken as they are; None if there are none.
@@ -144,7 +144,7 @@ def check_contents(
 
 
 def is_corrected_method(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
-    """Return whether the method has other code than that which failed and stopped the run."""
+    """Return whether the code of a method changed after a failure of it had stopped the run."""
     if record["state"] == "done":
         return False
     causes = [event["data"].get("cause") for event in ledger.events.all(EventKind.STOPPED)]
@@ -153,18 +153,23 @@ def is_corrected_method(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
-    """Return whether a run, by its row in the ledger, is of this recipe.
+    """Return whether a run is of this recipe, whose patterns may match more checkpoints by now.
 
-    Patterns may match more checkpoints by now.
+    Args:
+        record: the run's row in its ledger.
+        recipe: the recipe.
     """
     if checkpoints_since(recipe.text, record["config_text"]) is not None:
         return True
-    theirs = parse_recipe(record["config_text"], record["config_path"])
-    return normalized(theirs) == normalized(recipe)
+    recipe_of_run = parse_recipe(record["config_text"], record["config_path"])
+    return normalized(recipe_of_run) == normalized(recipe)
 
 
 def note_new_checkpoints(context: RunContext, record: Mapping[str, Any], given: Recipe) -> bool:
-    """Return whether a recipe is the run's, but for what patterns match by now; say what is new."""
+    """Return whether a recipe is the run's, apart from checkpoints that its patterns match by now.
+
+    The user is told of the new checkpoints.
+    """
     since = checkpoints_since(given.text, record["config_text"])
     if since:
         context.reporter.note(
@@ -178,7 +183,7 @@ def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | No
     """Return the recipe's file as it is now; None if it is unchanged, gone or unreadable.
 
     Raises:
-        InputError: it is no valid recipe any more.
+        InputError: the file is no valid recipe any more.
     """
     file = Path(record["config_path"])
     try:
@@ -191,32 +196,32 @@ def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | No
     try:
         return load_recipe(file)
     except InputError as error:
-        own = Problem(
+        run_has_copy = Problem(
             "The run has a copy of the recipe that it was created with",
             where=_own_recipe(context, record),
             fix=f"use that copy: `{_run_own_recipe(context, record)}`",
         )
-        raise InputError([*error.problems, own]) from error
+        raise InputError([*error.problems, run_has_copy]) from error
 
 
 def _changed_files(
     context: RunContext, plan: Plan, estimate: Estimate, ledger: Ledger, touched: set[SourceFileKey]
 ) -> set[SourceFileKey]:
-    """Return the touched files that are not what committed units were computed from."""
+    """Return the touched files with other bytes than committed units were computed from."""
     reporter = context.reporter
 
-    def moved(done: int, total: int) -> None:
+    def on_progress(done: int, total: int) -> None:
         reporter.reading(done, total)
         context.stop.check()
 
     reporter.doing("comparing the models with what was merged before")
-    return changed_files(plan, estimate, ledger, touched, moved)
+    return changed_files(plan, estimate, ledger, touched, on_progress)
 
 
 def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bool:
-    """Return whether these files are of models that changed during the last attempt.
+    """Return whether the last attempt has told the user that the models of these files changed.
 
-    The user was told so, and that resuming computes again what differs.
+    It has then also said that resuming computes the affected units again.
     """
     attempts = ledger.attempts.all()
     told = ledger.events.last(EventKind.SOURCE_CHANGED)
@@ -230,14 +235,14 @@ def _check_fits(plan: Plan, ledger: Ledger) -> None:
     """Check that a ledger has the same shards and tensors as the plan.
 
     Raises:
-        InputError: it differs; whoever wrote it, in a mirror or here, cannot be trusted.
+        InputError: they differ: the ledger was not written for this plan, and cannot be trusted.
     """
     shards = [(s.index, s.name, s.nbytes, len(s.header)) for s in plan.shards]
     units = [(u.index, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
     of_shards = itemgetter("number", "name", "nbytes", "header_bytes")
     of_units = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
-    known = list(map(of_shards, ledger.shards.all())), list(map(of_units, ledger.units.all()))
-    if known != (shards, units):
+    in_ledger = list(map(of_shards, ledger.shards.all())), list(map(of_units, ledger.units.all()))
+    if in_ledger != (shards, units):
         raise refuse(
             "The ledger does not match its recipe",
             where=str(ledger.path),
@@ -258,11 +263,11 @@ def _refuse_drift(
     kinds, lines = describe_differences(before, after)
     if lines:
         out = output_as_named(record["output"], record["mirror"])
-        rest = [out, "--state-dir", str(context.runs.folder)]
-        rest += context.options.words_to_start_over(json.loads(record["options"]))
+        words = [out, "--state-dir", str(context.runs.folder)]
+        words += context.options.words_to_start_over(json.loads(record["options"]))
         if not Path(config).exists():  # it was given in Python, or is gone
             config = _own_recipe(context, record)
-        restart = ["resumerge", "run", config, *rest, "--restart"]
+        restart = ["resumerge", "run", config, *words, "--restart"]
         raise refuse(
             headline(kinds),
             where=out,

@@ -19,7 +19,7 @@ _KINDS = {
     "library": ("A library", "install the version that the run began with, and resume"),
     "program": ("The program", "resume with the version that created the run"),
 }
-"""What changed, and what to do about it."""
+"""For each kind of difference: what changed, and what the user can do."""
 
 
 def describe_differences(
@@ -35,13 +35,13 @@ def describe_differences(
     for key in sorted(before.keys() | after.keys()):
         was, now = before.get(key), after.get(key)
         if key == RECIPE:
-            found = changes(_as_written(was or {}), _as_written(now or {}))
+            differences = changes(_as_written(was or {}), _as_written(now or {}))
         else:
-            found = changes({key: was}, {key: now})
-        if not found:
+            differences = changes({key: was}, {key: now})
+        if not differences:
             continue
         kinds.append(_kind(key))
-        lines += _files(key, was, now) if key.startswith(SOURCE) and was and now else found
+        lines += _files(key, was, now) if key.startswith(SOURCE) and was and now else differences
     return list(dict.fromkeys(kinds)), lines
 
 

@@ -1,4 +1,4 @@
-"""Whether the memory is enough: the budget of a run, and the threads that fit into it."""
+"""Check that the memory is enough: the budget of a run, and the threads that fit into it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resumerge.sizes import show_size
 
 
 def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
-    """Return the bytes of RSS that the process may use: what the user allows, if it is available.
+    """Return the bytes of RSS that the process may use: at most `asked`, and at most what is free.
 
     Args:
         asked: bytes that the user allows; None for all that this machine has.
@@ -27,7 +27,7 @@ def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
 
 
 def most_threads() -> int:
-    """Return the largest number of threads that can be of use."""
+    """Return the largest number of threads that this machine may be asked to start."""
     return max(32, 4 * cores())
 
 

@@ -35,7 +35,7 @@ def check_new(
     estimate: Estimate,
     out: OutputPath,
     replaced: Collection[str] = (),
-    is_there: int = 0,
+    bytes_there: int = 0,
 ) -> None:
     """Check a new run's output, disks, sources and mirror; the mirror is not read.
 
@@ -45,12 +45,12 @@ def check_new(
         estimate: the plan's estimate.
         out: the output.
         replaced: names of files in its folder that are deleted first, and free their space.
-        is_there: the bytes of its shards that are on its disk already, and only move.
+        bytes_there: the bytes of its shards that are on its disk already, and only move.
 
     Raises:
         InputError: with every problem that was found.
     """
-    if problems := new_run_problems(context, plan, estimate, out, replaced, is_there):
+    if problems := new_run_problems(context, plan, estimate, out, replaced, bytes_there):
         raise InputError(problems)
 
 
@@ -60,14 +60,14 @@ def new_run_problems(
     estimate: Estimate,
     out: OutputPath,
     replaced: Collection[str] = (),
-    is_there: int = 0,
+    bytes_there: int = 0,
 ) -> list[Problem]:
     """Return the problems that `check_new` raises."""
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
     shared = 0 if context.frees_shards else _shared_bytes(context, plan, out)
-    needed = max(0, estimate.disk - freed - shared - is_there)
+    needed = max(0, estimate.disk - freed - shared - bytes_there)
     folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),
@@ -89,10 +89,13 @@ def new_run_problems(
         *check_adapters(plan),
         *step_problems(estimate.steps, context.stop),
     ]
-    if (where := options.intermediate_dir) is not None:
-        beside = [*check_path(where.absolute(), STAGES), *check_outside(where, folders, STAGES)]
-        problems += beside or check_writable(where.absolute(), STAGES)
-        problems += problems_of_links(where, plan, out.folder)
+    if (stages_folder := options.intermediate_dir) is not None:
+        unfit = [
+            *check_path(stages_folder.absolute(), STAGES),
+            *check_outside(stages_folder, folders, STAGES),
+        ]
+        problems += unfit or check_writable(stages_folder.absolute(), STAGES)
+        problems += problems_of_links(stages_folder, plan, out.folder)
     if mirror is not None:
         problems += check_apart(out, mirror)
         if (folder := mirror.store.local_folder) is not None:
@@ -101,14 +104,14 @@ def new_run_problems(
 
 
 def _shared_bytes(context: RunContext, plan: Plan, out: OutputPath) -> int:
-    """Return the bytes of the shards that take no space, since they share that of weight files."""
+    """Return the bytes of the shards that share their space on the disk with weight files."""
     with closing(context.shard_files(plan, out.folder)) as files:
         return sum(shard.nbytes for shard in plan.shards if files.will_share(shard))
 
 
 def step_problems(steps: Iterable[Step], stop: StopRequest) -> Iterator[Problem]:
-    """Yield the obstacles to the steps of a plan; the libraries that they need are asked."""
+    """Yield the problems of the steps of a plan, for which the libraries of steps are imported."""
     for step in steps:
         with stop.between_imports():
-            found = list(step.problems())
-        yield from found
+            problems = list(step.problems())
+        yield from problems

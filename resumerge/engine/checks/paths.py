@@ -1,4 +1,4 @@
-"""Whether the paths that a user names can be used: output, state folder, sources apart."""
+"""Check the paths that a user names: they can be used, and output and sources lie apart."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from resumerge.sources.formats.registry import is_readable
 STATE, STAGES = "state folder", "folder of the stages"
 
 SHOWN = 5
-"""Files that a message names."""
+"""The most files that a message names."""
 
 LONGEST_NAME = 255
 """Bytes of one name in a path, on every common filesystem."""
 
 LONGEST_PATH = 4096 - 512
-"""Bytes; the rest is for the names of files inside."""
+"""Bytes of a path; Linux allows 4096, and the other 512 are for the names of files inside."""
 
 
 _A_FOLDER = "a folder, or a valid name for a new folder"
@@ -110,19 +110,19 @@ def check_output_path(out: OutputPath) -> list[Problem]:
     ]
 
 
-def check_output(out: OutputPath, ours: Collection[str] = ()) -> list[Problem]:
+def check_output(out: OutputPath, ignored: Collection[str] = ()) -> list[Problem]:
     """Return a problem if the output is neither new nor an empty folder where files can be written.
 
     Args:
         out: the output.
-        ours: names of files that are to be deleted first, and so do not count.
+        ignored: names of files that are to be deleted first, and so do not count.
     """
     if out.is_file:
-        return _check_file(out, ours)
+        return _check_file(out, ignored)
     folder = out.folder
     if not folder.exists():
         return check_writable(folder, OUTPUT)
-    others = (name for name in _files(folder) if name not in ours) if folder.is_dir() else ()
+    others = (name for name in _files(folder) if name not in ignored) if folder.is_dir() else ()
     inside = sorted(itertools.islice(others, SHOWN))
     if folder.is_dir() and not inside:
         return check_writable(folder, OUTPUT)
@@ -132,13 +132,13 @@ def check_output(out: OutputPath, ours: Collection[str] = ()) -> list[Problem]:
             "The output folder contains other files" if inside else "The output is a file",
             where=str(out),
             expected="only files that the run wrote"
-            if ours
+            if ignored
             else "a new or empty folder, or the folder of an unfinished run",
             found=", ".join(inside) or f"a file of {folder.stat().st_size} bytes",
             fix=_OF_ANOTHER_STATE + "folder"
             if unfinished
             else "move the files that you need to another place, and delete the rest"
-            if ours
+            if ignored
             else "name another output folder",
         )
     ]
@@ -147,9 +147,9 @@ def check_output(out: OutputPath, ours: Collection[str] = ()) -> list[Problem]:
 _OF_ANOTHER_STATE = "name the state folder of its run with --state-dir, or name another output "
 
 
-def _check_file(out: OutputPath, ours: Collection[str]) -> list[Problem]:
+def _check_file(out: OutputPath, ignored: Collection[str]) -> list[Problem]:
     """Return a problem if something has the name of the one file, finished or not."""
-    names = [name for name in (out.path.name, out.path.name + PARTIAL) if name not in ours]
+    names = [name for name in (out.path.name, out.path.name + PARTIAL) if name not in ignored]
     inside = [name for name in names if os.path.lexists(out.folder / name)]
     if not inside:
         return check_writable(out.folder, OUTPUT)
@@ -218,7 +218,8 @@ def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> lis
 def check_state(state: Path, out: OutputPath) -> list[Problem]:
     """Return a problem if ledgers would lie in the folder that is the output.
 
-    They would be uploaded with the model, and ``--restart`` refuses a folder with other files.
+    The ledgers would be uploaded with the model, and ``--restart`` refuses a folder with files that
+    the run did not write.
     """
     if out.is_file or not is_within(state, out.path):
         return []
@@ -234,12 +235,12 @@ def check_state(state: Path, out: OutputPath) -> list[Problem]:
 
 
 def source_folders(plan: Plan) -> list[Path]:
-    """Return the folders that are models, with all that is in them.
+    """Return the folders of the models that are folders.
 
-    The folder of a single file, or of a model in GGUF, is not one of them.
+    The folder that holds a single weight file, or a model in GGUF, is not one of them.
     """
     models = [(source, source.base or source) for source in plan.sources]
-    return [s.folder for s, own in models if not (s.single or own.led_to_by_file)]
+    return [s.folder for s, base in models if not (s.single or base.led_to_by_file)]
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Computing a block: its operands are read, a method computes, the result is rounded.
 
-`tensor_evaluator` computes ranges of tensors, by `kernel_backend` or `torch_backend`, and
-`evaluator` the blocks of a plan; `scratch` holds stage results that are computed once and read
-often; `method_failures` names what failed; `input_hashes` say what a block was computed from, and
-`source_watch` sees to it that no source changes meanwhile.
+`tensor_evaluator` computes ranges of tensors, by `kernel_backend` or `torch_backend`. `evaluator`
+computes the blocks of a plan's units. `scratch` holds stage results that are computed once and read
+often. `method_failures` describes errors of a user's method. `input_hashes` identify the inputs of
+a block, and `source_watch` checks that no source file changes during the merge.
 """

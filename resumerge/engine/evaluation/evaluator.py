@@ -1,4 +1,4 @@
-"""Computing blocks: a pure function of the unit's tree of tensors and the blocks' numbers.
+"""Computing blocks of units: a pure function of a unit's tree of tensors and the block numbers.
 
 An evaluator reads the sources and changes neither ledger nor output. Another process or machine
 that evaluates the same block gets the same bits.
@@ -31,8 +31,8 @@ from resumerge.tensors.dtypes import nbytes
 from resumerge.tensors.evaluation import NO_HASHES, Evaluation, as_vector
 
 KEPT_STATISTICS = 2
-"""The number of tensors of a sweep whose statistics are kept for those after them: of the one that
-is computed, and of the next."""
+"""The number of tensors of a sweep whose statistics are kept for the same tensors of other
+variants: those of the tensor that is being computed, and of the next."""
 
 
 class Evaluator(TensorEvaluator):
@@ -40,10 +40,10 @@ class Evaluator(TensorEvaluator):
 
     Args:
         plan: the plan.
-        estimate: its estimate: what is held from block to block, and whether torch is needed.
+        estimate: the plan's estimate: bytes held from block to block, and whether torch is needed.
         reader: reads the sources' files.
         device: the device where torch computes.
-        hashes: whether `compute` hashes what it reads from local models.
+        hashes: whether `compute` hashes the operands that it reads from local models.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Evaluator(TensorEvaluator):
             shared=SharedStatistics(KEPT_STATISTICS) if plan.variants else None,
         )
         self._hashed = lru_cache(16)(
-            lambda number: _hashed_as_read(plan, plan.units[number]) if hashes else []
+            lambda number: _hashed_while_read(plan, plan.units[number]) if hashes else []
         )
         self._statistics_of_operands = lru_cache(1)(
             lambda number: self._statistics(plan.units[number].expression.children())
         )
 
     def evaluation_of_steps(self) -> Evaluation:
-        """Return the evaluation that steps read tensors with."""
+        """Return the evaluation with which steps read tensors."""
         return self._evaluation({})
 
     def hold(self, step: Step, result: np.ndarray) -> None:
@@ -91,9 +91,9 @@ class Evaluator(TensorEvaluator):
 
         Args:
             unit: the unit.
-            run_pass: goes over the blocks of the tensor that is next.
-            scratch: where tensors are spilled. Without it they are computed again where they are
-                read.
+            run_pass: runs the passes over the blocks of tensors that statistics need.
+            scratch: the files that tensors are spilled to. Without it, spilled tensors are computed
+                again wherever they are read.
         """
         return self._statistics([unit.expression], run_pass, scratch)
 
@@ -110,14 +110,14 @@ class Evaluator(TensorEvaluator):
             unit: the unit.
             indices: the blocks' numbers.
             statistics: what `statistics` returned.
-            measurements: where the blocks' measurements go, if their changes are measured.
+            measurements: a list that gets the blocks' measurements; None not to measure.
 
         Returns:
-            the bytes, valid until this thread's next call; and the hashes of what they were
-            computed from: for each block one for each of `hashed_operands`, none for a copy.
+            the bytes, valid until this thread's next call; and the hashes of the blocks' inputs:
+            for each block a hash of each of `hashed_operands`, nothing for a copy.
 
         Raises:
-            Resumable: a method fails, or returns something else than a block.
+            Resumable: a user's method fails, or returns something that is no block.
         """
         hashes = {operand: bytearray() for operand in self._hashed(unit.index)}
         evaluation = self._evaluation(statistics, hashes, measurements, unit.block_elements)
@@ -135,20 +135,20 @@ class Evaluator(TensorEvaluator):
         """Yield consecutive blocks of several units, whose inputs are read once for all of them.
 
         Args:
-            units: units that read the same (`planning.written.unit_order.read_alike`).
+            units: units that read the same ranges (`planning.written.unit_order.read_alike`).
             indices: the blocks' numbers.
-            statistics: of all units.
+            statistics: the statistics of all units.
             measures: whether the blocks' changes are measured.
 
         Yields:
-            for each unit what `compute` returns, valid until the next one is asked for, and the
-            measurements.
+            for each unit what `compute` returns, valid until the next unit is asked for; and its
+            measurements, None if they are not measured.
         """
         merged = [unit.expression for unit in units if isinstance(unit.expression, Merged)]
         hashes = {operand: bytearray() for operand in self._hashed(units[0].index)}
         run = merged[0].block_run(indices)
         inputs = merged[0].inputs(self._evaluation({}, hashes), run)
-        read = _by_block([*hashes.values()])
+        input_hashes = _by_block([*hashes.values()])
         for tensor in merged:
             measurements: list[np.ndarray] | None = [] if measures else None
             evaluation = self._evaluation(
@@ -156,7 +156,7 @@ class Evaluator(TensorEvaluator):
             )
             out = evaluation.take("out", nbytes(tensor.dtype, run.length))
             tensor.compute(evaluation, inputs, run, as_vector(out, tensor.dtype))
-            yield out.data, read, measurements
+            yield out.data, input_hashes, measurements
 
     def input_hashes(self, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
         """Read some operands of a block again, and hash them as `compute` does.
@@ -188,8 +188,8 @@ class Evaluator(TensorEvaluator):
         return elements_of(unit.expression, start, stop, evaluation)
 
 
-def _hashed_as_read(plan: Plan, unit: Unit) -> list[int]:
-    """Return the operands that are hashed as blocks are computed; none for a copy."""
+def _hashed_while_read(plan: Plan, unit: Unit) -> list[int]:
+    """Return the numbers of the operands that `compute` hashes as it reads; empty for a copy."""
     computed = isinstance(unit.expression, Merged) and unit.numel
     return list(hashed_operands(plan, unit)) if computed else []
 

@@ -1,9 +1,9 @@
-"""Hashes of what was read from local models: xxh3-128 of every operand of every block.
+"""Input hashes: xxh3-128 of every operand of every block that was read from local models.
 
-A file of the Hub is pinned by its content. A local file is pinned by its header alone, and by what
-the filesystem says of it, which a copy changes too. These hashes decide whether a file whose stamp
-differs still has the content that committed blocks were computed from, and they name the content
-of a local model in the model card.
+A file of the Hub is pinned by its content. A local file is pinned only by its header and its stamp
+(size, times, inode), and copying it changes the stamp, too. The input hashes decide whether a file
+whose stamp differs still has the content that committed blocks were computed from. A hash of them
+names the content of a local model in the model card.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from resumerge.tensors import Merged
 
 
 def hashed_operands(plan: Plan, unit: Unit) -> dict[int, frozenset[SourceFileKey]]:
-    """Return the operands of a unit whose bytes are hashed, with their local files, by number."""
+    """Return the local files of each operand of a unit that is hashed, by the operand's number."""
     tensor = unit.expression
     operands = tensor.operands if isinstance(tensor, Merged) else (tensor,)
     files = {number: plan.files_of(operand, "local") for number, operand in enumerate(operands)}
-    return {number: some for number, some in files.items() if some}
+    return {number: local for number, local in files.items() if local}
 
 
 def are_hashed(ledger: Ledger) -> bool:
-    """Return whether a run hashes what it reads, which is decided once for all its attempts.
+    """Return whether a run hashes its inputs, which all its attempts do or none.
 
-    Nothing is hashed if ``--trust-sources`` was given when the run began.
+    Inputs are not hashed if ``--trust-sources`` was given when the run began.
     """
     run = ledger.run_or_none()
     return not (run and json.loads(run["options"]).get("trust_sources"))
 
 
-def known_hashes(unit: Unit, row: Mapping[str, bytes | None]) -> bytes:
-    """Return the hashes of what a unit's committed blocks were computed from.
+def committed_input_hashes(unit: Unit, row: Mapping[str, bytes | None]) -> bytes:
+    """Return the input hashes of a unit's committed blocks.
 
-    Each block in order has 16 bytes for each of `hashed_operands`. What is copied has the bytes of
-    the output, whose hashes are not kept twice.
+    Each block in order has 16 bytes for each of `hashed_operands`. The input of a copied unit is
+    its output, so the ledger keeps these hashes once, as those of the output.
 
     Args:
         unit: the unit.
@@ -58,20 +58,20 @@ def operand_hashes(hashes: bytes, place: int, count: int) -> Iterator[bytes]:
 
 
 def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None) -> dict[str, str]:
-    """Return a hash of what a finished run read of each local model, by the text of its reference.
+    """Return a hash of the bytes that a finished run read of each local model, by its reference.
 
-    The hash is the same for any two runs of one recipe that read the same bytes, whatever happened
-    meanwhile, and another one if a byte that was read differs. In another role of another recipe, a
-    model is read in other blocks and has another hash.
+    Two runs of one recipe that read the same bytes have the same hash, whatever interrupted them;
+    if one byte differs, the hash differs. Another recipe may read a model in other blocks, which
+    gives another hash.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
-        model: the one of the models that are written that is asked about; None for all together.
+        model: hash only the inputs of this written model; None for the whole output.
 
     Returns:
-        xxh3-128 of the hashes of all blocks that were read from the model, 32 hex digits; nothing
-        for a run whose sources are trusted.
+        for each reference the xxh3-128 of the hashes of all blocks that were read from the model,
+        32 hex digits; empty for a run whose sources are trusted.
     """
     if not are_hashed(ledger):
         return {}
@@ -83,13 +83,13 @@ def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None
                 continue
             unit = plan.units[row["number"]]
             name = unit.name.removeprefix(folder)
-            files, hashes = hashed_operands(plan, unit), known_hashes(unit, row)
-            for place, (operand, some) in enumerate(files.items()):
-                read = {plan.sources[n].part_of(name)[0].ref.text for n, name in some}
-                for ref in sorted(read):
+            files, hashes = hashed_operands(plan, unit), committed_input_hashes(unit, row)
+            for place, (operand, of_operand) in enumerate(files.items()):
+                refs = {plan.sources[n].part_of(name)[0].ref.text for n, name in of_operand}
+                for ref in sorted(refs):
                     digest = digests.setdefault(ref, xxhash.xxh3_128())
                     digest.update(f"{name}\0{operand}\0".encode())
-                    if len(read) > 1:  # all have a part in what was hashed
+                    if len(refs) > 1:  # the hashed bytes are of all these models together
                         digest.update(ref.encode())
                     for block in operand_hashes(hashes, place, len(files)):
                         digest.update(block)

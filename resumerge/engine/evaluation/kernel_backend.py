@@ -1,4 +1,4 @@
-"""Calls methods that compute with the kernels: a run of blocks at once."""
+"""The backend of methods that compute with kernels: it calls them with a run of blocks at once."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class KernelBackend:
         inputs: list[Vector],
         run: BlockRun,
     ) -> list[Any]:
-        """Return the partial result of a map function of `statistics`: one for the run."""
+        """Return the partial results of a map function of `statistics`: one for the whole run."""
         return [function(inputs, run)]
 
     def given(self, inputs: list[Vector], run: BlockRun) -> list[Vector]:
-        """Return the vectors that a map function sees: they are used again for the next run."""
+        """Return the vectors that a map function is given, which the next run overwrites."""
         return inputs
 
     def compute(self, inputs: list[Vector], run: BlockRun, statistics: Any, out: Vector) -> None:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
-            Resumable: a method of a user fails, did not write the blocks, or returned something.
+            Resumable: a user's method fails, does not write all blocks, or returns a value.
         """
         checked = self.is_users and _are_finite(inputs)
         if checked:
-            out.data.view(np.uint8).fill(0xFF)  # NaN: what is not written is noticed
+            out.data.view(np.uint8).fill(0xFF)  # NaN, so that elements left unwritten are noticed
         with failures_named(self._merged):
             result: Any = self._method.compute(self._tensor, inputs, run, statistics, out)
         if result is not None:

@@ -1,4 +1,4 @@
-"""What a merge method does wrong while it computes: found before anything of it is written."""
+"""Errors of a user's merge method while it computes, found before its result is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEND = (
 
 @contextmanager
 def failures_named(merged: Merged) -> Iterator[None]:
-    """Raise `Resumable` for what a method of the user raises inside, `SystemExit` too."""
+    """Raise `Resumable` for any exception that a user's method raises inside, `SystemExit` too."""
     try:
         yield
     except ResumergeError:
@@ -40,7 +40,7 @@ def failures_named(merged: Merged) -> Iterator[None]:
             error.add_note(f"in your method {name!r}, {line_of(error, file)}")
             raise
         what = f"An error in your method {name!r}"
-        raise _stopped(merged, what, found=raised(error, file)) from error
+        raise _failure(merged, what, found=raised(error, file)) from error
 
 
 def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: str) -> Resumable:
@@ -48,12 +48,12 @@ def wrong_result(merged: Merged, blocks: Sequence[Block], expected: str, found: 
     elements = f"elements {blocks[0].start} to {blocks[-1].stop}"
     name = merged.method
     what = f"The merge method {name!r} did not return a block"
-    return _stopped(merged, what, elements, expected, f"{found} ({place_of_block(name)})")
+    return _failure(merged, what, elements, expected, f"{found} ({place_of_block(name)})")
 
 
 def kept_inputs(merged: Merged) -> Resumable:
     """Return the error for a partial result that the next block would overwrite."""
-    return _stopped(
+    return _failure(
         merged,
         f"The merge method {merged.method!r} keeps a reference to its inputs",
         "the function that statistics() passes to scan()",
@@ -63,7 +63,7 @@ def kept_inputs(merged: Merged) -> Resumable:
 
 
 def keeps_inputs(partial: Any, inputs: Sequence[Vector]) -> bool:
-    """Return whether the result of a map function has its memory in common with the inputs."""
+    """Return whether the result of a map function shares memory with the inputs."""
     places = [(_address(x), x.data.nbytes) for x in inputs]
     return any(
         first is not None and first <= address < first + size
@@ -93,7 +93,7 @@ def _addresses(partial: Any) -> Iterator[int]:
 def _address(values: Any) -> int | None:
     """Return the address of the first element of a vector, an array, or a tensor of torch.
 
-    torch may not be loaded.
+    None for any other value. torch is not imported for this.
     """
     if isinstance(values, Vector):
         values = values.data
@@ -102,7 +102,7 @@ def _address(values: Any) -> int | None:
     return int(values.data_ptr()) if hasattr(values, "data_ptr") else None
 
 
-def _stopped(
+def _failure(
     merged: Merged, what: str, part: str = "", expected: str = "", found: str = ""
 ) -> Resumable:
     where = f"tensor {merged.name}" + (f", {part}" if part else "")

@@ -1,7 +1,7 @@
-"""Scratch files: what is computed once and read several times meanwhile, and lost with the process.
+"""Scratch files: they hold tensors that are computed once and read several times by one process.
 
-`Evaluator` fills them. They have no names, so that nothing is left of them, however a process ends.
-Nothing needs them: what has none, because the disk is full or refuses them, is computed again.
+`Evaluator` fills them. They have no names, so that none is left, however the process ends. They are
+not essential: if the disk is full or refuses one, its tensor is computed again at each reading.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Scratch:
         self._storage, self._folder = storage, folder
 
     def begin(self) -> ScratchFile | None:
-        """Return a new, empty file; None if there can be none."""
+        """Return a new, empty file; None if the disk refuses it."""
         try:
             return ScratchFile(self._storage.scratch(self._folder))
         except OSError as error:

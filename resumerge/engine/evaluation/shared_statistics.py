@@ -10,10 +10,10 @@ from typing import Any
 
 
 class SharedStatistics:
-    """The statistics that were asked for last, by what they depend on.
+    """A cache of the statistics that were asked for last, by keys of their inputs.
 
-    Units that need the same follow each other, and each keeps those that it was given: what is kept
-    here besides is never more than the units that are being computed have anyway.
+    Units that need the same statistics follow each other in the queue, and each keeps the
+    statistics that it was given. So the cache holds no more than the units in work hold anyway.
 
     Args:
         most: the number of statistics that are kept.
@@ -21,30 +21,30 @@ class SharedStatistics:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[Hashable, Future[Any]] = OrderedDict()
+        self._futures: OrderedDict[Hashable, Future[Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return statistics; the first thread that asks computes them, and the others wait.
 
-        What `compute` raises is raised to all who wait; the next who asks computes again.
+        If `compute` raises, all threads that wait get the error; a later call computes again.
         """
         with self._lock:
-            known = self._known.get(key)
-            if known is None:
-                found = self._known[key] = Future()
-                while len(self._known) > self._most:
-                    self._known.popitem(last=False)
+            cached = self._futures.get(key)
+            if cached is None:
+                new = self._futures[key] = Future()
+                while len(self._futures) > self._most:
+                    self._futures.popitem(last=False)
             else:
-                self._known.move_to_end(key)
-        if known is not None:
-            return known.result()
+                self._futures.move_to_end(key)
+        if cached is not None:
+            return cached.result()
         try:
-            found.set_result(compute())
+            new.set_result(compute())
         except BaseException as error:
             with self._lock:
-                if self._known.get(key) is found:
-                    del self._known[key]
-            found.set_exception(error)
+                if self._futures.get(key) is new:
+                    del self._futures[key]
+            new.set_exception(error)
             raise
-        return found.result()
+        return new.result()

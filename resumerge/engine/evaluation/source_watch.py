@@ -14,10 +14,10 @@ from resumerge.sources.types import REMOTE
 
 
 class SourceWatch:
-    """A watch that compares source files with what they were when their headers were read.
+    """A watch that checks whether source files changed since their headers were read.
 
-    A block is committed only after all files that its unit reads were found unchanged. So what the
-    unit's scans read, and what its blocks read, was one content.
+    A block is committed only after all files that its unit reads were found unchanged. So the
+    unit's scans and its blocks have read the same content.
     """
 
     def __init__(self, plan: Plan, ledger: Ledger, reader: SourceReader) -> None:
@@ -27,7 +27,7 @@ class SourceWatch:
         """Check the files that some units read.
 
         Raises:
-            Resumable: a file is another one now, has other bytes, or is gone.
+            Resumable: a file was replaced, changed or deleted.
         """
         files: set[SourceFileKey] = set()
         for unit in units:
@@ -39,7 +39,7 @@ class SourceWatch:
         """Check the files that all units read.
 
         Raises:
-            Resumable: a file is another one now, has other bytes, or is gone.
+            Resumable: a file was replaced, changed or deleted.
         """
         by_unit = {unit.index: _files_of(self._plan, unit) for unit in self._plan.units}
         files = frozenset[SourceFileKey]().union(*by_unit.values())
@@ -48,8 +48,8 @@ class SourceWatch:
             return
         names = [
             unit.name
-            for unit, known in zip(self._plan.units, self._ledger.units.progress())
-            if known.committed_blocks and by_unit[unit.index] & changed
+            for unit, done in zip(self._plan.units, self._ledger.units.progress())
+            if done.committed_blocks and by_unit[unit.index] & changed
         ]
         sources = self._plan.sources
         models = sorted({sources[n].part_of(name)[0].ref.text for n, name in changed})

@@ -1,4 +1,4 @@
-"""Computing ranges of tensors, of whatever they are computed from.
+"""Computing ranges of tensors: stored, merged, adapted, or any other kind in `tensors/`.
 
 An evaluator reads the sources and changes neither ledger nor output. Another process or machine
 that computes the same range gets the same bits.
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 Statistics = Mapping[Tensor, Any]
 """The facts about whole tensors that a unit's blocks need.
 
-For each `Merged` it is what the reductions over its operands found, for each `Spilled` the file
-that it lies in.
+For each `Merged` these are the results of the reductions over its operands, for each `Spilled` the
+scratch file with its elements.
 """
 
 Pass = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
-"""A function that calls another one with the numbers of all blocks of a tensor, several at once.
+"""A function that maps another function over all blocks of a tensor, several blocks at once.
 
-It yields what the other one returns, in order. It is told whether only samples are read, since more
-blocks are then one call.
+It yields the other function's results in order. It is told whether that function reads only
+samples, because each call then takes more blocks.
 """
 
 
@@ -57,14 +57,14 @@ def serial_pass(
 class TensorEvaluator:
     """An evaluator of tensors. Many threads may use it at once.
 
-    Every thread reads and computes in buffers of its own, which it uses again for the next blocks:
-    memory depends on the depth of the trees, the number of operands and of threads, not on the size
-    of a tensor. torch is imported only for what computes with it.
+    Every thread reads and computes in buffers of its own, which it uses again for the next blocks.
+    Memory therefore depends on the depth of the trees and the numbers of operands and threads, not
+    on the size of a tensor. torch is imported only if a tensor is computed with it.
 
     Args:
         reader: reads the sources' files.
-        held_bytes: bytes of what is held from block to block.
-        needs_torch: whether threads that evaluate load torch.
+        held_bytes: bytes of the values that are held from block to block.
+        needs_torch: whether threads that evaluate import torch.
         device: the device where torch computes.
         shared: the statistics that tensors of several outputs share; None to compute them for each.
     """
@@ -91,11 +91,11 @@ class TensorEvaluator:
         self._prepare_thread()
 
     def evaluation_of(self, tensors: Iterable[Tensor], run_pass: Pass = serial_pass) -> Evaluation:
-        """Return the evaluation that tensors are read with by the calling thread.
+        """Return the evaluation with which the calling thread can read these tensors.
 
         Args:
             tensors: the tensors.
-            run_pass: goes over the blocks of each tensor that is reduced before.
+            run_pass: runs the passes over tensors that are reduced first.
         """
         return self._evaluation(self._statistics(tensors, run_pass))
 
@@ -124,22 +124,23 @@ class TensorEvaluator:
         run_pass: Pass = serial_pass,
         scratch: Scratch | None = None,
     ) -> Statistics:
-        known: dict[Tensor, Any] = {}
+        statistics: dict[Tensor, Any] = {}
         for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
             if isinstance(node, Merged) and node.needs_statistics:
-                compute = partial(self._statistics_of, node, dict(known), run_pass)
+                compute = partial(self._statistics_of, node, dict(statistics), run_pass)
                 if self._shared is None or run_pass is serial_pass:
-                    known[node] = compute()
+                    statistics[node] = compute()
                 else:
-                    known[node] = self._shared.get(node.statistics_key, compute)
+                    statistics[node] = self._shared.get(node.statistics_key, compute)
             elif isinstance(node, Spilled) and scratch is not None:
-                file = self._spill(node, known, run_pass, scratch)
-                known |= {node: file} if file else {}
-        return known
+                file = self._spill(node, statistics, run_pass, scratch)
+                statistics |= {node: file} if file else {}
+        return statistics
 
-    def _statistics_of(self, merged: Merged, known: Statistics, run_pass: Pass) -> Any:
+    def _statistics_of(self, merged: Merged, of_inputs: Statistics, run_pass: Pass) -> Any:
+        """Return the statistics of a tensor; those of the tensors below it are `of_inputs`."""
         with failures_named(merged):
-            scan = self._scan(merged, known, run_pass)
+            scan = self._scan(merged, of_inputs, run_pass)
             return merged.merge_method.statistics(merged.context, scan)
 
     def _scan(self, merged: Merged, statistics: Statistics, run_pass: Pass) -> Scan[Any]:
@@ -170,7 +171,7 @@ class TensorEvaluator:
             sample: whether only samples are read.
 
         Raises:
-            Resumable: a method of a user fails, or keeps its inputs.
+            Resumable: a user's method fails, or keeps a reference to its inputs.
         """
         run, backend = merged.block_run(indices, sample=sample), self._backend(merged)
         inputs = merged.inputs(self._evaluation(statistics), run)
@@ -207,7 +208,7 @@ class TensorEvaluator:
 def _prepared(needs_torch: bool) -> Callable[[], None]:
     """Return a function that prepares a thread for evaluating.
 
-    torch is imported now, where a signal stops it.
+    If torch is needed, it is imported here, in the main thread, where a signal can stop the import.
     """
     if not needs_torch:
         return lambda: None

@@ -1,4 +1,4 @@
-"""Calls methods that compute with torch: block by block, in float32, on a device."""
+"""The backend of methods that compute with torch: block by block, in float32, on a device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resumerge.tensors.buffers import Buffers
 
 
 def use_one_thread() -> None:
-    """Have torch use one thread: several would change the order of sums."""
+    """Have torch use one thread: more threads would change the order of sums."""
     torch.set_num_threads(1)
 
 
@@ -54,7 +54,7 @@ class TorchBackend:
         return [function(tensors, block) for block, _, tensors in self._tensors(inputs, run)]
 
     def given(self, inputs: list[Vector], run: BlockRun) -> list[Vector]:
-        """Return the vectors that a map function sees: they are used again for the next block."""
+        """Return the vectors that a map function is given, which the next block overwrites."""
         size = min(run.size, run.length)
         return [self._buffers.vector(("float32", k), size, F32) for k in range(len(inputs))]
 
@@ -62,7 +62,7 @@ class TorchBackend:
         """Compute blocks into `out`, rounded to its type.
 
         Raises:
-            Resumable: a method of a user fails, or returned something else than a block.
+            Resumable: a user's method fails, or returns something that is no block.
         """
         for block, part, tensors in self._tensors(inputs, run):
             checked = self.is_users and _are_finite(tensors)
@@ -75,17 +75,18 @@ class TorchBackend:
             if checked and not _are_finite([result]):
                 expected = "finite numbers, as all inputs are"
                 raise wrong_result(self._merged, [block], expected, "NaN or infinity")
-            found = Vector(result.detach().cpu().contiguous().numpy())
-            round_to(found, block_of_results(out, part))
+            values = Vector(result.detach().cpu().contiguous().numpy())
+            round_to(values, block_of_results(out, part))
 
     def _tensors(
         self, inputs: list[Vector], run: BlockRun
     ) -> Iterator[tuple[Block, slice, list[Tensor]]]:
         """Yield each block, its elements, and its inputs in float32, which may be overwritten."""
         for block, part in zip(run.in_tensor(), run.blocks()):
-            yield block, part, [self._wide(k, vector, part) for k, vector in enumerate(inputs)]
+            yield block, part, [self._float32(k, vector, part) for k, vector in enumerate(inputs)]
 
-    def _wide(self, k: int, vector: Vector, part: slice) -> Tensor:
+    def _float32(self, k: int, vector: Vector, part: slice) -> Tensor:
+        """Return a block of input number `k` as a float32 tensor on the device."""
         stored = Vector(vector.data[part], vector.dtype)
         wide = self._buffers.vector(("float32", k), len(stored), F32)
         round_to(stored, wide)

@@ -1,6 +1,6 @@
 """The shares of a batch: how much of its bytes each stage of the main loop may have at once.
 
-The governor halves the batch under memory pressure, and all of these with it.
+Under memory pressure the governor halves the batch, and every share shrinks with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RUNS_OF_A_BATCH = 32
 def most_before_commit(governor: Governor) -> int:
     """Return the bytes that may be computed or written before they are committed: half a batch.
 
-    The other half is the batch before, which is still being committed; a kill costs both.
+    The other half belongs to the previous batch, which is still being committed. A kill costs both.
     """
     return governor.batch_bytes // 2
 
@@ -27,14 +27,17 @@ def most_in_flight(governor: Governor) -> int:
 
 
 def most_together(execution: ExecutionContext) -> int:
-    """Return the bytes that one task may write of several units: each thread has a task."""
+    """Return the bytes that one task may write when it computes several units together.
+
+    Every thread may have such a task at the same time.
+    """
     return execution.governor.batch_bytes // (4 * execution.threads)
 
 
 def most_tasks(execution: ExecutionContext) -> int:
     """Return how many tasks may wait or run: enough for every thread, fewer under pressure."""
-    fits = execution.governor.batch_bytes // (2 * 4 * BLOCK)
-    return max(1, min(2 * execution.threads, fits))
+    tasks_that_fit = execution.governor.batch_bytes // (2 * 4 * BLOCK)
+    return max(1, min(2 * execution.threads, tasks_that_fit))
 
 
 def run_bytes(execution: ExecutionContext) -> int:

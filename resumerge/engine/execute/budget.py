@@ -33,14 +33,14 @@ class ResourceBudget:
 
     @property
     def estimate(self) -> Estimate:
-        """What the plan takes on any machine."""
+        """The memory, disk and time that the plan takes on any machine."""
         return self.predicted.estimate
 
 
 def resource_budget(
     context: RunContext, plan: Plan, estimate: Estimate, *, memory_wait: float | None = None
 ) -> ResourceBudget:
-    """Decide threads, memory and device, by what the machine has and the plan takes.
+    """Decide threads, memory and device from the plan's estimate and this machine's resources.
 
     Args:
         context: the run's context.
@@ -62,7 +62,7 @@ def resource_budget(
     for note in (*notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
     threads = fit_threads(estimate.memory, options.threads, memory, context.memory)
-    # Writing is not tried, which `plan` does: the run may still be refused, and nothing is written
-    # before that.
+    # `plan` measures how fast the disk writes; here only reading is measured, because the run may
+    # still be refused, and a refused run has written nothing.
     speed = measure_speed(largest_file(plan, estimate), computes=estimate.time.computes)
     return ResourceBudget(threads, memory, device, estimate.on_machine(threads, speed))

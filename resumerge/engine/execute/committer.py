@@ -23,8 +23,8 @@ from resumerge.planning.plan import Unit
 _log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS, SAMPLES = 1.0, 600
-"""Least time between two samples in the ledger, and the number of samples after which that time
-grows with the run's: their number is bounded by the logarithm of the run's time."""
+"""Least seconds between two samples in the ledger, and the number of samples after which this
+interval grows with the attempt's age, so that the number of samples is logarithmic in the age."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class WrittenBlocks:
         indices: the blocks' numbers.
         nbytes: bytes of all blocks together.
         hashes: xxh3-128 of each block, 16 bytes.
-        inputs: hashes of what the blocks were computed from (`input_hashes`).
-        seconds: seconds spent computing and writing them.
-        measurements: an array for each run with a row for each block (`kernels.measurements`);
-            empty where a unit is not measured, None where none is.
+        inputs: hashes of the inputs of the blocks (`input_hashes`).
+        seconds: seconds spent computing and writing the blocks.
+        measurements: for each run of blocks an array with a row for each block
+            (`kernels.measurements`); empty if this unit is not measured, None if no unit is.
     """
 
     unit: Unit
@@ -52,17 +52,17 @@ class WrittenBlocks:
 
     @property
     def completes_unit(self) -> bool:
-        """Whether the last block of the unit is among these."""
+        """Whether these blocks include the last one of the unit."""
         return self.indices.stop == self.unit.blocks
 
     @property
     def measured_rows(self) -> list[list[float]]:
-        """The measurements of these blocks, one after the other; none if they were not measured."""
+        """A row of measurements for each block; empty if the blocks were not measured."""
         return [row for run in self.measurements or () for row in run.tolist()]
 
 
-def _nothing_measured(unit: Unit) -> UnitMeasurements | None:
-    """Return the measurements of no block of a unit; None if its changes are not measured."""
+def _empty_measurements(unit: Unit) -> UnitMeasurements | None:
+    """Return a unit's measurements before its first block; None if the unit is not measured."""
     tensor = unit.expression
     if not tensor.compared_models:
         return None
@@ -71,43 +71,43 @@ def _nothing_measured(unit: Unit) -> UnitMeasurements | None:
 
 def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
     """Return the bytes of the committed blocks of all units."""
-    return sum(unit.bytes_of(range(known.committed_blocks)) for unit, known in zip(units, progress))
+    return sum(unit.bytes_of(range(done.committed_blocks)) for unit, done in zip(units, progress))
 
 
 class Committer:
     """A thread that commits one batch while the next one is computed.
 
-    `submit` waits for the batch before: at most two are uncommitted, the one that is being synced
-    and the one that is being computed.
+    `submit` waits for the previous batch, so at most two batches are uncommitted: one that is being
+    synced, and one that is being computed.
 
     Args:
         execution: the attempt's context.
         page_cache: drops pages that are not needed again.
-        committed: called with the numbers of the units that a batch completed, in the thread that
-            commits.
-        sealed: called with the number of a shard that was sealed, in the same thread. It may raise,
-            to end the run.
+        on_commit: called with the numbers of the units that a batch completed, in the committing
+            thread.
+        on_seal: called with the number of a shard that was sealed, in the committing thread. It may
+            raise, which ends the run.
     """
 
     def __init__(
         self,
         execution: ExecutionContext,
         page_cache: PageCache,
-        committed: Callable[[Sequence[int]], None],
-        sealed: Callable[[int], None],
+        on_commit: Callable[[Sequence[int]], None],
+        on_seal: Callable[[int], None],
     ) -> None:
         self._execution, self._page_cache = execution, page_cache
-        self._committed, self._sealed = committed, sealed
+        self._on_commit, self._on_seal = on_commit, on_seal
         self._started = time.monotonic()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._pending: Future[None] | None = None
         self._batch = 0
-        self._sampled = float("-inf")
+        self._last_sample = float("-inf")
         units = execution.plan.units
         self._hashes = {
-            unit.index: (bytearray(known.hashes), bytearray(known.input_hashes))
-            for unit, known in zip(units, execution.progress)
-            if not known.is_complete
+            unit.index: (bytearray(done.hashes), bytearray(done.input_hashes))
+            for unit, done in zip(units, execution.progress)
+            if not done.is_complete
         }
         """The hashes of the committed blocks of every incomplete unit, and of their inputs."""
         self._measurements = {
@@ -115,26 +115,26 @@ class Committer:
             for number, (hashes, _) in self._hashes.items()
             if hashes
         }
-        """The measurements of the same blocks; None where some were not measured."""
+        """The measurements of the same blocks; None if a block of the unit was not measured."""
         self._units_left = Counter(units[number].shard for number in self._hashes)
         """The number of uncommitted units of each shard."""
         self.bytes_committed = bytes_committed(units, execution.progress)
         self._bytes_before = self.bytes_committed
         self._units_committed = 0
-        # The first batch may take long, and memory grows before it.
+        # The first batch may take long, and memory grows before it is committed.
         execution.ledger.samples.add(execution.attempt, self._sample_now())
 
     def submit(self, batch: list[WrittenBlocks]) -> None:
-        """Start to commit a batch, and return when the batch before is committed.
+        """Start to commit a batch, and return when the previous batch is committed.
 
         Raises:
-            Exception: the error of the batch before.
+            Exception: committing the previous batch failed with this error.
         """
         self.wait()
         self._pending = self._thread.submit(self._commit, batch)
 
     def wait(self) -> None:
-        """Wait for the last batch, and raise its error."""
+        """Wait until the last batch is committed; raise the error if that fails."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending.result()
@@ -144,9 +144,9 @@ class Committer:
         self._thread.shutdown(wait=True)
 
     def _commit(self, batch: list[WrittenBlocks]) -> None:
-        """Sync, then journal, then seal: the ledger never claims what is not on the disk.
+        """Sync, then journal, then seal: the ledger never claims blocks that are not on the disk.
 
-        Nor does it claim what was computed from a source that changed meanwhile.
+        Nor does it claim blocks that were computed from a source that changed meanwhile.
         """
         self._execution.watch.check(
             {written.unit.index: written.unit for written in batch}.values()
@@ -168,7 +168,7 @@ class Committer:
             number = written.unit.index
             hashes, inputs = self._hashes[number]
             if not hashes:
-                self._measurements[number] = _nothing_measured(written.unit)
+                self._measurements[number] = _empty_measurements(written.unit)
             assert len(hashes) == written.indices.start * HASH_BYTES
             hashes += written.hashes
             inputs += written.inputs
@@ -196,7 +196,7 @@ class Committer:
             del self._hashes[number], self._measurements[number]
             self._units_left[self._execution.plan.units[number].shard] -= 1
         _log.debug("batch %d committed: %d runs of blocks", self._batch, len(batch))
-        self._committed(complete)
+        self._on_commit(complete)
 
     def _unit_commit(self, number: int, seconds: float) -> UnitCommit:
         hashes, inputs = map(bytes, self._hashes[number])
@@ -205,11 +205,11 @@ class Committer:
         return UnitCommit(number, hashes, inputs, checksum, seconds, self._measurements[number])
 
     def _sample(self) -> Sample | None:
-        """Return memory and progress for the ledger, at a bounded rate; None if none is due."""
+        """Return a sample of memory and progress for the ledger; None if it is too early."""
         now = time.monotonic()
-        if now - self._sampled < max(SAMPLE_SECONDS, (now - self._started) / SAMPLES):
+        if now - self._last_sample < max(SAMPLE_SECONDS, (now - self._started) / SAMPLES):
             return None
-        self._sampled = now
+        self._last_sample = now
         return self._sample_now()
 
     def _sample_now(self) -> Sample:
@@ -226,4 +226,4 @@ class Committer:
         shard = self._execution.plan.shards[number]
         seal(shard, self._execution.files, self._execution.ledger, self._execution.storage)
         _log.info("shard %s sealed", shard.name)
-        self._sealed(number)
+        self._on_seal(number)

@@ -23,9 +23,9 @@ class Computation(ABC):
     Args:
         attempt: the attempt's number in the ledger.
         files: the shards, as recovery left them.
-        replicator: copies sealed shards to the mirror meanwhile, and is started; None without a
-            mirror.
-        timer: the timer of the merge. It is paused while torch is imported and steps are done.
+        replicator: copies sealed shards to the mirror during the computation, and is already
+            started; None without a mirror.
+        timer: the timer of the merge. It is paused while torch is imported and steps are computed.
     """
 
     context: RunContext
@@ -51,6 +51,6 @@ class Computation(ABC):
         """
 
     def sealed(self, shard: int) -> None:
-        """Announce a sealed shard to the mirror, by its number. This may raise, to end the run."""
+        """Announce a sealed shard to the mirror, by its number. What this raises ends the run."""
         if self.replicator is not None:
             self.replicator.sealed(shard)

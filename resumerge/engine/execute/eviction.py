@@ -1,4 +1,4 @@
-"""The files that a run downloaded, noted in its ledger, and their deletion when not needed."""
+"""The files that a run downloaded: noted in its ledger, and deleted when no unit needs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resumerge.sources.remote.files import remote_file
 
 
 class DownloadEvictor:
-    """The keeper of a run's downloads: it notes them, and deletes those that nothing needs.
+    """The keeper of a run's downloads: it notes each download, and deletes it when it is unneeded.
 
     A file belongs to the run if the run created its partial file, whose inode stays the same to the
     end. A file that was in the cache before, or that another program put there, does not.
@@ -25,7 +25,7 @@ class DownloadEvictor:
     Args:
         plan: the run's plan.
         ledger: the run's ledger.
-        metadata: the cache of what is known of files.
+        metadata: the metadata cache, whose verdict on a deleted file is forgotten.
         reader: reads the sources' files.
         progress: the progress of every unit.
         evict: whether to delete a download when every unit that reads it is committed.
@@ -45,11 +45,11 @@ class DownloadEvictor:
         self._evict = evict
         self._readers: Counter[Path] = Counter()
         self._files: dict[Path, set[tuple[int, str]]] = {}
-        for unit, known in zip(plan.units, progress):
+        for unit, done in zip(plan.units, progress):
             for number, name in remote_files_of(plan, unit):
                 blob = remote_file(plan.sources[number], name).blob
                 self._files.setdefault(blob, set()).add((number, name))
-            if not known.is_complete:
+            if not done.is_complete:
                 self._readers.update(self._blobs(unit.index))
 
     def started(self, file: RemoteFile, inode: int) -> None:
@@ -61,13 +61,13 @@ class DownloadEvictor:
         self._remove(blob for blob in self._files if not self._readers[blob])
 
     def committed(self, units: Iterable[int]) -> None:
-        """Delete the downloads that only these units, which are committed now, needed."""
-        done: set[Path] = set()
+        """Delete the downloads that no unit needs any more, now that these units are committed."""
+        unneeded: set[Path] = set()
         for number in units:
             blobs = self._blobs(number)
             self._readers.subtract(blobs)
-            done |= {blob for blob in blobs if not self._readers[blob]}
-        self._remove(done)
+            unneeded |= {blob for blob in blobs if not self._readers[blob]}
+        self._remove(unneeded)
 
     def _blobs(self, unit: int) -> set[Path]:
         return {
@@ -78,19 +78,20 @@ class DownloadEvictor:
     def _remove(self, blobs: Iterable[Path]) -> None:
         if not self._evict:
             return
-        ours = self._ledger.downloads.inodes()
+        inodes = self._ledger.downloads.inodes()
         for blob in blobs:
-            inode = ours.get(str(blob))
-            if inode is None or not self._deleted(blob, inode):
+            inode = inodes.get(str(blob))
+            if inode is None or not self._delete(blob, inode):
                 continue
             number, name = min(self._files[blob], key=lambda file: file[1])
             size = self._plan.sources[number].files[name].size
             self._ledger.downloads.evict(str(blob), name, size)
 
-    def _deleted(self, blob: Path, inode: int) -> bool:
-        """Delete a file if it is the run's and nothing else links to it; return whether it is gone.
+    def _delete(self, blob: Path, inode: int) -> bool:
+        """Delete a file if the run created it and nothing else links to it; return if it is gone.
 
-        It may be gone already: the attempt before was killed before its ledger said so.
+        The file may be gone already, if the last attempt was killed between deleting it and noting
+        that in the ledger.
         """
         files = [remote_file(self._plan.sources[n], name) for n, name in self._files[blob]]
         links = {link for file in files for link in file.links}
@@ -107,10 +108,10 @@ class DownloadEvictor:
         return True
 
 
-def _other_links(blob: Path, ours: set[Path]) -> bool:
-    """Return whether another version of the model links to the same content."""
+def _other_links(blob: Path, links: set[Path]) -> bool:
+    """Return whether a link besides these, of another version of the model, leads to the blob."""
     folder = blob.parent.parent / "snapshots"
     return any(
-        path.is_symlink() and path not in ours and os.path.realpath(path) == os.path.realpath(blob)
+        path.is_symlink() and path not in links and os.path.realpath(path) == os.path.realpath(blob)
         for path in folder.rglob("*")
     )

@@ -1,4 +1,4 @@
-"""What computing, writing and committing the blocks of one attempt share."""
+"""The context shared by the parts that compute, write and commit the blocks of one attempt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ExecutionContext:
         attempt: the attempt's number in the ledger.
         progress: the progress of every unit of the plan when the attempt started.
         threads: the number of threads that compute blocks.
-        measures: whether it is measured what becomes of the numbers.
+        measures: whether the changes of the numbers are measured (`engine/changes`).
     """
 
     plan: Plan

@@ -28,7 +28,7 @@ from resumerge.sources.remote.prefetch import Prefetcher
 
 
 class LocalComputation(Computation):
-    """A computation in this process, with all that goes with it: downloads, steps, memory."""
+    """A computation in this process, which also sees to downloads, steps, disk space and memory."""
 
     def run(self, progress: Sequence[Progress]) -> None:
         context = self.context
@@ -47,7 +47,8 @@ class LocalComputation(Computation):
         with self._prefetcher(progress, evictor, space) as prefetcher:
             with self.timer.paused():
                 evaluator = self._prepare(progress, prefetcher)
-            # A signal that raises while a thread is started is a KeyError in Python's threading.
+            # A signal handler that raises while a thread starts makes Python's threading raise a
+            # KeyError.
             with context.stop.deferred(), self._governor() as governor:
                 execution = self._execution(progress, governor)
                 page_cache = PageCache(execution)
@@ -58,7 +59,7 @@ class LocalComputation(Computation):
                 )
 
     def _prepare(self, progress: Sequence[Progress], prefetcher: Prefetcher) -> Evaluator:
-        """Import what computes, and do the steps that come before all blocks."""
+        """Import the modules that compute, and compute the steps, which come before all blocks."""
         context = self.context
         context.reporter.doing("merging")
         with context.stop.between_imports():
@@ -75,7 +76,7 @@ class LocalComputation(Computation):
         return evaluator
 
     def _governor(self) -> Governor:
-        """Return the governor of the blocks; the steps are done, and take no memory any more."""
+        """Return the governor for the blocks; the computed steps take no memory any more."""
         need = replace(self.budget.predicted.need, process=rss(), steps=0, least_steps=0)
         return Governor(
             self.budget.memory,
@@ -107,7 +108,7 @@ class LocalComputation(Computation):
 
     @staticmethod
     def _merge(scheduler: Scheduler, watch: SourceWatch) -> None:
-        """Compute and commit every pending block, of sources that have not changed meanwhile."""
+        """Compute and commit every pending block, and check that no source changed meanwhile."""
         try:
             scheduler.run()
         except Resumable as error:
@@ -119,12 +120,12 @@ class LocalComputation(Computation):
     def _prefetcher(
         self, progress: Sequence[Progress], evictor: DownloadEvictor, space: SpaceReservation
     ) -> Prefetcher:
-        """Return the downloader of the files that pending units, and the companions, read."""
+        """Return the downloader of the files that the companions and the pending units read."""
         reference = self.plan.reference_model
-        beside = [(reference, name) for name in reference.companions]
+        companions = [(reference, name) for name in reference.companions]
         pending = self._pending(progress)
         return Prefetcher(
-            [*beside, *download_order(self.plan, pending, by_shard=self.context.frees_shards)],
+            [*companions, *download_order(self.plan, pending, by_shard=self.context.frees_shards)],
             self.context.metadata,
             offline=self.context.options.offline,
             evicting=bool(self.context.options.evict),
@@ -137,13 +138,13 @@ class LocalComputation(Computation):
         """Record what happened to a download, and note a cached file that was damaged."""
         self.ledger.events.add(kind, **facts)
         if kind == EventKind.SOURCE_DAMAGED:
-            then = "" if self.context.options.offline else ", and is downloaded again"
-            stored = " (it was stored before: --stream stores no other)"
+            consequence = "" if self.context.options.offline else ", and is downloaded again"
+            why_stored = " (it was stored before: --stream stores no other)"
             self.context.reporter.note(
-                f"The cached file {facts['file']} of {facts['model']} is damaged{then}"
-                + (stored if self.context.options.stream else "")
+                f"The cached file {facts['file']} of {facts['model']} is damaged{consequence}"
+                + (why_stored if self.context.options.stream else "")
             )
 
     def _pending(self, progress: Sequence[Progress]) -> list[Unit]:
         """Return the units that are not committed."""
-        return [u for u, known in zip(self.plan.units, progress) if not known.is_complete]
+        return [unit for unit, done in zip(self.plan.units, progress) if not done.is_complete]

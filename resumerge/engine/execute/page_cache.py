@@ -1,8 +1,8 @@
 """Drops pages from the page cache that the merge does not need again, where memory is scarce.
 
-Otherwise a merge fills its cgroup with the pages that it has read and written. The kernel then has
-to reclaim pages for every page that is read, takes those of the program itself too, and in the end
-the merge reads more than it computes.
+Otherwise a merge fills its cgroup with the pages that it has read and written. The kernel then
+reclaims a page for every page that is read, the program's own pages among them, and in the end the
+merge spends more time on reading than on computing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 
 
 class PageCache:
-    """A helper that drops pages from the page cache that are not needed again."""
+    """The part of the main loop that drops pages of inputs and outputs from the page cache."""
 
     def __init__(self, execution: ExecutionContext) -> None:
         self._reader, self._files = execution.reader, execution.files
@@ -28,10 +28,10 @@ class PageCache:
             for number in order_of_units(execution.plan)
             for stored in stored_in(units[number].expression)
         }
-        """The unit that reads a tensor of a file last."""
+        """For each tensor of a source file, the number of the last unit that reads it."""
 
     def finished(self, unit: Unit, indices: range) -> None:
-        """Drop the pages of blocks of the output, which are on disk, and of their inputs."""
+        """Drop the pages of output blocks that are synced, and of their inputs."""
         if not self._governor.cache_is_scarce:
             return
         drop_from_cache(self._files.descriptor(unit.shard), *unit.span(indices))
@@ -43,14 +43,14 @@ class PageCache:
         )
 
     def passed_over(self, tensor: Merged | Spilled, indices: range) -> None:
-        """Drop the inputs of blocks that a pass has gone over, if all of them do not fit.
+        """Drop the inputs of blocks that a pass has read, if the tensor's inputs exceed the cache.
 
-        The inputs are read again after the pass, but these pages would be reclaimed before.
+        They are read again after the pass, but the kernel would reclaim these pages before.
         """
         if not self._governor.cache_is_scarce:
             return
-        inputs = sum(stored.nbytes for stored in stored_in(tensor))
-        if inputs > self._governor.cache_room:
+        input_bytes = sum(stored.nbytes for stored in stored_in(tensor))
+        if input_bytes > self._governor.cache_room:
             [(start, stop)] = tensor.block_run(indices).ranges()
             self._drop(tensor.passed(start, stop))
 

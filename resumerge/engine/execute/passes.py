@@ -14,7 +14,7 @@ from resumerge.engine.execute.read_ahead import ReadAhead
 from resumerge.tensors import Merged, Spilled
 
 SAMPLE_RUNS = 2
-"""How many times the blocks of a computing task a sampling one takes: less is read of each."""
+"""A sampling task takes this many times the blocks of a computing task: it reads less of each."""
 
 
 class Passes:
@@ -23,8 +23,8 @@ class Passes:
     Args:
         execution: what the attempt's threads share.
         pool: the threads that compute blocks.
-        page_cache: is told what a pass has gone over.
-        read_ahead: is told what a pass will read.
+        page_cache: is told which blocks a pass has read.
+        read_ahead: is told which ranges a pass will read.
     """
 
     def __init__(
@@ -40,7 +40,14 @@ class Passes:
     def run(
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
-        """Yield the results of a pass by all threads, a few runs ahead of the consumer.
+        """Yield the results of a function of runs of blocks, in order, computed by all threads.
+
+        The threads are a few runs of blocks ahead of the consumer.
+
+        Args:
+            tensor: the tensor whose blocks are passed over.
+            function: is called with the numbers of each run's blocks.
+            sample: whether the function reads only a sample of each block.
 
         Raises:
             PassStopped: a signal asks the process to stop.

@@ -1,4 +1,4 @@
-"""Tells the reader of streamed files what will be read next, so that no thread waits for it."""
+"""Tells the reader of streamed files which ranges come next, so that no thread waits for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.tensors import Merged, Spilled
 
 
 class ReadAhead:
-    """A forecast of what the blocks of units, and the passes before them, will read.
+    """A forecast of the ranges that the blocks of units, and the passes before them, will read.
 
     It does nothing if all files are on this disk.
 
@@ -30,19 +30,19 @@ class ReadAhead:
         self._units: dict[int, Forecast[RemoteFile]] = {}
 
     def begin(self, unit: Unit, first: int) -> None:
-        """Tell that the blocks of a unit will be computed, from block `first` on."""
+        """Announce that the blocks of a unit will be computed, from block `first` on."""
         if self.is_needed:
             reads = reads_of_blocks(unit, first)
             self._units[unit.index] = self._reader.expect(reads, keep=is_kept(unit))
 
     def end(self, unit: Unit) -> None:
-        """Tell that all blocks of a unit are computed."""
+        """Announce that all blocks of a unit are computed."""
         if unit.index in self._units:
             self._reader.ranges.forget(self._units.pop(unit.index))
 
     @contextmanager
     def expect_pass(self, tensor: Merged | Spilled, *, sample: bool) -> Iterator[None]:
-        """Tell of a pass over all blocks of a tensor, while it lasts."""
+        """Announce a pass over all blocks of a tensor; the forecast holds inside the context."""
         if not self.is_needed:
             yield
             return

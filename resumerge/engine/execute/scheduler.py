@@ -26,7 +26,7 @@ from resumerge.kernels.hashes import hash_blocks
 from resumerge.planning.plan import Unit
 
 BATCH_SECONDS = 1.0
-"""A batch is closed after this time even if it is small, so that the process stops quickly."""
+"""Seconds after which a batch is closed even if it is small, so that the process stops quickly."""
 
 
 class Scheduler:
@@ -49,8 +49,8 @@ class Scheduler:
         passes = Passes(execution, self._pool, page_cache, self._read_ahead)
         self._feed = UnitFeed(execution, evaluator, queue, passes, self._read_ahead, self._scratch)
         self._running: deque[tuple[Future[list[WrittenBlocks]], int]] = deque()
-        """The tasks that compute, in order, and the bytes that each writes."""
-        self._units_done = sum(known.is_complete for known in execution.progress)
+        """The tasks in flight, in the order of their blocks, and the bytes that each writes."""
+        self._units_done = sum(unit.is_complete for unit in execution.progress)
         self._largest_block = execution.estimate.largest_block
         self._bytes_done = committer.bytes_committed
         self._bytes_total = sum(unit.nbytes for unit in execution.plan.units)
@@ -79,10 +79,11 @@ class Scheduler:
             self._committer.close()
 
     def _next_batch(self) -> list[WrittenBlocks]:
-        """Return the next blocks in order, computed, written and hashed; empty if none can be now.
+        """Return the next blocks in order, computed, written and hashed; empty if none is ready.
 
-        Threads go on with the blocks after them. How many these may be, alone and together with
-        the batch, say `most_in_flight` and `most_before_commit`; one task may always be at work.
+        Meanwhile threads compute blocks beyond the batch. `most_in_flight` bounds the bytes of
+        these blocks, and `most_before_commit` their bytes together with the batch's; one task may
+        always be in flight.
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
@@ -97,24 +98,24 @@ class Scheduler:
                     batch.append(written)
                     nbytes += written.nbytes
         except Interrupted:
-            self._running.clear()  # a server does not answer; what was computed is committed
+            self._running.clear()  # a server does not answer; the computed blocks are committed
         return batch
 
     def _start_tasks(self, nbytes: int) -> bool:
-        """Start tasks until no thread idles, or the batch has no room for another.
+        """Start tasks until no thread idles, or the batch has no room for another task.
 
         Args:
             nbytes: bytes of the batch so far.
 
         Returns:
-            whether there is no room for another task before the batch is committed.
+            whether the batch is full: no further task may start before it is committed.
         """
         while not self._stop.requested and self._has_idle_threads():
-            left = most_before_commit(self._governor) - nbytes - self._bytes_in_flight
-            is_full = left < self._largest_block or self._governor.cramped
+            room = most_before_commit(self._governor) - nbytes - self._bytes_in_flight
+            is_full = room < self._largest_block or self._governor.cramped
             if is_full and (nbytes or self._running):
                 return True
-            task = self._feed.next_blocks(left)
+            task = self._feed.next_blocks(room)
             if task is None:
                 break
             self._running.append((self._pool.submit(self._write_task, task), task.nbytes))
@@ -132,13 +133,13 @@ class Scheduler:
         return sum(size for _, size in self._running)
 
     def _written(self) -> Iterator[WrittenBlocks]:
-        """Yield the blocks that are next in order, half of those in flight, once written.
+        """Wait for the first half of the tasks in flight, and yield the blocks that they wrote.
 
-        This thread wakes once for all of them: each time it takes the interpreter's lock from the
-        threads that compute.
+        This thread wakes once for all these tasks, not once for each: whenever it wakes, it takes
+        the interpreter's lock from the threads that compute.
         """
         count = -(-len(self._running) // 2)
-        self._running[count - 1][0].exception()  # waits for it
+        self._running[count - 1][0].exception()  # waits until this task has ended
         for _ in range(count):
             for written in self._running.popleft()[0].result():
                 if written.completes_unit:
@@ -152,7 +153,7 @@ class Scheduler:
         return [self._write_blocks(task.units[0], task.indices, task.statistics)]
 
     def _write_alike(self, task: BlockTask) -> list[WrittenBlocks]:
-        """Compute and write the blocks of units that read the same: that is read once."""
+        """Compute and write the blocks of units that read the same ranges, reading these once."""
         written, started = [], time.perf_counter()
         computed = self._evaluator.compute_alike(
             task.units, task.indices, task.statistics, measures=self._execution.measures
@@ -170,7 +171,7 @@ class Scheduler:
         return written
 
     def _write_blocks(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
-        """Compute and write blocks, in a worker thread, and return them."""
+        """Compute and write blocks of a unit, in a worker thread."""
         if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
             statistics = self._evaluator.statistics(unit, scratch=self._scratch)
         started = time.perf_counter()
@@ -193,7 +194,7 @@ class Scheduler:
         statistics: Statistics,
         measurements: list[np.ndarray] | None = None,
     ) -> tuple[bytes, bytes]:
-        """Compute blocks and write them together; return their hashes and those of their inputs."""
+        """Compute blocks and write them in one piece; return the hashes of blocks and of inputs."""
         data, inputs = self._evaluator.compute(unit, indices, statistics, measurements)
         return self._write_data(unit, indices, data), inputs
 
@@ -208,7 +209,7 @@ class Scheduler:
         return hashes
 
     def _report(self, batch: list[WrittenBlocks]) -> None:
-        """Count what was written, which the committer may have committed by now, or not."""
+        """Count the blocks that were written, committed yet or not, and report the progress."""
         self._units_done += sum(written.completes_unit for written in batch)
         self._bytes_done += sum(written.nbytes for written in batch)
         self._report_downloads()

@@ -1,4 +1,4 @@
-"""Steps: what units are computed from that is no function of ranges; computed before them."""
+"""Steps: inputs of units that cannot be computed range by range, computed before all blocks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PREFIX, SUFFIX = "step-", ".safetensors"
 
 @dataclass(frozen=True)
 class StepRunner:
-    """The steps of a plan, and the files that keep each of their pieces: a kill costs one piece.
+    """The computation of a plan's steps, piece by piece: a kill costs one piece.
 
-    What is known after a piece is a file in the run's folder. The ledger has its checksum, so that
-    a damaged file is not used: its step begins again.
+    The state after each piece is a file in the run's folder. The ledger has the file's checksum. If
+    the file is damaged, its step begins again.
     """
 
     context: RunContext
@@ -39,7 +39,7 @@ class StepRunner:
     threads: int
 
     def run(self, pending: Iterable[Unit], prefetcher: Prefetcher) -> None:
-        """Do the steps that units need, which then find the results in the evaluator.
+        """Compute the steps that pending units need, and have the evaluator hold the results.
 
         Args:
             pending: the units that are not committed.
@@ -54,21 +54,21 @@ class StepRunner:
             files = self._files_of(step)
             self._wait_for(files, prefetcher)
             with freed_memory_returned():
-                self._do(step, self._key(step, files))
+                self._compute(step, self._key(step, files))
 
-    def _do(self, step: Step, key: str) -> None:
+    def _compute(self, step: Step, key: str) -> None:
         evaluation = self.evaluator.evaluation_of_steps()
         with self.context.stop.between_imports():
             self.evaluator.start_thread()
             advance = step.prepare(evaluation, self.threads)
-        done, state = self._known(key, step)
+        done, state = self._saved_state(key, step)
         if state is None:
             state = step.begin(evaluation)
         for piece in range(done, step.pieces):
             self.context.reporter.doing(f"computing {step.title} {piece + 1} of {step.pieces}")
             state = advance(state, piece)
             with self.context.stop.deferred():
-                self._keep(key, piece + 1, state)
+                self._save(key, piece + 1, state)
             self.context.stop.check()
         result = step.result(state)
         for note in step.notes(result):
@@ -87,18 +87,15 @@ class StepRunner:
         return frozenset((s.source, s.file) for tensor in tensors for s in stored_in(tensor))
 
     def _key(self, step: Step, files: frozenset[SourceFileKey]) -> str:
-        """Return a key of the step, of its files as they are, and of the device.
-
-        It is another one if one of them has changed.
-        """
+        """Return a key that changes with the step, with the stamps of its files, and the device."""
         device, stamps = self.evaluator.device, []
         for number, name in sorted(files):
             stamp = self.plan.sources[number].files[name].stamp
             stamps.append([number, name, stamp and stamp.as_json()])
         return xxhash.xxh3_128_hexdigest(json.dumps([step.key, stamps, device]).encode())
 
-    def _known(self, key: str, step: Step) -> tuple[int, State | None]:
-        """Return how many pieces are done, and the state after them."""
+    def _saved_state(self, key: str, step: Step) -> tuple[int, State | None]:
+        """Return the number of saved pieces and the state after them; 0 and None without any."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
@@ -114,7 +111,7 @@ class StepRunner:
         self.ledger.events.add(EventKind.STEP_LOST, pieces=done)
         return 0, None
 
-    def _keep(self, key: str, done: int, state: State) -> None:
+    def _save(self, key: str, done: int, state: State) -> None:
         from safetensors.numpy import save
 
         data = save(dict(state))
@@ -127,6 +124,6 @@ class StepRunner:
 
 
 def remove_steps(ledger: Ledger, storage: Storage) -> None:
-    """Remove the files of steps, whose results are in the output."""
+    """Remove the files of steps: their results are in the output by now."""
     for path in ledger.path.parent.glob(f"{PREFIX}*{SUFFIX}*"):
         storage.remove(path)

@@ -1,4 +1,4 @@
-"""The blocks that are computed next, and statistics of their units, which are computed ahead."""
+"""The feed of blocks to compute, with the statistics of their units, which are computed ahead."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from resumerge.planning.estimates.memory import reduction_bytes
 from resumerge.planning.plan import Unit
 
 StartedUnits = tuple[list[Unit], "Future[Statistics] | None"]
-"""Units, and the future of their statistics if these are computed ahead of their blocks."""
+"""Units, and the future of their statistics; None if no statistics are computed ahead."""
 
 UNITS_AHEAD = 2
-"""The number of units that are begun before the blocks of another one are done. One thread puts
-together what the scans of a unit find, while the others scan the next. Each of these threads
-keeps memory of its own; three save 4 % of the time of TIES, and take 5 % more memory."""
+"""The number of units whose statistics are computed ahead. While one thread puts together the
+results of one unit's scans, the others scan the next unit. Each of these threads keeps memory of
+its own: three save 4 % of the time of TIES, and take 5 % more memory."""
 
 
 @dataclass(frozen=True)
 class BlockTask:
-    """The same blocks of units, which one thread computes.
+    """A task of one thread: the same blocks of one or more units.
 
     Args:
-        units: one unit, or several whose blocks read the same (`read_alike`).
+        units: one unit, or several whose blocks read the same ranges (`read_alike`).
         indices: the blocks' numbers.
         statistics: the statistics of all units.
     """
@@ -58,8 +58,8 @@ class UnitFeed:
         evaluator: computes the statistics.
         queue: the units whose files are present.
         passes: the passes that statistics need.
-        read_ahead: is told of the blocks that follow.
-        scratch: the files of what is spilled.
+        read_ahead: is told which blocks come next.
+        scratch: the files of spilled tensors.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class UnitFeed:
         self._pool = ThreadPoolExecutor(UNITS_AHEAD, "statistics")
         self._one_scan = threading.Lock()
         self._taken: list[Unit] = []
-        """The units that were taken from the queue and are not begun."""
+        """The units that were taken from the queue and have not started."""
         self._upcoming: deque[StartedUnits] = deque()
         self._current: tuple[list[Unit], Statistics]
         self._blocks_left = range(0)
@@ -88,7 +88,7 @@ class UnitFeed:
         """Return the next blocks of units whose files are present.
 
         Args:
-            nbytes: largest size of the blocks; at least one of each unit is returned in any case.
+            nbytes: the most bytes of all blocks together, but at least one block of each unit.
 
         Returns:
             None if no block can be computed now, or the process was asked to stop.
@@ -116,7 +116,7 @@ class UnitFeed:
     def _start_units(self) -> None:
         """Take the next units from the queue, and start to compute their statistics.
 
-        That is done ahead of their blocks, so that no thread waits for the end of a scan.
+        The statistics are computed ahead of the blocks, so that no thread waits for a scan.
         """
         while len(self._upcoming) <= self._units_ahead:
             self._taken = self._taken or self._take()
@@ -126,15 +126,15 @@ class UnitFeed:
             self._taken = []
 
     def _take(self) -> list[Unit]:
-        """Return the next unit, with those after it whose blocks read the same; none if none is.
+        """Return the next unit, and those after it that read the same; empty if no unit is ready.
 
-        They have the same statistics.
+        Units that read the same have the same statistics.
         """
-        found = self._queue.take()
-        units = [found] if found else []
+        unit = self._queue.take()
+        units = [unit] if unit else []
         most = most_together(self._execution) // self._largest_block
-        while found and len(units) < most and (found := self._queue.take_alike(found)):
-            units.append(found)
+        while unit and len(units) < most and (unit := self._queue.take_alike(unit)):
+            units.append(unit)
         return units
 
     @property
@@ -143,15 +143,15 @@ class UnitFeed:
 
     @property
     def _scans_are_costly(self) -> bool:
-        """Whether several scans at once would cost more than memory.
+        """Whether a second scan at the same time would cost more than memory.
 
-        They may cost downloads, room on a disk, or pages of the page cache that are read again.
+        It may cost downloads, disk space, or pages of the page cache that are then read again.
         """
         is_scarce = self._execution.governor.cache_is_scarce
         return self._read_ahead.is_needed or self._spills or is_scarce
 
     def _has_room(self, unit: Unit) -> bool:
-        """Return whether the reductions of a unit fit beside those of the units before it."""
+        """Return whether the reductions of a unit fit in memory beside those of `_upcoming`."""
         units = [unit, *(started[0] for started, _ in self._upcoming)]
         return len(units) < 3 or sum(map(reduction_bytes, units)) <= self._reductions_limit
 
@@ -163,19 +163,20 @@ class UnitFeed:
         return units, self._pool.submit(self._scan, units)
 
     def _scan(self, units: list[Unit]) -> Statistics:
-        """Compute the statistics, in a thread that puts together what workers find.
+        """Compute the statistics of the first unit, which are those of all these units.
 
-        Those of the first unit are those of all.
+        This runs in a thread that puts together the results of the threads that scan.
         """
         first, *others = units
         with self._one_scan if self._scans_are_costly else nullcontext():
-            known = self._evaluator.statistics(first, self._passes.run, self._scratch)
+            statistics = self._evaluator.statistics(first, self._passes.run, self._scratch)
         if not others:
-            return known
-        return {**known, **{other.expression: known[first.expression] for other in others}}
+            return statistics
+        of_first = statistics[first.expression]
+        return {**statistics, **{other.expression: of_first for other in others}}
 
     def _enter(self, units: list[Unit], statistics: Future[Statistics] | None) -> None:
-        """Make every uncommitted block of units the next to be computed."""
+        """Make the uncommitted blocks of these units the next to be handed out."""
         try:
             self._current = units, statistics.result() if statistics else {}
         except (PassStopped, Interrupted):

@@ -15,10 +15,10 @@ from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Source
 
 POLL_SECONDS = 0.25
-"""Time between two looks at signals and downloads while nothing can be computed."""
+"""Seconds between two checks for signals and downloads while no unit can be computed."""
 
 RemoteFiles = frozenset[SourceFileKey]
-"""Files that are elsewhere."""
+"""Source files that have to be downloaded or streamed."""
 
 
 def download_order(
@@ -26,28 +26,28 @@ def download_order(
 ) -> list[tuple[Source, str]]:
     """Return the files to download for units, ordered so that the first units are ready soon.
 
-    Each step takes the files that complete some unit with the fewest bytes.
+    At each step the unit that lacks the fewest bytes is chosen, and its files are appended.
 
     Args:
         plan: the plan.
         units: the units that are to be computed.
         by_shard: whether all files of a shard come before those that only later shards need.
     """
-    first: dict[tuple[int, RemoteFiles], int] = {}
+    first_units: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
         files = (f for f in remote_files_of(plan, unit) if not plan.sources[f[0]].is_streamed(f[1]))
-        first.setdefault((unit.shard if by_shard else 0, frozenset(files)), unit.index)
+        first_units.setdefault((unit.shard if by_shard else 0, frozenset(files)), unit.index)
     chosen: dict[tuple[int, str], None] = {}
 
     def cost(wanted: tuple[int, RemoteFiles]) -> tuple[int, int, int]:
         shard, files = wanted
         missing = sum(plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen)
-        return shard, missing, first[wanted]
+        return shard, missing, first_units[wanted]
 
-    left = set(first)
-    while left:
-        cheapest = min(left, key=cost)
-        left.remove(cheapest)
+    remaining = set(first_units)
+    while remaining:
+        cheapest = min(remaining, key=cost)
+        remaining.remove(cheapest)
         chosen.update(dict.fromkeys(sorted(cheapest[1])))
     return [(plan.sources[number], name) for number, name in chosen]
 
@@ -66,18 +66,18 @@ class WorkQueue:
         self._prefetcher, self._space = prefetcher, space
         self._waiting: dict[RemoteFiles, list[int]] = {}
         self._ready: dict[int, list[int]] = {}
-        """Places in the order of ready units, by shard, each a heap."""
+        """For each shard a heap of its ready units, as places in `_order`."""
         self._order = order_of_units(self._plan)
         self._places = {number: place for place, number in enumerate(self._order)}
         self._progress = execution.progress
-        self._arrived = -1
-        for unit, known in zip(self._plan.units, execution.progress):
-            if not known.is_complete:
+        self._files_ready = -1
+        for unit, done in zip(self._plan.units, execution.progress):
+            if not done.is_complete:
                 files = remote_files_of(self._plan, unit)
                 self._waiting.setdefault(files, []).append(self._places[unit.index])
 
     def take(self) -> Unit | None:
-        """Return the next unit; None if none is left, none is ready, or its shard has no space."""
+        """Return the next unit; None if no unit is ready whose shard has space on the disk."""
         self._move_ready()
         shard = self._reserve_shard()
         if shard is None:
@@ -85,16 +85,17 @@ class WorkQueue:
         return self._take_first(shard)
 
     def take_alike(self, unit: Unit) -> Unit | None:
-        """Return the unit after another one, if what they read can be read once for both.
+        """Return the unit after this one, if one reading of the sources serves both; else None.
 
-        None if it cannot, or if that unit is not ready, is done to another block, or has no space.
+        None as well if that unit is not ready, its shard has no space, or its first uncommitted
+        block has another number.
         """
         place = self._places[unit.index] + 1
         if place == len(self._order):
             return None
         other = self._plan.units[self._order[place]]
-        done, of_other = (self._progress[u.index].committed_blocks for u in (unit, other))
-        if done != of_other or self._ready.get(other.shard, [-1])[0] != place:
+        blocks, other_blocks = (self._progress[u.index].committed_blocks for u in (unit, other))
+        if blocks != other_blocks or self._ready.get(other.shard, [-1])[0] != place:
             return None
         if not read_alike(unit, other) or not self._space.reserve(other.shard):
             return None
@@ -102,17 +103,17 @@ class WorkQueue:
 
     @property
     def download_progress(self) -> DownloadProgress | None:
-        """The progress of the downloads; None if there is none."""
+        """The progress of the downloads; None if nothing is downloaded."""
         return self._prefetcher.progress
 
     def wait(self, report: Callable[[], None]) -> bool:
         """Wait until a unit is ready and its shard has space.
 
         Args:
-            report: called a few times a second meanwhile.
+            report: called a few times a second while this waits.
 
         Returns:
-            whether there is such a unit; False at the end, and when a signal asks to stop.
+            True if a unit can be taken; False if no unit is pending, or a signal asks to stop.
 
         Raises:
             Resumable: a file cannot be downloaded, or there is no space and none will be freed.
@@ -123,7 +124,7 @@ class WorkQueue:
             if self._prefetcher.progress != progress:
                 started, progress = time.monotonic(), self._prefetcher.progress
             space_expected = self._space.will_be_freed(time.monotonic() - started)
-            self._prefetcher.blocked_at = None if space_expected else self._arrived
+            self._prefetcher.blocked_at = None if space_expected else self._files_ready
             if self._ready and not space_expected and not self._allocated_shard_waits():
                 if self._reserve_shard() is not None:  # space was freed since the first look
                     continue
@@ -139,28 +140,31 @@ class WorkQueue:
         return self._stop.requested or (not self._ready and not self._waiting)
 
     def _take_first(self, shard: int) -> Unit:
-        """Return the first ready unit of a shard, which is none of them from now on."""
+        """Remove the first ready unit of a shard from the queue, and return it."""
         place = heappop(self._ready[shard])
         if not self._ready[shard]:
             del self._ready[shard]
         return self._plan.units[self._order[place]]
 
     def _reserve_shard(self) -> int | None:
-        """Return the first shard with a ready unit that has its disk space, or gets it now."""
+        """Reserve disk space for the first shard that has a ready unit and fits; return its number.
+
+        None if there is no such shard.
+        """
         shards = sorted(self._ready, key=lambda shard: self._ready[shard][0])
         return next((shard for shard in shards if self._space.reserve(shard)), None)
 
     def _allocated_shard_waits(self) -> bool:
-        """Return whether a shard that has its space waits for source files."""
+        """Return whether a unit waits for source files whose shard has its disk space already."""
         waiting = (place for places in self._waiting.values() for place in places)
         shards = {self._plan.units[self._order[place]].shard for place in waiting}
         return any(self._space.is_allocated(shard) for shard in shards)
 
     def _move_ready(self) -> None:
         """Move units whose files have arrived since the last call from waiting to ready."""
-        if self._arrived == self._prefetcher.ready_count:
+        if self._files_ready == self._prefetcher.ready_count:
             return
-        self._arrived = self._prefetcher.ready_count
+        self._files_ready = self._prefetcher.ready_count
         for files in [f for f in self._waiting if self._are_present(f)]:
             for place in self._waiting.pop(files):
                 shard = self._plan.units[self._order[place]].shard

@@ -15,8 +15,8 @@ from resumerge.storage import Storage
 def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) -> None:
     """Delete what a run wrote: its shards, the files beside them, and the run's folder.
 
-    Files that the run did not write, and those that were edited since, are kept, and so is the
-    output's folder. The ledger is deleted last, in one step: it names what belongs to the run.
+    Files that the run did not write, files that were edited since, and the output's folder are
+    kept. The ledger is deleted last, in one step, because it lists the files of the run.
     """
     remove_written(ledger, out, storage)
     ledger.close()
@@ -24,7 +24,7 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
 
 
 def remove_written(ledger: Ledger, out: Path, storage: Storage) -> None:
-    """Delete what a run wrote to its output's folder: its shards, and the files beside them."""
+    """Delete the shards that a run wrote to its output's folder, and the files beside them."""
     folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
     written = written_files(ledger, out)
     for name in sorted(written):
@@ -39,10 +39,10 @@ def remove_written(ledger: Ledger, out: Path, storage: Storage) -> None:
 
 
 def remove_folder(folder: Path, storage: Storage) -> None:
-    """Delete a run's folder, which is no run any more in one step."""
+    """Delete a run's folder: one rename makes it no run any more, then its files are deleted."""
     gone = folder.with_name(folder.name + STAGED)
     storage.rename(folder, gone)
-    if gone.is_symlink():  # what it leads to belongs to somebody
+    if gone.is_symlink():  # the folder that it leads to is not the run's to delete
         storage.remove(gone)
     else:
         shutil.rmtree(gone, ignore_errors=True)

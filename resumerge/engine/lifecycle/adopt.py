@@ -45,15 +45,15 @@ class AdoptedRun:
     Args:
         ledger: the run's ledger.
         record: the run's row in the ledger.
-        recipe: the recipe to merge: the run's own, or the one that the command names where a new
-            run takes its place.
+        recipe: the recipe to merge: the run's own, or, if a new run takes the place of this one,
+            the recipe that the command names.
         config: the recipe's file.
         reopen_local: whether local models are looked for where the recipe's paths lead now.
-        mirror: the session with its mirror, if it has one.
-        mirror_named: whether the command names the mirror, so that it may be empty.
+        mirror: the session with the run's mirror; None without a mirror.
+        mirror_named: whether the command names the mirror, which may then be empty.
         restored: whether the ledger was restored from its snapshot and not compared with the shards
             yet.
-        replaced: whether a new run takes its place.
+        replaced: whether a new run takes the place of this one.
     """
 
     ledger: Ledger
@@ -78,41 +78,42 @@ class AdoptedRun:
 
 @contextmanager
 def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
-    """Lock a run and open its ledger. `context.options` are the run's from now on.
+    """Lock a run and open its ledger.
 
-    They are not if a ``run`` replaces it, which names everything anew.
+    From now on `context.options` are the run's, unless a ``run`` command replaces the run: that
+    command names every option anew.
 
     Raises:
-        InputError: another process works on it, its ledger is damaged, its recipe changed, or
-            options contradict what it is.
+        InputError: another process works on the run, its ledger is damaged, its recipe changed, or
+            options of the command contradict the run.
     """
     context.run_id = found.folder.name
     with run_lock(found.folder, found.folder.name):
         ledger, restored = open_ledger(found.folder, context.storage)
         with closing(ledger):
             record = ledger.run()
-            named = found.out.path if found.out is not None else context.options.output
-            _check_output_stays(record, named)
+            output_named = found.out.path if found.out is not None else context.options.output
+            _check_output_stays(record, output_named)
             mirror_named = context.options.mirror is not None
-            known = context.mirror.url if context.mirror else record["mirror"]
-            url = context.options.mirror or known
+            mirror_url = context.mirror.url if context.mirror else record["mirror"]
+            url = context.options.mirror or mirror_url
             check_stays(context.options, Path(record["output"]), record["mirror"], url)
-            given = found.recipe or edited_recipe(context, record)
-            if given is not None and not context.options.restart:
-                given = None if note_new_checkpoints(context, record, given) else given
+            wanted = found.recipe or edited_recipe(context, record)
+            if wanted is not None and not context.options.restart:
+                wanted = None if note_new_checkpoints(context, record, wanted) else wanted
             has_mirror = found.recipe is None or url is not None
             replaced = context.options.restart or _gives_way(
-                context, ledger, given, has_mirror=has_mirror
+                context, ledger, wanted, has_mirror=has_mirror
             )
             if replaced and found.recipe is not None:
                 url = context.options.mirror
-                _note_mirror_that_stays(context, known)
+                _note_mirror_that_stays(context, mirror_url)
             else:
-                _inherit_options(context, record, known)
+                _inherit_options(context, record, mirror_url)
             mirror = context.open_mirror(url) if url else None
             if mirror is not None:
                 mirror.serves(Path(record["output"]))
-            recipe = check_recipe_drift(context, record, given, replaced=replaced)
+            recipe = check_recipe_drift(context, record, wanted, replaced=replaced)
             yield AdoptedRun(
                 ledger,
                 record,
@@ -127,7 +128,9 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
 
 
 def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[Problem]:
-    """Return why `run` would not continue a run, as its recipe is another. Nothing is written.
+    """Return why `run` would not continue a run with this recipe; empty if it would.
+
+    Nothing is written.
 
     Args:
         context: the command's context.
@@ -140,34 +143,34 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
     try:
         with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
             record = ledger.run()
-            given = None if note_new_checkpoints(context, record, recipe) else recipe
+            wanted = None if note_new_checkpoints(context, record, recipe) else recipe
             has_mirror = bool(context.options.mirror or record["mirror"])
-            replaced = _gives_way(context, ledger, given, has_mirror=has_mirror)
-            check_recipe_drift(context, record, given, replaced=replaced)
+            replaced = _gives_way(context, ledger, wanted, has_mirror=has_mirror)
+            check_recipe_drift(context, record, wanted, replaced=replaced)
     except InputError as error:
         return error.problems
     return []
 
 
 def _gives_way(
-    context: RunContext, ledger: Ledger, given: Recipe | None, *, has_mirror: bool
+    context: RunContext, ledger: Ledger, wanted: Recipe | None, *, has_mirror: bool
 ) -> bool:
-    """Return whether a new run takes the place of one of another recipe: nothing of it is lost."""
+    """Return whether a run of another recipe gives way to a new run: it has no work to lose."""
     record = ledger.run()
-    return _is_another(context, record, given) and (
-        _has_nothing(ledger) or (not has_mirror and _has_no_file(ledger, record))
+    return _is_another(context, record, wanted) and (
+        _has_committed_nothing(ledger) or (not has_mirror and _has_no_file(ledger, record))
     )
 
 
-def _is_another(context: RunContext, record: Mapping[str, Any], given: Recipe | None) -> bool:
-    """Return whether a recipe, or an option that a run is planned with, is not that of the run."""
-    if given is not None and not is_of_recipe(record, given):
+def _is_another(context: RunContext, record: Mapping[str, Any], wanted: Recipe | None) -> bool:
+    """Return whether the command's recipe, or an option that affects the plan, is not the run's."""
+    if wanted is not None and not is_of_recipe(record, wanted):
         return True
     return context.options.plans_otherwise(json.loads(record["options"]))
 
 
-def _has_nothing(ledger: Ledger) -> bool:
-    """Return whether a run has committed nothing, and has nothing in a mirror."""
+def _has_committed_nothing(ledger: Ledger) -> bool:
+    """Return whether a run has committed no block, and has no file in a mirror."""
     return not ledger.units.committed_blocks() and not ledger.mirrored.checksums()
 
 
@@ -204,9 +207,9 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:
     """
     pins = pins_of(run.ledger, reopen_local=run.reopen_local)
     try:
-        began = json.loads(run.record["options"])
+        created_with = json.loads(run.record["options"])
         ranks = ranks_of(run.ledger, run.recipe)
-        plan, estimate = pinned_plan(context, run.recipe, run.out, pins, began, ranks)
+        plan, estimate = pinned_plan(context, run.recipe, run.out, pins, created_with, ranks)
     except SourcesUnavailable as error:
         raise unavailable(error) from error
     folder = run.mirror.store.local_folder if run.mirror is not None else None
@@ -215,41 +218,43 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:
     return plan, estimate
 
 
-def _inherit_options(context: RunContext, record: Mapping[str, Any], known: str | None) -> None:
-    """Fill in the options that were left out.
+def _inherit_options(
+    context: RunContext, record: Mapping[str, Any], mirror_url: str | None
+) -> None:
+    """Fill in the options that the command leaves out with those of the run.
 
     Args:
         context: the run's context.
         record: the run's row in its ledger.
-        known: the address of the run's mirror, if it has one.
+        mirror_url: the address of the run's mirror, if it has one.
     """
-    if problems := check_has_mirror(context.options, context.options.mirror or known):
+    if problems := check_has_mirror(context.options, context.options.mirror or mirror_url):
         raise InputError(problems)
-    context.options = context.options.inherit(json.loads(record["options"]), known)
+    context.options = context.options.inherit(json.loads(record["options"]), mirror_url)
 
 
-def _note_mirror_that_stays(context: RunContext, known: str | None) -> None:
+def _note_mirror_that_stays(context: RunContext, mirror_url: str | None) -> None:
     """Say that a run which is replaced had a mirror, if the command names none."""
-    if known is not None and context.options.mirror is None:
+    if mirror_url is not None and context.options.mirror is None:
         context.reporter.note(
-            f"The run that is abandoned had a mirror, {known}, which stays as it is. The new run "
-            "has none: to replace the one there, name that mirror with --mirror."
+            f"The run that is abandoned had a mirror, {mirror_url}, which stays as it is. The new "
+            "run has none: to replace the one there, name that mirror with --mirror."
         )
 
 
 def keep_options(context: RunContext, run: AdoptedRun) -> None:
-    """Have the run's ledger keep what the command gave, for the attempts after this one."""
-    began = json.loads(run.record["options"])
-    now = context.options.kept_from_now(began)
-    if now != began:
-        run.ledger.set_options(now)
+    """Keep the command's options in the run's ledger, for the attempts after this one."""
+    kept_before = json.loads(run.record["options"])
+    kept_now = context.options.kept_from_now(kept_before)
+    if kept_now != kept_before:
+        run.ledger.set_options(kept_now)
 
 
-def _check_output_stays(record: Mapping[str, Any], named: Path | None) -> None:
-    if named is not None and os.path.realpath(named) != os.path.realpath(record["output"]):
+def _check_output_stays(record: Mapping[str, Any], output: Path | None) -> None:
+    if output is not None and os.path.realpath(output) != os.path.realpath(record["output"]):
         raise refuse(
             "This run has another output on this machine",
-            where=str(named),
+            where=str(output),
             found=output_as_named(record["output"], record["mirror"]),
             fix="name that one, or leave --output out",
         )

@@ -43,7 +43,7 @@ from resumerge.sources.reader import SourceReader
 
 @dataclass
 class _Record:
-    """The facts about an attempt that the ledger is told at its end.
+    """The facts about an attempt that the ledger records at its end.
 
     Args:
         number: the attempt's number.
@@ -60,11 +60,11 @@ class Attempt:
     """One attempt at a run, from the moment that nothing can be refused any more.
 
     Args:
-        replicator: copies sealed shards to the mirror meanwhile; None without a mirror.
-        restored: the ledger was restored from its snapshot: every committed block is compared with
-            its checksum before anything is computed.
-        interrupted: the attempt before did not come to its end: a disk may have acknowledged writes
-            that a power cut lost all the same.
+        replicator: copies sealed shards to the mirror during the attempt; None without a mirror.
+        restored: whether the ledger was restored from its snapshot: then every committed block is
+            compared with its checksum before anything is computed.
+        interrupted: whether the previous attempt did not finish: a disk may have acknowledged
+            writes that a power cut lost nevertheless.
     """
 
     context: RunContext
@@ -77,7 +77,9 @@ class Attempt:
     interrupted: bool = False
 
     def run(self) -> tuple[Plan, float]:
-        """Work until the output is complete; return its plan as it became, and seconds of merging.
+        """Work until the output is complete; return the final plan, and the seconds of merging.
+
+        The final plan is another one than `plan` if ranks were undecided (`compaction`).
 
         Raises:
             Interrupted: a signal stopped the run; what is committed is kept.
@@ -88,10 +90,10 @@ class Attempt:
             self.context.reporter.began(record.number, self.budget.memory)
             self._sample(record.number)
             self._recover_and_execute(record)
-            done = self._compacted() if self.plan.is_undecided else self
-            done._finish()
-            done._publish()
-        return done.plan, record.merging_seconds
+            executed = self._compacted() if self.plan.is_undecided else self
+            executed._finish()
+            executed._publish()
+        return executed.plan, record.merging_seconds
 
     @contextmanager
     def _journaled(self) -> Iterator[_Record]:
@@ -147,7 +149,7 @@ class Attempt:
                 take_snapshot(self.ledger, self.context.storage)
 
     def _sample(self, number: int) -> None:
-        """Note memory at the very beginning, when no batch size is chosen yet."""
+        """Add the first sample of memory to the ledger, before a batch size is chosen."""
         sample = Sample(
             rss=rss(),
             available=measure_memory().available,
@@ -182,7 +184,7 @@ class Attempt:
                 reporter.doing("checking what was committed before the interruption")
                 progress = self._run_recovery(files, suspects)
                 self.ledger.events.add(EventKind.RECHECKED, units=len(suspects))
-                if not all(known.checksum for known in progress):
+                if not all(unit.checksum for unit in progress):
                     self._compute(record.number, files, reader, progress, timer)
             record.merging_seconds = timer.seconds
             if files.unlinked:
@@ -192,7 +194,10 @@ class Attempt:
                 )
 
     def _compacted(self) -> Attempt:
-        """Leave out of an adapter what is not kept, now that all its changes are known."""
+        """Return this attempt with the compacted adapter: without directions that are zeros.
+
+        All changes of the adapter are computed by now, and its ranks follow from them.
+        """
         self.context.reporter.doing("leaving out what is not kept")
         storage = self.context.storage
         plan = compact(self.plan, self.out.folder, self.ledger, storage, self._report_reading)
@@ -202,7 +207,7 @@ class Attempt:
 
     @contextmanager
     def _counting(self, ranges: RangeReader) -> Iterator[None]:
-        """Note what was streamed, however the merge ends: it may be paid for by the byte."""
+        """Note the bytes that were streamed, however the merge ends: some servers charge them."""
         ignored: tuple[type[Exception], ...] = DISK_ERRORS
         try:
             yield
@@ -214,20 +219,20 @@ class Attempt:
                     self.ledger.events.add(EventKind.STREAMED, **facts)
 
     def _recover(self, files: ShardFiles) -> list[Progress]:
-        """Bring shards and ledger into agreement, and return what is committed, unit by unit."""
-        compared = self.restored or (self._is_suspicious and self.replicator is not None)
+        """Bring shards and ledger into agreement, and return the progress of every unit."""
+        compares = self.restored or (self._is_suspicious and self.replicator is not None)
         progress = self._run_recovery(
-            files, _committed(self.ledger.units.progress()) if compared else set()
+            files, _committed(self.ledger.units.progress()) if compares else set()
         )
         if self.restored:
             self.ledger.events.add(EventKind.LEDGER_RECONCILED)
         return progress
 
     def _suspects_at_the_end(self, before: list[Progress]) -> set[int]:
-        """Return the units that were committed before this attempt and are compared after it.
+        """Return the units committed before this attempt whose blocks are compared at its end.
 
-        With a mirror they were compared at its beginning: sealed shards are uploaded, and may be
-        deleted here, while the attempt goes on.
+        With a mirror they were compared at the beginning of the attempt, because sealed shards are
+        uploaded, and may be deleted here, while the attempt goes on.
         """
         if self.restored or self.replicator is not None or not self._is_suspicious:
             return set()
@@ -235,7 +240,7 @@ class Attempt:
 
     @property
     def _is_suspicious(self) -> bool:
-        """Whether what was committed before is read again."""
+        """Whether blocks that were committed before this attempt are read again and compared."""
         return self.interrupted and not self.context.options.no_recheck
 
     def _run_recovery(self, files: ShardFiles, suspects: set[int]) -> list[Progress]:
@@ -298,7 +303,7 @@ class Attempt:
                 )
 
     def _report_reading(self, done: int, total: int) -> None:
-        """Report how much is read; called between pieces of long reading."""
+        """Report the bytes read so far, and stop on a signal; called between pieces."""
         self.context.reporter.reading(done, total)
         self.context.stop.check()
 
@@ -309,5 +314,5 @@ class Attempt:
 
 
 def _committed(progress: Iterable[Progress]) -> set[int]:
-    """Return the numbers of the units of which something is committed."""
-    return {number for number, known in enumerate(progress) if known.committed_blocks}
+    """Return the numbers of the units that have committed blocks."""
+    return {number for number, unit in enumerate(progress) if unit.committed_blocks}

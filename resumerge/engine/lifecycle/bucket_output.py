@@ -1,6 +1,6 @@
-"""An output that is a place in a bucket: a working folder here, whose shards go to a mirror there.
+"""An output in a bucket: a working folder on this machine, whose shards go to a mirror there.
 
-Afterwards only the working folder's path tells such an output from others: `RunStore.output_in`.
+Afterwards only the path of the working folder shows this (`RunStore.output_in`).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def working_folder_of(out: Path | str, options: Options) -> tuple[Path, Options]
         "--no-mirror-then-delete": options.mirror_then_delete is False,
         "--intermediate-dir": options.intermediate_dir is not None,
     }
-    if given := [words for words, is_given in contradicting.items() if is_given]:
+    if options_given := [words for words, is_given in contradicting.items() if is_given]:
         problems.append(
             Problem(
                 "These options do not go with an output in a bucket",
                 where=out,
                 expected="the model there, and nothing of it on this machine",
-                found=" and ".join(given),
+                found=" and ".join(options_given),
                 fix=f"leave them out; or name a folder, with --mirror {out}",
             )
         )
@@ -83,7 +83,7 @@ def check_stays(options: Options, out: Path, mirror: str | None, url: str | None
         url: the address of the mirror that this command names.
 
     Raises:
-        InputError: the command would have it elsewhere.
+        InputError: the command asks for an output elsewhere.
     """
     if not is_output_in(out, mirror):
         return

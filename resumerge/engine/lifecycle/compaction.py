@@ -1,9 +1,10 @@
-"""Compaction: an adapter without the directions that are zeros, once all its changes are known.
+"""Compaction: an adapter is written again without its zero directions, once its ranks are known.
 
-Where the changes choose the ranks, each module is computed and journaled at the highest rank, with
-zeros for what is not kept. When all are there, the file is written anew without these, beside the
-old one; the ledger gets the places, hashes and ranks of the new one in one transaction; then it
-takes the old one's name. So a run that is killed goes on from the old file, or from the new one.
+If the changes choose the ranks, each module is computed and journaled at the highest rank, with
+zeros for the directions that are left out. When all modules are committed, a new file without
+these directions is written beside the old one. One transaction gives the ledger the new file's
+offsets, hashes and ranks. Then the new file takes the old one's name. A run that is killed goes on
+from the old file or from the new one.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ from resumerge.tensors import Factors
 from resumerge.tensors.dtypes import BITS
 
 COPIED_AT_ONCE = 1 << 24
-"""Bytes of a tensor without ranks that are copied together."""
+"""Bytes that are copied at once of a tensor that is no pair of factors."""
 
 
 def compact(
-    plan: Plan, folder: Path, ledger: Ledger, storage: Storage, moved: Callable[[int, int], None]
+    plan: Plan,
+    folder: Path,
+    ledger: Ledger,
+    storage: Storage,
+    on_progress: Callable[[int, int], None],
 ) -> Plan:
     """Leave out the directions that are zeros, seal the adapter, and return its plan from then on.
 
@@ -41,7 +46,8 @@ def compact(
         folder: the output's folder.
         ledger: the run's ledger.
         storage: the operations on files.
-        moved: called after every unit, with the bytes done so far and all of them. It may raise.
+        on_progress: called after every unit with the bytes written so far, and the total bytes. It
+            may raise.
     """
     [shard] = plan.shards
     files = ShardFiles(plan, folder, storage)
@@ -49,37 +55,37 @@ def compact(
         return plan
     old = os.open(files.partial(shard), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        found = with_ranks(plan, _ranks(plan, old))
-        assert found.adapter is not None and plan.adapter is not None
-        if found.adapter.ranks != plan.adapter.ranks:
+        compacted = with_ranks(plan, _ranks(plan, old))
+        assert compacted.adapter is not None and plan.adapter is not None
+        if compacted.adapter.ranks != plan.adapter.ranks:
             path = files.compacted(shard)
             new = storage.begin(path)
             try:
-                commits = _write(plan, found, ledger, old, new, storage, moved)
+                commits = _write(plan, compacted, ledger, old, new, storage, on_progress)
                 storage.sync_data(new)
             finally:
                 os.close(new)
             storage.sync_folder(folder)
-            ranks = found.adapter.ranks.values()
+            ranks = compacted.adapter.ranks.values()
             ledger.units.lay_out_again(
-                shard_rows(found),
-                unit_rows(found),
+                shard_rows(compacted),
+                unit_rows(compacted),
                 commits,
                 EventKind.RANKS_CHOSEN,
                 modules=len(ranks),
                 least=min(ranks),
                 most=max(ranks),
             )
-            files = ShardFiles(found, folder, storage)
+            files = ShardFiles(compacted, folder, storage)
             storage.rename(path, files.partial(shard))
     finally:
         os.close(old)
-    seal(found.shards[0], files, ledger, storage)
-    return found
+    seal(compacted.shards[0], files, ledger, storage)
+    return compacted
 
 
 def finish_compaction(plan: Plan, folder: Path, storage: Storage) -> None:
-    """Rename a compacted file that the ledger knows; remove one that it does not know."""
+    """Rename a compacted file that the ledger describes; remove any other."""
     assert plan.adapter is not None
     files, [shard] = ShardFiles(plan, folder, storage), plan.shards
     path = files.compacted(shard)
@@ -92,7 +98,7 @@ def finish_compaction(plan: Plan, folder: Path, storage: Storage) -> None:
 
 
 def _ranks(plan: Plan, file: int) -> dict[str, int]:
-    """Return the rank of each module: that of its last direction that is not zero."""
+    """Return the rank of each module: the number of its last direction that is not zero."""
     ranks = {}
     for unit, factors in _factors(plan):
         a, _ = _matrices(factors, _read(file, unit.offset, unit.nbytes))
@@ -136,32 +142,34 @@ def _write(
     old: int,
     new: int,
     storage: Storage,
-    moved: Callable[[int, int], None],
+    on_progress: Callable[[int, int], None],
 ) -> list[UnitCommit]:
-    """Write the new file, and return what the ledger is to know of its units."""
+    """Write the new file, and return the ledger's new rows of its units."""
     commits = []
-    measured = {row["name"]: known for row, known in ledger.units.measurements()}
+    measured = {row["name"]: measurements for row, measurements in ledger.units.measurements()}
     progress = ledger.units.progress()
     storage.write(new, after.shards[0].header, 0)
-    for unit, other in zip(before.units, after.units, strict=True):
+    for unit, new_unit in zip(before.units, after.units, strict=True):
         hashes, measurements = progress[unit.index].hashes, measured.get(unit.name)
-        if isinstance(unit.expression, Factors) and isinstance(other.expression, Factors):
+        if isinstance(unit.expression, Factors) and isinstance(new_unit.expression, Factors):
             data = _read(old, unit.offset, unit.nbytes)
-            rank = other.expression.rank
+            rank = new_unit.expression.rank
             a, b = _matrices(unit.expression, data)
             data = np.concatenate([a[:, :rank].reshape(-1), b[:, :rank].reshape(-1)])
-            storage.write(new, data.view(np.uint8).data, other.offset)
+            storage.write(new, data.view(np.uint8).data, new_unit.offset)
             hashes = hash_block(data.view(np.uint8).data)
             if measurements is not None:
                 energies = measurements["intended"], measurements["change"]
-                rows = other.expression.measured(*energies).tolist()
+                rows = new_unit.expression.measured(*energies).tolist()
                 measurements = UnitMeasurements.begun(measurements.models).plus(rows)
         else:
             for start in range(0, unit.nbytes, COPIED_AT_ONCE):
                 size = min(COPIED_AT_ONCE, unit.nbytes - start)
-                storage.write(new, _read(old, unit.offset + start, size).data, other.offset + start)
+                storage.write(
+                    new, _read(old, unit.offset + start, size).data, new_unit.offset + start
+                )
         commits.append(
-            UnitCommit(other.index, hashes, b"", unit_checksum(hashes), 0.0, measurements)
+            UnitCommit(new_unit.index, hashes, b"", unit_checksum(hashes), 0.0, measurements)
         )
-        moved(other.offset + other.nbytes, after.output_bytes)
+        on_progress(new_unit.offset + new_unit.nbytes, after.output_bytes)
     return commits

@@ -26,7 +26,7 @@ from resumerge.sources.companions import LARGEST
 def model_files(
     context: RunContext, plan: Plan, ledger: Ledger, name: str
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Yield the files beside the shards, config.json last: the name, and the bytes or their file.
+    """Yield (name, bytes or the file with them) of the files beside the shards, config.json last.
 
     A sweep has them in the folder of each variant, and its own recipe beside these folders.
 
@@ -43,15 +43,20 @@ def model_files(
     offline = context.options.offline
     try:
         for model in models_of(plan):
-            part, known = model.plan, contents
+            part, model_contents = model.plan, contents
             changes = changes_of(ledger, model.units)
             section = [] if model.is_stage else card_section(changes)
             if part.adapter is not None:
                 section = adapter_section(part.adapter.ranks, changes)
             if plan.variants and not model.is_stage:
-                known = content_hashes(plan, ledger, model)
+                model_contents = content_hashes(plan, ledger, model)
             files = companions(
-                part, model.name or name, context.metadata, known, section=section, offline=offline
+                part,
+                model.name or name,
+                context.metadata,
+                model_contents,
+                section=section,
+                offline=offline,
             )
             yield from ((model.folder + file, content) for file, content in files)
         if plan.variants:
@@ -63,7 +68,7 @@ def model_files(
 def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
     """Write the files beside the shards, each whole or not at all, config.json last.
 
-    If a shard is only in the mirror, none is written: they would make half a model.
+    If a shard is only in the mirror, nothing is written: the folder would look like a model.
     """
     if context.frees_shards or not all((out / s.name).exists() for s in plan.shards):
         return
@@ -72,8 +77,8 @@ def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path)
         path = out / name
         data = content if isinstance(content, bytes) else _read(content)
         checksum = hash_block(data).hex()
-        ours = {checksum, noted.get(name)}
-        if _is_foreign(path, ours) and not _make_way(context, ledger, out, path):
+        our_checksums = {checksum, noted.get(name)}
+        if _is_foreign(path, our_checksums) and not _make_way(context, ledger, out, path):
             continue
         ledger.companions.note(name, len(data), checksum)
         context.storage.make_folder(path.parent)
@@ -88,15 +93,16 @@ def _read(path: Path) -> bytes:
 
 
 def _is_foreign(path: Path, checksums: set[str | None]) -> bool:
-    """Return whether a file exists and has none of these checksums: the user put or edited it."""
+    """Return whether a file exists that the user made or edited: it has none of these checksums."""
     exists = path.is_symlink() or path.exists()
     return exists and not any(has_checksum(path, checksum) for checksum in checksums if checksum)
 
 
 def _make_way(context: RunContext, ledger: Ledger, out: Path, path: Path) -> bool:
-    """Keep a file of the user's that has the name of one of ours; return whether the name is free.
+    """Keep a user's file whose name a companion has; return whether the companion may be written.
 
-    The model card may be the user's. Any other file would change what the model is, and is renamed.
+    A model card of the user's stays in place. Any other file would change the model, so it is
+    renamed to its backup name.
     """
     if path.name == CARD and path.parent == out:
         ledger.events.add(EventKind.FILE_KEPT, name=path.name)

@@ -39,7 +39,7 @@ def create_run(context: RunContext, plan: Plan, new: NewRun) -> Iterator[Ledger]
     The run's folder appears with the plan in it whole, or not at all.
 
     Raises:
-        InputError: the output or the mirror is used by another run meanwhile.
+        InputError: another run has begun to use the output or the mirror.
     """
     out = new.out
     context.run_id = None  # a run that this one replaces is gone
@@ -67,10 +67,15 @@ def _acquire_empty(mirror: MirrorSession, out: OutputPath) -> None:
         raise refuse_mirror(mirror, state)
 
 
-def _delete_abandoned(runs: RunStore, ours: Path) -> None:
-    """Delete the folders of runs whose process died before the plan was in them whole."""
+def _delete_abandoned(runs: RunStore, own: Path) -> None:
+    """Delete the staged folders of processes that died before they had written a whole plan.
+
+    Args:
+        runs: the folder of all runs.
+        own: the staged folder of this process.
+    """
     for folder in runs.staged():
-        if folder != ours and is_abandoned(folder):
+        if folder != own and is_abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -114,13 +119,13 @@ def _planned(plan: Plan) -> dict[str, Any]:
 
 
 def _places(options: Options, new: NewRun) -> dict[str, str]:
-    """Return the places beside its output where a run puts something."""
-    where = options.intermediate_dir or new.created_with.get("intermediate_dir")
-    return {} if where is None else {"intermediate_dir": str(Path(where).absolute())}
+    """Return the folders outside its output that a run writes to, by the names of their options."""
+    folder = options.intermediate_dir or new.created_with.get("intermediate_dir")
+    return {} if folder is None else {"intermediate_dir": str(Path(folder).absolute())}
 
 
 def program_and_machine() -> dict[str, Any]:
-    """Return the versions of the program, and the machine, that a run is created with."""
+    """Return the versions of program and Python, and the processor, that a run is created with."""
     return {
         "resumerge": resumerge.__version__,
         "numerics": NUMERICS,

@@ -1,4 +1,4 @@
-"""Finished models in a mirror: what they were made of, and copying them here."""
+"""Finished models in a mirror: are they of a recipe, and copying them to this machine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
 LARGEST_RECIPE = 1 << 24
-"""Bytes."""
+"""The most bytes of a recipe that is read from a mirror."""
 
 PAGE = 4096
-"""Bytes of a disk that a file takes as a whole."""
+"""Bytes of a page: a file takes whole pages of a disk."""
 
 
 def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: MirrorSession) -> bool:
@@ -36,10 +36,10 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
     for asked, made in ((options.seed, manifest.seed), (options.shard_size, manifest.shard_size)):
         if asked is not None and asked != made:
             return False
-    every = options.intermediate_dir is not None
-    keep = names_to_keep(recipe, options.keep or (), every=every)
+    keeps_all = options.intermediate_dir is not None
+    keep = names_to_keep(recipe, options.keep or (), every=keeps_all)
     folders = [f"{STAGES}/{name}/" for name in keep]
-    if not all(any(file.startswith(own) for file in manifest.files) for own in folders):
+    if not all(any(file.startswith(folder) for file in manifest.files) for folder in folders):
         return False
     nbytes, sha256 = manifest.files.get(RECIPE_IN_OUTPUT, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
@@ -54,9 +54,9 @@ def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: Mir
 def fetch_model(
     mirror: MirrorSession, manifest: Manifest, out: OutputPath, storage: Storage
 ) -> list[str]:
-    """Copy a finished model here, config.json last; files that are here already are kept.
+    """Copy a finished model to this machine, config.json last.
 
-    If the output is one file, only that is copied.
+    Files that are here already are kept. If the output is one file, only that file is copied.
 
     Returns:
         the names of the files that were copied.
@@ -85,8 +85,8 @@ def fetch_model(
 def fetched_names(manifest: Manifest, out: OutputPath) -> set[str]:
     """Return the names of a model's files that `fetch_model` copied before, or started to copy."""
     names, files = _wanted(manifest, out), manifest.files
-    whole = {name for name in names if _has(out.folder / name, name, files[name][0])}
-    return whole | {name + PARTIAL for name in names}
+    complete = {name for name in names if _has(out.folder / name, name, files[name][0])}
+    return complete | {name + PARTIAL for name in names}
 
 
 def _wanted(manifest: Manifest, out: OutputPath) -> list[str]:

@@ -1,4 +1,4 @@
-"""Find what a command is to work on: a run of this machine, a run in a mirror, or a new one."""
+"""Find the run that a command works on: a run of this machine, a run in a mirror, or a new one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class NewRun:
     Args:
         config: the recipe's file.
         replaced: names of files in the output's folder that `abandon` deletes.
-        abandon: deletes what the run wrote that this one replaces (``--restart``).
-        created_with: options of the run that this one replaces, if the command names no recipe:
-            what it was planned with holds again.
+        abandon: deletes the run that this one replaces, and its files (``--restart``).
+        created_with: if the command names no recipe, the options of the run that this one replaces;
+            this run is planned with them, too.
         pins: `revision` of each model that is pinned already, by the text of its reference.
-        swept: the model as a sweep has made it, which is taken over; None to compute it.
+        swept: the model that a sweep has made, which is taken over; None to compute the model.
     """
 
     recipe: Recipe
@@ -70,7 +70,7 @@ class FinishedInMirror:
 
     Args:
         recipe: the recipe that the model must be made of; None if any is right.
-        out: where it is copied to if the user asks for that.
+        out: where the model is copied to if the user asks for that.
     """
 
     manifest: Manifest
@@ -137,9 +137,9 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
                 "--restart`",
             )
         return ExistingRun(folder)
-    ours = context.runs.of_address(normalise(name))
-    if ours and not context.options.bring_back:
-        return ExistingRun(ours[-1])
+    runs_here = context.runs.of_address(normalise(name))
+    if runs_here and not context.options.bring_back:
+        return ExistingRun(runs_here[-1])
     mirror = context.open_mirror(name)
     other = context.options.mirror
     if other is not None and open_store(other).url != mirror.url:

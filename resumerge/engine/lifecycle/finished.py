@@ -1,4 +1,4 @@
-"""A model that is finished already: here, in its mirror, or partly in each."""
+"""Models that are finished already: here, in a mirror, or with files in both."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from resumerge.planning import Plan
 
 
 def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
-    """Return whether a run is done, and everything that it wrote is still there.
+    """Return whether a run is done, and all files that it wrote are still there.
 
     Shards must have their size and header, here or in the mirror; in the mirror every file must
     have its size. Companion files here only have to exist: the user may have edited them.
@@ -67,7 +67,7 @@ def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 
 
 def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
-    """Return whether the mirror has a manifest of this run and all files; report missing ones."""
+    """Return whether the mirror has this run's manifest and all files; report missing files."""
     mirror.check_mounted()
     manifest, files = retry_store(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
     missing = {s.name for s in plan.shards if files.get(s.name) != s.nbytes}
@@ -83,10 +83,10 @@ def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
 
 
 def report_finished(context: RunContext, run: AdoptedRun) -> Result:
-    """Report that a run is finished; ``--bring-back`` copies what is only in the mirror.
+    """Report that a run is finished; ``--bring-back`` copies the files that only the mirror has.
 
     Raises:
-        InputError: it cannot be copied from the mirror.
+        InputError: a file cannot be copied from the mirror.
         Resumable: the mirror cannot be read now.
     """
     remove_stale_lock(run.out)
@@ -108,10 +108,10 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
 
 
 def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
-    """Use a finished model of a mirror, made by a run that this machine does not have.
+    """Report a finished model in a mirror whose run this machine does not have, or copy it here.
 
     Raises:
-        InputError: it is not made of this recipe, or cannot be copied here.
+        InputError: the model is not made of this recipe, or cannot be copied here.
         Resumable: the mirror cannot be read now.
     """
     mirror, manifest, out = context.mirror, found.manifest, found.out
@@ -133,12 +133,12 @@ def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
 def take_finished_of(
     context: RunContext, run: AdoptedRun, mirror: MirrorSession, manifest: Manifest
 ) -> Result:
-    """Report that another machine has finished a run that this one has, as `take_finished` does.
+    """Report a run of this machine that another machine has finished, as `take_finished` does.
 
-    If the run's output is in a bucket, what this machine wrote of it is removed.
+    If the run's output is in a bucket, the files that this machine wrote for it are removed.
 
     Raises:
-        InputError: it cannot be copied.
+        InputError: the model cannot be copied.
         Resumable: the mirror cannot be read now.
     """
     if not is_output_in(run.out.path, mirror.url):
@@ -153,7 +153,7 @@ def take_finished_of(
 def take_finished(
     context: RunContext, mirror: MirrorSession, manifest: Manifest, out: OutputPath | None
 ) -> Result:
-    """Report a model that the mirror has finished; ``--bring-back`` copies it to `out`.
+    """Report a finished model in a mirror; ``--bring-back`` copies it to `out`.
 
     Args:
         context: the run's context.
@@ -162,10 +162,10 @@ def take_finished(
         out: the output on this machine, if there is one.
 
     Raises:
-        InputError: it cannot be copied.
+        InputError: the model cannot be copied.
         Resumable: the mirror cannot be read now.
     """
-    with suppress(InputError, Resumable):  # the machine that finished it may not have got to this
+    with suppress(InputError, Resumable):  # the machine that finished may have left metadata
         retry_store(mirror.store, lambda: remove_metadata(mirror.store))
     if context.options.bring_back and out is not None:
         if problems := check_apart(out, mirror):

@@ -73,14 +73,14 @@ def find_in_mirror(
         record = _record(folder)
     if recipe is not None and not context.options.restart and not is_of_recipe(record, recipe):
         raise refuse_mirror(mirror, state)
-    known = _known_run(context, record["id"])
-    return known or _import(
+    folder_here = _known_run(context, record["id"])
+    return folder_here or _import(
         context, mirror, record, out or _output_here(context, record, mirror.url)
     )
 
 
 def _known_run(context: RunContext, run: str) -> Path | None:
-    """Return the folder of a run that this machine has."""
+    """Return the folder of a run on this machine; None if this machine does not have the run."""
     return next((folder for folder in context.runs.runs() if folder.name == run), None)
 
 
@@ -99,14 +99,14 @@ def _finished(
         mirror: the mirror session.
         manifest: the mirror's manifest.
         state: the mirror's state.
-        restart: whether the model is abandoned, so that it need not be complete.
+        restart: whether the model will be abandoned, so that its files may be missing.
     """
     if restart:
         return manifest
     missing = missing_files(manifest, state.files)
-    known = _known_run(context, manifest.run)
-    if known is not None and (missing or _found_damage_since(known)):
-        return known
+    folder = _known_run(context, manifest.run)
+    if folder is not None and (missing or _found_damage_since(folder)):
+        return folder
     if missing:
         raise _incomplete(manifest, missing, mirror)
     return manifest
@@ -162,7 +162,7 @@ def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -
 
 
 def _found_damage_since(folder: Path) -> bool:
-    """Return whether a run was complete, and damage was found since."""
+    """Return whether a run was complete and then found to be damaged."""
     with closing(read_ledger(folder)) as ledger:
         return not ledger.shards.open() and ledger.run()["state"] != "done"
 
@@ -178,22 +178,20 @@ def output_option(options: Options) -> OutputPath | None:
 
 
 def _output_here(context: RunContext, record: Mapping[str, Any], url: str) -> OutputPath:
-    """Return the output of an imported run, which stays in a bucket if it is there."""
+    """Return the output of an imported run on this machine; an output in a bucket stays there."""
     if context.options.output is None and is_output_in(record["output"], url):
         return OutputPath(context.runs.output_in(url))
     return output_of(record, context.options)
 
 
 def output_of(row: Mapping[str, Any], options: Options) -> OutputPath:
-    """Return the output of an imported run: where the user says, else in the working folder.
-
-    There it has the name that it had on the other machine.
+    """Return the output of an imported run: `--output`, or else its old name in this folder.
 
     Raises:
-        InputError: that is no name that it can have here.
+        InputError: the name that it had on the other machine cannot be used here.
     """
-    if (named := output_option(options)) is not None:
-        return named
+    if (option := output_option(options)) is not None:
+        return option
     name = Path(row["output"]).name
     if not is_output_name(name):
         raise refuse(
@@ -206,24 +204,22 @@ def output_of(row: Mapping[str, Any], options: Options) -> OutputPath:
 
 
 def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
-    """Return a problem if a run has another form than on the other machine.
-
-    It is one file of the same name on both, or a folder on both.
+    """Return a problem unless both outputs are folders, or files of the same name.
 
     Args:
         out: the output here.
         theirs: the output on the other machine.
     """
-    before = OutputPath(theirs)
-    if out.is_file == before.is_file and (not out.is_file or out.path.name == theirs.name):
+    there = OutputPath(theirs)
+    if out.is_file == there.is_file and (not out.is_file or out.path.name == theirs.name):
         return []
     return [
         Problem(
             "The run in the mirror has another output",
             where=str(out),
-            expected=f"a file named {theirs.name}" if before.is_file else "a folder",
+            expected=f"a file named {theirs.name}" if there.is_file else "a folder",
             found=out.path.name,
-            fix=f"name {out.folder / theirs.name if before.is_file else out.path.stem}",
+            fix=f"name {out.folder / theirs.name if there.is_file else out.path.stem}",
         )
     ]
 
@@ -231,11 +227,11 @@ def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
 def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) -> None:
     """Adapt a ledger that was copied from a mirror to this machine.
 
-    Units of shards that the mirror does not have are made pending: they are nowhere.
+    Units of shards that the mirror does not have become pending: no machine can hand them over.
 
     Args:
         folder: the ledger's folder.
-        home: the folder that the ledger will have afterwards.
+        home: the folder where the ledger will be afterwards.
         out: the output here.
         url: the mirror's address, as this machine writes it.
         storage: the operations on files.
@@ -243,15 +239,15 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         record = ledger.run()
         mirrored = ledger.mirrored.checksums()
-        kept = [
+        kept_shards = [
             shard["number"]
             for shard in ledger.shards.all()
             if shard["state"] == "sealed" and shard["name"] in mirrored
         ]
-        lost = [
+        lost_units = [
             unit["number"]
             for unit in ledger.units.all()
-            if unit["committed_blocks"] and unit["shard"] not in kept
+            if unit["committed_blocks"] and unit["shard"] not in kept_shards
         ]
         folders = {
             source["number"]: local
@@ -266,8 +262,8 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
                 "host": hostname(),
             },
             folders,
-            lost,
-            len(kept),
+            lost_units,
+            len(kept_shards),
         )
         take_snapshot(ledger, storage)
     storage.write_file(folder / RECIPE_FILE, record["config_text"].encode())
@@ -275,7 +271,7 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
 
 
 def _local_folder(source: Mapping[str, Any]) -> str | None:
-    """Return the folder of a local model on this machine, if it is elsewhere than on the other."""
+    """Return the folder of a local model on this machine; None if the pinned path is right here."""
     try:
         if pinned_path(source).exists():
             return None

@@ -1,4 +1,4 @@
-"""Old runs: what they take of the disk, and how they are removed. Finished models always stay."""
+"""Old runs: the disk space they take, and how they are removed. Finished models always stay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resumerge.storage import Storage
 
 DAMAGED = "damaged"
 CONFIG = "config.json"
-"""A run writes it after all shards."""
+"""The file that a run writes last."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,20 @@ class OldRun:
 def old_runs(
     runs: RunStore, names: Sequence[str] = (), *, done: bool = False, older: float | None = None
 ) -> list[OldRun]:
-    """Return the runs that these words choose, oldest first; never one that a process works on.
+    """Return the runs that these arguments choose, oldest first, without those in work.
 
     Args:
         runs: the folder of all runs.
-        names: ids or outputs; by default all runs that are done, or with `older` all.
+        names: ids or outputs of runs. Without names these are all runs that are done, or, with
+            `older`, all runs.
         done: whether to choose only runs that are done.
-        older: choose only runs of which nothing was written for so many seconds.
+        older: choose only runs whose ledger was not written for so many seconds.
 
     Raises:
-        InputError: there is no such run, or a process works on one that is named.
+        InputError: there is no such run, or a process works on a run that is named.
     """
-    named = list(dict.fromkeys(_find(runs, name) for name in names))
-    for folder in named:
+    folders = list(dict.fromkeys(_find(runs, name) for name in names))
+    for folder in folders:
         if (holder := lock_holder(folder)) is not None:
             raise refuse(
                 "A process is working on this run, so it is not removed",
@@ -97,30 +98,30 @@ def old_runs(
                 found=f"pid {holder.get('pid', '?')} on {holder.get('host', '?')}",
                 fix="wait until it has ended, or stop it",
             )
-    named = named or runs.runs()
-    found = [_describe(folder) for folder in named if lock_holder(folder) is None]
+    folders = folders or runs.runs()
+    idle = [_describe(folder) for folder in folders if lock_holder(folder) is None]
     only_done = done or not (names or older is not None)
     return [
         run
-        for run in found
+        for run in idle
         if (run.state == "done" or not only_done) and (older is None or run.seconds >= older)
     ]
 
 
 def _find(runs: RunStore, name: str) -> Path:
     """Return the folder of a run, by its id or its output, which may be in a bucket."""
-    ours = runs.of_address(normalise(name)) if is_mirror_url(name) else []
-    return ours[-1] if ours else runs.find(name)
+    in_bucket = runs.of_address(normalise(name)) if is_mirror_url(name) else []
+    return in_bucket[-1] if in_bucket else runs.find(name)
 
 
 def remove_run(run: OldRun, storage: Storage) -> None:
-    """Remove a run's ledger, and what it wrote of a model that is not finished.
+    """Remove a run's ledger, and the files of its model if that is not finished.
 
-    A file that the run did not write, or that was edited since, stays.
+    Files that the run did not write, or that were edited since, stay.
 
     Raises:
-        InputError: a process works on the run, or on its output, or has done so since the run was
-            described: its model may be finished.
+        InputError: a process works on the run or on its output; or the run's state is not `run`'s
+            any more, so that its model may be finished by now.
     """
     if not run.folder.is_dir():  # another process was quicker
         return
@@ -152,7 +153,7 @@ def _describe(folder: Path) -> OldRun:
     written = (
         stat.st_mtime
         for name, stat in files.items()
-        if stat.st_size and not name.endswith("-shm")  # a reader makes these
+        if stat.st_size and not name.endswith("-shm")  # readers write these, too
     )
     seconds = time.time() - max(written, default=0.0)
     try:
@@ -160,17 +161,17 @@ def _describe(folder: Path) -> OldRun:
             record = ledger.run()
             state, out = record["state"], OutputPath(Path(record["output"]))
             is_finished = state == "done" or _is_whole(ledger, out)
-            left = set() if is_finished else written_files(ledger, out.folder)
+            unfinished = set() if is_finished else written_files(ledger, out.folder)
     except (InputError, InvalidLedger):
         return OldRun(folder, DAMAGED, None, seconds, size, (), 0, None)
-    nbytes = sum((out.folder / name).stat().st_size for name in left)
-    return OldRun(folder, state, out.path, seconds, size, left, nbytes, record["mirror"])
+    nbytes = sum((out.folder / name).stat().st_size for name in unfinished)
+    return OldRun(folder, state, out.path, seconds, size, unfinished, nbytes, record["mirror"])
 
 
 def _is_whole(ledger: Ledger, out: OutputPath) -> bool:
-    """Return whether a finished model is there, though this run did not finish it.
+    """Return whether the output has a finished model, though this run is not done.
 
-    A run of another state folder may have finished it: its shards are the same.
+    A run of another state folder may have finished the model: its shards are the same.
     """
     names = [str(row["name"]) for row in ledger.shards.all()]
     last = () if out.is_file else (CONFIG,)

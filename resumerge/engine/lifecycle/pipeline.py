@@ -4,9 +4,10 @@ new run:  find -> open and plan -> check -> create                              
 existing: find -> adopt -> open and plan -> compare -> reconcile (mirror) -> check    | -> execute
                                                                                       | -> finish
                                                                                       | -> publish
-The four stages after both rows are in `attempt`. A run that exists leaves its row if it is done
-here or in its mirror, which is reported, or if a new run takes its place (`--restart`, another
-recipe and nothing committed, corrected code of a method): then `_start` checks and creates that.
+The four stages after both rows are in `attempt`. A run that exists leaves its row in two cases. If
+it is done, here or in its mirror, that is reported. If a new run takes its place (`--restart`,
+another recipe and nothing committed, corrected code of a method), `_start` checks and creates the
+new run.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ _COMPUTED_AGAIN = (
 
 
 def run_pipeline(context: RunContext, found: Found) -> Result:
-    """Carry out a found run to its end: create or resume it, or report that it is done.
+    """Bring a run that `find` returned to its end: create or resume it, or report that it is done.
 
     Raises:
-        InputError: it is refused; nothing was written, and nothing was abandoned.
+        InputError: the run is refused; nothing was written, and nothing was abandoned.
         Interrupted: a signal stopped the run.
         Resumable: the run cannot go on now.
         DoubtfulNumbers: the model is complete, and `--strict` does not accept its numbers.
@@ -90,12 +91,18 @@ def _run(context: RunContext, found: Found) -> Result:
 def _start(
     context: RunContext, new: NewRun, planned: tuple[Plan, Estimate] | None = None
 ) -> Result:
-    """Create a run and merge."""
+    """Create a run and merge.
+
+    Args:
+        context: the run's context.
+        new: the run.
+        planned: its plan and estimate, if they are made already.
+    """
     plan, estimate = planned or pinned_plan(
         context, new.recipe, new.out, new.pins, new.created_with
     )
-    is_there = new.swept.nbytes if new.swept else 0
-    check_new(context, plan, estimate, new.out, new.replaced, is_there)
+    bytes_there = new.swept.nbytes if new.swept else 0
+    check_new(context, plan, estimate, new.out, new.replaced, bytes_there)
     budget = resource_budget(context, plan, estimate)
     plan = check_companions(context, plan, new.out.model)
     new.abandon()
@@ -107,7 +114,7 @@ def _start(
 
 
 def _resume(context: RunContext, run: AdoptedRun) -> Result:
-    """Merge what is left of a run, unless it is done, or corrected code begins it again."""
+    """Merge the pending units of a run, unless it is done, or corrected code begins it again."""
     plan, estimate = plan_adopted(context, run)
     touched = check_source_drift(context, run.record, plan, estimate, run.ledger)
     take_touched(touched, plan.sources, run.ledger, context.reporter)
@@ -126,7 +133,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if manifest is not None:
         return take_finished_of(context, run, run.mirror, manifest)
     _adopt_uploaded(context, run, plan, run.mirror)
-    # what other machines read of local models for the adopted shards is compared, too
+    # The adopted shards brought hashes of what other machines read from local models: compare them.
     touched = check_contents(context, run.record, plan, estimate, run.ledger)
     take_touched(touched, plan.sources, run.ledger, context.reporter)
     return _continue(context, run, plan, estimate, reconciler)
@@ -139,14 +146,14 @@ def _continue(
     estimate: Estimate,
     reconciler: Reconciler | None = None,
 ) -> Result:
-    """Check what this machine has for a run that exists, and merge what is left of it.
+    """Check disk, memory and companions for a run that exists, and merge its pending units.
 
     Args:
         context: the run's context.
-        run: the run, which is in agreement with its mirror.
-        plan: its plan.
+        run: the run, whose ledger agrees with its mirror by now.
+        plan: the run's plan.
         estimate: the plan's estimate.
-        reconciler: the agreement with its mirror; None without a mirror.
+        reconciler: made the ledger and the mirror agree; None without a mirror.
     """
     only_in_mirror = [] if reconciler is None else reconciler.compare()
     _check_space(context, run.out.folder, plan, only_in_mirror)
@@ -202,7 +209,7 @@ def _attempt(
         plan, seconds = attempt.run()
     finally:
         context.runs.remove_unused(out.path)
-    attempts = ledger.attempts.all()  # reports of the run show their numbers
+    attempts = ledger.attempts.all()
     last = attempts[-1]
     started, ended = (datetime.fromisoformat(last[at]) for at in ("started", "ended"))
     url = replicator.store.url if replicator is not None else None
@@ -239,7 +246,7 @@ def _adopt_uploaded(
 
 
 def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
-    """Check the files beside the shards; refuse no existing run for one that can be repaired."""
+    """Check the files beside the shards; a problem makes an existing run wait, not refused."""
     try:
         return check_companions(context, plan, out.model)
     except InputError as error:
@@ -247,7 +254,12 @@ def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
 
 
 def _check_mirror(out: OutputPath, mirror: MirrorSession, *, named: bool) -> None:
-    """Refuse a mirror that the command names; one that the run has may be unavailable for now."""
+    """Check the mirror. If the run has it already, being out of reach only makes the run wait.
+
+    Raises:
+        InputError: the mirror cannot be used, or the command names it and it cannot be reached.
+        Resumable: the run's own mirror cannot be reached now.
+    """
     if problems := check_apart(out, mirror):
         raise InputError(problems)
     if problems := check_reachable(mirror):
@@ -255,11 +267,15 @@ def _check_mirror(out: OutputPath, mirror: MirrorSession, *, named: bool) -> Non
 
 
 def _check_space(context: RunContext, folder: Path, plan: Plan, only_in_mirror: list[str]) -> None:
-    """Check that the disk has space for what the shards that are to be here still need."""
+    """Check that the disk has space for the missing bytes of all shards that stay on it.
+
+    Raises:
+        Resumable: it has not.
+    """
     if context.frees_shards:
         return
     files = context.shard_files(plan, folder)
-    stay_away = () if context.options.bring_back else only_in_mirror
-    needed = sum(files.unallocated(shard) for shard in plan.shards if shard.name not in stay_away)
+    not_here = () if context.options.bring_back else only_in_mirror
+    needed = sum(files.unallocated(shard) for shard in plan.shards if shard.name not in not_here)
     if problems := check_disk(folder, needed, cluster=context.options.ray is not None):
         raise Resumable(Reason.DISK_FULL, str(problems[0]))

@@ -1,7 +1,7 @@
 """Recomputation: blocks of a run, computed again from its pinned sources and compared.
 
-`verify` shows that an output has the bytes that were computed; this shows that they are what the
-recipe makes of its models.
+`verify` shows that the output still has the bytes that were computed. Recomputation shows that
+these bytes are the recipe's result for its models.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from resumerge.storage import Storage
 from resumerge.tensors.target import RUN_BYTES
 
 SAMPLED = 50
-"""The number of blocks in a sample, each of another tensor if there are so many."""
+"""The number of blocks in a sample, each of another tensor; fewer if there are fewer tensors."""
 
 
 @dataclass(frozen=True)
-class _Chosen:
-    """Blocks of a unit that are computed again, with the hashes that the ledger has of them."""
+class _CommittedBlocks:
+    """Committed blocks of a unit that are computed again, with their hashes in the ledger."""
 
     unit: Unit
     indices: range
@@ -79,20 +79,20 @@ def verify_sources(
         )
     context = RunContext(options, reporter, Storage(), StopRequest(), runs)
     with context.working():
-        found = verify_run(folder := runs.find(run), context.storage)
-        return replace(found, recomputed=recompute(context, folder, every=every))
+        verification = verify_run(folder := runs.find(run), context.storage)
+        return replace(verification, recomputed=recompute(context, folder, every=every))
 
 
 def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputation:
     """Compute committed blocks again from the pinned sources, and compare them with the ledger.
 
-    The ledger is only read, so that the run may be in work meanwhile. Models that are not on this
-    disk are read by ranges, where that is possible, and not stored.
+    The ledger is only read, so another process may work on the run at the same time. Models that
+    are not on this disk are read by ranges, where that is possible, and not stored.
 
     Args:
         context: the command's context; its options are completed by the run's.
         folder: the folder of the run's ledger.
-        every: whether all committed blocks are compared, and not a sample, another one each time.
+        every: whether all committed blocks are compared; otherwise a random sample is.
 
     Raises:
         InputError: the sources, the recipe's meaning or the program are not those of the run.
@@ -124,18 +124,18 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
 
 
 def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
-    """Return the plan of a run with its sources as pinned, streamed if they are not here."""
+    """Plan a run again with its sources as pinned; sources that are not here are streamed."""
     record = ledger.run()
-    began = json.loads(record["options"])
-    context.options = context.options.inherit(began, None)
+    created_with = json.loads(record["options"])
+    context.options = context.options.inherit(created_with, None)
     recipe = parse_recipe(record["config_text"], record["config_path"])
     out, pins = OutputPath(Path(record["output"])), pins_of(ledger, reopen_local=False)
     ranks = ranks_of(ledger, recipe)
-    plan, estimate = pinned_plan(context, recipe, out, pins, began, ranks)
+    plan, estimate = pinned_plan(context, recipe, out, pins, created_with, ranks)
     if estimate.missing and not context.options.offline:
         context.options = replace(context.options, stream=True, evict=None)
         try:
-            plan, estimate = pinned_plan(context, recipe, out, pins, began, ranks)
+            plan, estimate = pinned_plan(context, recipe, out, pins, created_with, ranks)
         except InputError as error:
             fix = "download the model into the cache first"
             raise InputError([replace(problem, fix=fix) for problem in error.problems]) from error
@@ -143,38 +143,38 @@ def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
     return plan, estimate
 
 
-def _committed(plan: Plan, ledger: Ledger) -> Iterator[_Chosen]:
+def _committed(plan: Plan, ledger: Ledger) -> Iterator[_CommittedBlocks]:
     """Yield the committed blocks of each unit, in the plan's order."""
     for shard in plan.shards:
         for row in ledger.units.all(shard.index):
             if row["committed_blocks"]:
                 indices = range(row["committed_blocks"])
-                yield _Chosen(plan.units[row["number"]], indices, row["block_hashes"])
+                yield _CommittedBlocks(plan.units[row["number"]], indices, row["block_hashes"])
 
 
-def _sample(committed: list[_Chosen], draw: random.Random) -> list[_Chosen]:
-    """Return one block of each of `SAMPLED` units, which are drawn by their size.
+def _sample(committed: list[_CommittedBlocks], draw: random.Random) -> list[_CommittedBlocks]:
+    """Return a random block of each of `SAMPLED` units, which are drawn weighted by their sizes.
 
-    The key of a unit is algorithm A of Efraimidis and Spirakis, "Weighted random sampling with a
-    reservoir", 2006.
+    The units are drawn by the keys of algorithm A of Efraimidis and Spirakis, "Weighted random
+    sampling with a reservoir", 2006.
     """
     drawn = sorted(committed, key=lambda blocks: draw.random() ** (1 / max(1, blocks.unit.nbytes)))
     return [_single(blocks, draw.choice(blocks.indices)) for blocks in drawn[-SAMPLED:]]
 
 
-def _single(blocks: _Chosen, index: int) -> _Chosen:
-    found = blocks.hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]
-    return _Chosen(blocks.unit, range(index, index + 1), found)
+def _single(blocks: _CommittedBlocks, index: int) -> _CommittedBlocks:
+    block_hash = blocks.hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]
+    return _CommittedBlocks(blocks.unit, range(index, index + 1), block_hash)
 
 
 def _compare(
-    context: RunContext, evaluator: Evaluator, chosen: list[_Chosen], threads: int
+    context: RunContext, evaluator: Evaluator, chosen: list[_CommittedBlocks], threads: int
 ) -> dict[str, int]:
-    """Return the first block that differs of each unit, by the unit's name."""
+    """Return the number of the first differing block of each unit that has one, by unit name."""
     total = sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen)
     done, lock = 0, threading.Lock()
 
-    def moved(nbytes: int) -> None:
+    def on_progress(nbytes: int) -> None:
         nonlocal done
         with lock:
             done += nbytes
@@ -184,8 +184,10 @@ def _compare(
     context.reporter.doing("computing again from the models")
     with ThreadPoolExecutor(threads, "block", evaluator.start_thread) as pool:
         try:
-            found = pool.map(lambda blocks: _first_difference(evaluator, blocks, moved), chosen)
-            pairs = zip(chosen, found)
+            indices = pool.map(
+                lambda blocks: _first_difference(evaluator, blocks, on_progress), chosen
+            )
+            pairs = zip(chosen, indices)
             return {blocks.unit.name: index for blocks, index in pairs if index is not None}
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -193,7 +195,7 @@ def _compare(
 
 
 def _first_difference(
-    evaluator: Evaluator, blocks: _Chosen, moved: Callable[[int], None]
+    evaluator: Evaluator, blocks: _CommittedBlocks, on_progress: Callable[[int], None]
 ) -> int | None:
     """Compute blocks of a unit, run by run; return the number of the first that differs."""
     unit, first = blocks.unit, blocks.indices.start
@@ -201,11 +203,11 @@ def _first_difference(
     for start in range(first, blocks.indices.stop, size):
         indices = range(start, min(start + size, blocks.indices.stop))
         data, _ = evaluator.compute(unit, indices, statistics)
-        found = hash_blocks(data, unit.bytes_of(range(start, start + 1)))
-        expected = blocks.hashes[(start - first) * HASH_BYTES :][: len(found)]
-        moved(unit.bytes_of(indices))
-        if found != expected:
-            pairs = range(0, len(found), HASH_BYTES)
-            at = next(n for n in pairs if found[n:][:HASH_BYTES] != expected[n:][:HASH_BYTES])
+        hashes = hash_blocks(data, unit.bytes_of(range(start, start + 1)))
+        expected = blocks.hashes[(start - first) * HASH_BYTES :][: len(hashes)]
+        on_progress(unit.bytes_of(indices))
+        if hashes != expected:
+            pairs = range(0, len(hashes), HASH_BYTES)
+            at = next(n for n in pairs if hashes[n:][:HASH_BYTES] != expected[n:][:HASH_BYTES])
             return start + at // HASH_BYTES
     return None

@@ -36,7 +36,7 @@ class Session:
         reporter: shows progress.
         storage: the operations on files.
         stop: whether a signal asks to stop.
-        memory_limit: bytes; overrules the options for this command.
+        memory_limit: bytes of RSS; overrules the options for this command.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Session:
         Args:
             config: the recipe's file.
             out: the output.
-            swept: the model as a sweep has made it, which a new run takes over.
+            swept: the model that a sweep has made, which a new run takes over.
 
         Raises:
             InputError: recipe, sources or output are invalid; nothing was written.
@@ -130,8 +130,8 @@ class Session:
 
         Raises:
             InputError: there is no such run.
-            Interrupted: a signal stopped it.
-            Resumable: something cannot be read now.
+            Interrupted: a signal stopped the comparison.
+            Resumable: a file of either model cannot be read now.
         """
         with self._context.working():
             original = open_original(named, self._context)

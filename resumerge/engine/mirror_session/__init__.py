@@ -1,5 +1,5 @@
-"""What a run does with its mirror around an attempt.
+"""The work on a run's mirror before and after an attempt.
 
-`session` holds the lease during one command, `checks` refuses options and paths, `reconcile` brings
-ledger and mirror into agreement, `abandon` removes a run for ``--restart``.
+`session` holds the lease during one command, `checks` refuses options and paths, `reconcile` makes
+ledger and mirror agree, `abandon` removes a run from its mirror for ``--restart``.
 """

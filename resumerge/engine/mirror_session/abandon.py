@@ -1,6 +1,6 @@
-"""Abandon a run in its mirror (``--restart``): remove what it wrote there, and nothing else.
+"""Abandon a run in its mirror (``--restart``): remove the files that the run wrote, and no others.
 
-All files are found before any is removed, so that a refusal leaves the mirror unchanged.
+All files are found before the first is removed, so that a refusal leaves the mirror unchanged.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class WrittenFiles:
     """The files of a run in its mirror.
 
     Args:
-        remove: names, in the order of removal.
-        backups: names of files that the user edited, with the backup names that they get.
+        remove: names of the files to remove, in the order of removal.
+        backups: the backup names that files get which the user edited, by their present names.
         uploads: names of files whose upload may have been interrupted.
     """
 
@@ -46,7 +46,7 @@ class WrittenFiles:
 def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
     """Return bytes and SHA-256 of the files that a run may have in its mirror, by name.
 
-    A shard need not be recorded as mirrored: a process that uploaded it may have died before that.
+    All shards are included: a process may have uploaded a shard and died before it recorded that.
     """
     shards = {shard["name"]: (shard["nbytes"], "") for shard in ledger.shards.all()}
     return {**shards, **ledger.mirrored.files()}
@@ -55,13 +55,13 @@ def mirrored_files(ledger: Ledger) -> dict[str, tuple[int, str]]:
 def find_written(
     mirror: MirrorSession, run: str, files: Mapping[str, tuple[int, str]]
 ) -> WrittenFiles:
-    """Find what a run wrote to its mirror. This acquires the lease and changes nothing else.
+    """Find the files that a run wrote to its mirror. Only the lease there is changed.
 
     Args:
         mirror: the mirror session.
         run: the run's id.
-        files: bytes and SHA-256 of each file, by name. A shard with these bytes is the run's, even
-            if its content differs (it is damaged). Another file that differs was edited.
+        files: bytes and SHA-256 of each file, by name. A shard of this size is the run's, even if
+            its content differs, which is damage. Any other file that differs was edited.
 
     Raises:
         InputError: there are other files.
@@ -84,8 +84,8 @@ def find_written(
     written |= {name + PART for name in files} & listed.keys()
     leases = {lease_name(token) for token in fencing_tokens(listed)}
     metadata = {name for name in listed if name.startswith(f"{METADATA}/")} - leases
-    known = written | metadata | leases | store.own_files | set(edited)
-    if others := sorted(n for n in listed if n not in known and not is_backup(n)):
+    expected = written | metadata | leases | store.own_files | set(edited)
+    if others := sorted(n for n in listed if n not in expected and not is_backup(n)):
         raise refuse(
             f"The {store.noun} holds files that the run did not write",
             where=mirror.url,
@@ -93,16 +93,17 @@ def find_written(
             found=", ".join(others[:SHOWN]),
             fix="move the files that you need to another place, and delete the rest",
         )
-    # Without config.json, nothing loads the model. The leases stay: this process holds one.
+    # config.json goes first: without it, no program loads the model. The leases stay, because this
+    # process holds one.
     config = [name for name in ("config.json",) if name in written]
-    last = sorted(metadata_in(metadata), key=lambda name: (name != MANIFEST_FILE, name))
+    removed_last = sorted(metadata_in(metadata), key=lambda name: (name != MANIFEST_FILE, name))
     lease.check()
-    remove = [*config, *sorted(written - set(config)), *last]
+    remove = [*config, *sorted(written - set(config)), *removed_last]
     return WrittenFiles(remove, backup_names(edited, listed), frozenset(files))
 
 
 def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
-    """Remove what a run wrote to its mirror; files that the user edited get backup names.
+    """Remove a run's files from its mirror; files that the user edited get backup names.
 
     Raises:
         InputError: the mirror cannot be used.
@@ -118,11 +119,11 @@ def abandon_mirror(mirror: MirrorSession, written: WrittenFiles) -> None:
 
 
 def back_up(mirror: MirrorSession, names: Mapping[str, str]) -> None:
-    """Give files of a mirror backup names. Each file has one of both names at every instant.
+    """Rename files of a mirror to backup names. Each file has at least one of its names throughout.
 
     Args:
         mirror: the mirror session.
-        names: backup names, by the present ones.
+        names: the backup names, by the present names.
 
     Raises:
         InputError: the mirror cannot be used.
@@ -150,7 +151,7 @@ def _rename(store: Store, name: str, backup: str) -> bool:
 
 
 def backup_names(names: Iterable[str], listed: Mapping[str, int]) -> dict[str, str]:
-    """Return backup names for some files of a mirror; none is taken.
+    """Return a free backup name for each of some files of a mirror.
 
     Args:
         names: the files' names.

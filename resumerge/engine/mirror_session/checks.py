@@ -14,11 +14,11 @@ from resumerge.options import Options
 from resumerge.output_path import OutputPath
 
 SHOWN = 5
-"""Files that a message names."""
+"""The most files that a message names."""
 
 
 def check_state_apart(state: Path, store: Store) -> None:
-    """Refuse a state folder in the mirror: a network drive is no place for databases in use.
+    """Refuse a state folder in the mirror: databases in use do not belong on a network drive.
 
     Raises:
         InputError: the state folder lies in the mirror.
@@ -35,7 +35,7 @@ def check_state_apart(state: Path, store: Store) -> None:
 
 
 def check_has_mirror(options: Options, url: str | None) -> list[Problem]:
-    """Return a problem for options about a mirror if neither the command nor the run has one.
+    """Return a problem if options need a mirror, and neither the command nor the run has one.
 
     Args:
         options: the command's options.

@@ -28,9 +28,9 @@ from resumerge.storage import Storage
 
 
 class Reconciler:
-    """The agreement of a run with its mirror: `reconcile`, `compare`, then `bring_back`.
+    """A reconciler of a run with its mirror: call `reconcile`, then `compare`.
 
-    The last step is done if the user asks for it.
+    `bring_back` follows if the user asks for it.
     """
 
     def __init__(self, ledger: Ledger, out: Path, mirror: MirrorSession, storage: Storage) -> None:
@@ -39,14 +39,14 @@ class Reconciler:
         self._mirrored = set(ledger.mirrored.checksums())
         """Names of files that the mirror should have."""
 
-    # 1. The lease, and what the mirror knows of the run
+    # 1. The lease, and the progress that the mirror has of the run
 
     def reconcile(self, *, may_be_empty: bool) -> Manifest | None:
-        """Acquire the lease, and adopt what the mirror knows of the run and this machine does not.
+        """Acquire the lease, and adopt shards that other machines have sealed and mirrored.
 
         Args:
-            may_be_empty: whether the mirror may hold nothing of the run, as one that the command
-                names.
+            may_be_empty: whether the mirror may have no file of the run, because the command names
+                the mirror.
 
         Returns:
             the manifest, if another machine has finished the run. Then this process does not hold
@@ -54,7 +54,7 @@ class Reconciler:
 
         Raises:
             InputError: the mirror holds something else, or another machine is working on it.
-            Resumable: the mirror holds nothing of the run any more, or cannot be reached.
+            Resumable: the mirror has lost all files of the run, or cannot be reached.
         """
         if self._run["mirror"] == self._mirror.url:
             self._mirror.check_mounted()
@@ -88,7 +88,7 @@ class Reconciler:
         return bool(self._ledger.run()["mirror"] != self._mirror.url)
 
     def _check_not_emptied(self, state: MirrorState, *, may_be_empty: bool) -> None:
-        """Refuse a mirror that is empty now, and was not: probably a drive that is not mounted."""
+        """Refuse a mirror that has lost its files: it is probably a drive that is not mounted."""
         if state.kind == NOTHING and self._mirrored and not may_be_empty:
             store = self._mirror.store
             is_folder = store.local_folder is not None
@@ -110,9 +110,9 @@ class Reconciler:
     ) -> bool:
         """Return whether a finished model is still complete in the mirror.
 
-        The sizes of all files are compared, and the content of shards that are not sealed here, or
-        that the ledger does not know as mirrored: it forgets a shard that `verify` found damaged
-        there, and does not know those that another machine has mirrored.
+        The sizes of all files are compared. The content is compared of shards that are open here,
+        and of shards that the ledger does not list as mirrored: `verify` found them damaged there,
+        or another machine has mirrored them.
         """
         if missing_files(manifest, files):
             return False
@@ -123,11 +123,11 @@ class Reconciler:
         )
 
     def _reopen(self, manifest: Manifest, files: Mapping[str, int], token: int) -> None:
-        """Turn a finished mirror that is incomplete into that of an unfinished run.
+        """Turn a finished mirror that is incomplete into the mirror of an unfinished run.
 
-        This attempt finishes it again. A snapshot is there before the manifest is removed, so that
-        whoever looks finds the run at every instant. The files beside the shards are written again,
-        too; those that the user edited get backup names.
+        This attempt finishes it again. A snapshot is written before the manifest is removed, so
+        that another process finds the run at every instant. The files beside the shards are written
+        again, too; files that the user edited get backup names.
 
         Args:
             manifest: the mirror's manifest.
@@ -161,72 +161,74 @@ class Reconciler:
     def _adopt(self, state: MirrorState, path: Path, *, may_be_empty: bool) -> None:
         """Adopt the progress in the mirror's snapshot, which was written to `path`."""
         if state.kind == UNFINISHED:
-            with closing(Ledger(path)) as theirs:
-                record = theirs.run()
+            with closing(Ledger(path)) as snapshot:
+                record = snapshot.run()
                 if any(record[key] != self._run[key] for key in ("id", "fingerprint")):
                     raise refuse_mirror(self._mirror, state)
-                self._adopt_shards(theirs)
+                self._adopt_shards(snapshot)
         elif state.kind in (FOREIGN, DAMAGED):
             if not self._wrote_all_of(state):
                 raise refuse_mirror(self._mirror, state)
         else:
             self._check_not_emptied(state, may_be_empty=may_be_empty)
 
-    def _adopt_shards(self, theirs: Ledger) -> None:
+    def _adopt_shards(self, snapshot: Ledger) -> None:
         """Adopt shards that another machine has sealed and mirrored.
 
-        Shards that this machine has found damaged are not adopted: the mirror does not know yet.
-        Nor is an adapter whose ranks are chosen there, and not here: it is computed here as well.
+        A shard that this machine has found damaged is not adopted: the mirror's snapshot is older
+        than that. An adapter whose ranks are chosen there and undecided here has another header,
+        and is not adopted either: it is computed here as well.
         """
         forgotten = self._ledger.shards.forgotten()
-        mirrored = {n: f for n, f in theirs.mirrored.files().items() if n not in forgotten}
-        heads = {shard["name"]: shard["header_checksum"] for shard in theirs.shards.all()}
-        ours = {
+        mirrored = {n: f for n, f in snapshot.mirrored.files().items() if n not in forgotten}
+        heads = {shard["name"]: shard["header_checksum"] for shard in snapshot.shards.all()}
+        same_shards = {
             shard["name"]: shard
             for shard in self._ledger.shards.all()
             if heads.get(shard["name"]) == shard["header_checksum"]
         }
         adopted = {}
-        for name in theirs.shards.sealed():
-            if name in mirrored and name in ours and ours[name]["state"] != "sealed":
-                number = ours[name]["number"]
-                adopted[number] = theirs.units.all(number)
+        for name in snapshot.shards.sealed():
+            if name in mirrored and name in same_shards and same_shards[name]["state"] != "sealed":
+                number = same_shards[name]["number"]
+                adopted[number] = snapshot.units.all(number)
                 self._storage.remove(self._out / (name + PARTIAL))
         self._ledger.shards.adopt_mirrored(
-            adopted, {n: f for n, f in mirrored.items() if n in ours}
+            adopted, {n: f for n, f in mirrored.items() if n in same_shards}
         )
 
     def _wrote_all_of(self, state: MirrorState) -> bool:
-        """Return whether our ledger knows all files of a mirror without a usable snapshot."""
+        """Return whether this run wrote all files of a mirror that has no usable snapshot."""
         names = self._mirrored | set(self._ledger.written_names())
-        known = names | {name + PART for name in names} | {CARD}
-        return bool(self._mirrored) and set(state.others) <= known
+        written = names | {name + PART for name in names} | {CARD}
+        return bool(self._mirrored) and set(state.others) <= written
 
     def _change_mirror(self, state: MirrorState) -> None:
         """Record that the run has this mirror from now on."""
-        away = [
+        not_here = [
             name for name in self._ledger.mirrored.checksums() if not (self._out / name).is_file()
         ]
-        if self._run["mirror"] and away and state.kind != UNFINISHED:
+        if self._run["mirror"] and not_here and state.kind != UNFINISHED:
             raise refuse(
                 "Some shards are only in the current mirror of the run",
                 where=self._run["mirror"],
-                found=f"{len(away)} shards, for example {away[0]}",
+                found=f"{len(not_here)} shards, for example {not_here[0]}",
                 fix=f"copy them here first: `resumerge resume {self._run['id']} --bring-back`",
             )
-        known = self._ledger.mirrored.files() if state.kind == UNFINISHED else {}
+        # A mirror with a snapshot of this run is the old mirror, with another address.
+        mirrored = self._ledger.mirrored.files() if state.kind == UNFINISHED else {}
         self._ledger.set_mirror(self._mirror.url)
-        for name, (nbytes, sha256) in known.items():  # the same mirror with another address
+        for name, (nbytes, sha256) in mirrored.items():
             if state.files.get(name) == nbytes:
                 self._ledger.mirrored.note(name, nbytes, sha256)
 
     # 2. The shards that are only in the mirror
 
     def compare(self) -> list[str]:
-        """Verify the shards that are only in the mirror; forget those that are damaged or missing.
+        """Verify the shards that are only in the mirror; forget damaged and missing shards.
 
         Returns:
-            the names of the intact ones.
+            the names of the intact shards that are only in the mirror.
 
         Raises:
             InputError: the mirror cannot be used.
@@ -247,7 +249,7 @@ class Reconciler:
         return intact
 
     def bring_back(self, names: list[str]) -> None:
-        """Copy shards here that are only in the mirror.
+        """Copy shards that are only in the mirror to this machine.
 
         Raises:
             InputError: the mirror cannot be used.
@@ -266,13 +268,13 @@ class Reconciler:
 def fetch_from_mirror(
     mirror: MirrorSession, name: str, sha256: str | None, out: Path, storage: Storage
 ) -> None:
-    """Copy a file of the model here, and verify it.
+    """Copy a file of the model to this machine, and verify it.
 
     Args:
         mirror: the mirror session.
         name: the file's name in the mirror.
         sha256: SHA-256 in hex digits; None if any content is right.
-        out: the path to write to.
+        out: the folder to write to.
         storage: the operations on files.
 
     Raises:
@@ -296,12 +298,12 @@ def fetch_from_mirror(
     try:
         retry_store(mirror.store, download)
     except FileNotFoundError:
-        found = None
+        received = None
     else:
-        found = sha256_of(fresh, lambda: mirror.moved(0))
-    if found is None or (sha256 is not None and found != sha256):
+        received = sha256_of(fresh, lambda: mirror.moved(0))
+    if received is None or (sha256 is not None and received != sha256):
         storage.remove(fresh)
-        what = "missing" if found is None else "damaged"
+        what = "missing" if received is None else "damaged"
         raise Resumable(
             Reason.MIRROR,
             f"{name} is {what} in the {mirror.store.place}. To compute and upload it again, "

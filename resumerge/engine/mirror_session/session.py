@@ -23,7 +23,7 @@ class MirrorSession:
     """A mirror in use by this process, which holds the lease from `acquire_lease` to `release`.
 
     Attributes:
-        has_had_lease: whether the lease was acquired.
+        has_had_lease: whether this session has acquired the lease, released or not.
     """
 
     def __init__(self, url: str, options: Options, reporter: Reporter, stop: StopRequest) -> None:
@@ -45,7 +45,7 @@ class MirrorSession:
         return self.store.url
 
     def serves(self, output: Path) -> None:
-        """Take note of what the place is for a run with this output: its mirror, or its output."""
+        """Call the store an output in messages if it is the output of this run, not its mirror."""
         if is_output_in(output, self.url):
             self.store.noun = "output"
 
@@ -64,7 +64,7 @@ class MirrorSession:
             )
 
     def read_state(self, ledger: Path) -> MirrorState:
-        """Find out what the mirror holds; see `resumerge.mirror.state.read_state`.
+        """Return the state of the mirror; see `resumerge.mirror.state.read_state`.
 
         Raises:
             InputError: the store denies it.
@@ -107,7 +107,7 @@ class MirrorSession:
         Args:
             ledger: the run's ledger.
             out: the folder of its shards.
-            options: the run's options; some were left out of the command that opened the mirror.
+            options: the run's options; the command that opened the mirror may have left some out.
             storage: the operations on files.
 
         Raises:

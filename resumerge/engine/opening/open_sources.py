@@ -1,4 +1,4 @@
-"""Opening the models of a recipe: every problem at once, each at its line of the recipe."""
+"""Opening the models of a recipe; all problems are reported at once, each with its line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from resumerge.sources import MetadataCache, Source, open_source
 from resumerge.sources.index import ADAPTER, MODEL, Contents
 
 PATIENCE_SECONDS = 2.0
-"""A user who misspelt a folder is told after so long; a server is asked again for longer."""
+"""Seconds of waiting for a server after which the user is told: a folder may be misspelt."""
 
 _log = logging.getLogger(__name__)
 
 
 class SourcesUnavailable(InputError):
-    """An error: a model could not be opened. For an existing run it may be unavailable for now."""
+    """An error: a model could not be opened. An existing run may find it available again later."""
 
 
 def open_sources(
@@ -46,10 +46,10 @@ def open_sources(
     Args:
         recipe: the recipe.
         pins: `revision` or `path` of each model that a run has pinned.
-        problems: the recipe's problems; the models' problems are added to them.
-        metadata: the cache of what is known of files.
+        problems: the recipe's problems; the models' problems are appended to this list.
+        metadata: the metadata cache.
         offline: whether no network is used.
-        note: is told of a model that is waited for, or that may be none.
+        note: is told of a model whose server is slow, and of a name that is probably a misspelling.
 
     Raises:
         SourcesUnavailable: with all problems, if a model could not be opened.
@@ -82,11 +82,11 @@ def open_sources(
             except Resumable as error:
                 raise Resumable(error.reason, f"{error}\n{hint}".strip()) from error
             except InputError as error:
-                found = error.problems
-                if offline and hint:  # nobody is asked whether the repo exists
-                    other = meant_as_folder(ref)
-                    found = [replace(each, fix=f"{each.fix}. {other}") for each in found]
-                problems += [_where_named(recipe, ref, problem) for problem in found]
+                unopened = error.problems
+                if offline and hint:  # no server is asked whether the repo exists
+                    or_folder = meant_as_folder(ref)
+                    unopened = [replace(p, fix=f"{p.fix}. {or_folder}") for p in unopened]
+                problems += [_where_named(recipe, ref, problem) for problem in unopened]
             except OSError as error:
                 if pins or error.errno not in UNFIT_ERRORS:
                     raise
@@ -100,7 +100,7 @@ def open_sources(
 
 
 def _contents(recipe: Recipe, ref: ModelRef) -> Contents | None:
-    """Return the source that a reference names; None for a model of a merge, maybe an adapter."""
+    """Return the contents that a reference must have; None if model and adapter are both right."""
     if recipe.is_adapter(ref):
         return ADAPTER
     merges = (document for document in recipe.documents if document.has_method)
@@ -108,7 +108,7 @@ def _contents(recipe: Recipe, ref: ModelRef) -> Contents | None:
 
 
 def with_place(recipe: Recipe, problem: Problem) -> Problem:
-    """Return a problem of a model as a whole, with the line where the recipe names the model."""
+    """Return a problem with the line where the recipe names the model that the problem is of."""
     for ref in recipe.source_models:
         problem = _where_named(recipe, ref, problem)
     return problem
@@ -121,7 +121,7 @@ def in_order(problems: list[Problem]) -> InputError:
 
 @contextmanager
 def _told_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
-    """Tell the user, while what is inside goes on, that it takes long."""
+    """Tell the user a text if the block of the ``with`` statement takes longer than a while."""
     timer = threading.Timer(PATIENCE_SECONDS, note, [text])
     timer.daemon = True
     timer.start()
@@ -132,13 +132,13 @@ def _told_if_slow(text: str, note: Callable[[str], None]) -> Iterator[None]:
 
 
 def _on_the_hub(ref: ModelRef) -> str | None:
-    """Return the name of the model, or else of its adapter, that is a repo's; None without one."""
+    """Return the first name in a reference that is a repo's; None if there is none."""
     names = (part.name for part in ref.parts)
     return next((name for name in names if not is_bucket(name) and not is_local(name)), None)
 
 
 def _hint(recipe: Recipe, ref: ModelRef) -> str:
-    """Return the other meaning that a remote model's name may have, and its place in the recipe."""
+    """Return a hint: where the recipe names a remote model, and what else the name may mean."""
     document = next(d for d in recipe.documents if any(ref in (m, *m.parts[1:]) for m in d.models))
     path = next(document.path_of(m) for m in document.models if ref in (m, *m.parts[1:]))
     line = document.line(path)
@@ -148,26 +148,26 @@ def _hint(recipe: Recipe, ref: ModelRef) -> str:
 
 
 def meant_as_folder(ref: ModelRef) -> str:
-    """Return a hint for the case that a model's name, taken for a repo's, is meant to be a path.
+    """Return a hint for a name that is taken for a repo's and may be meant as a path.
 
-    It is empty where nothing of the model is looked for on the Hub.
+    The hint is empty if no part of the model is looked for on the Hub.
     """
     if (name := _on_the_hub(ref)) is None:
         return ""
     path = Path(name)
     try:
-        beside = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
+        folders = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
     except OSError:
-        beside = []
-    near = closest(path.name, beside)
-    there = f"; there is {path.parent / near}" if near else ""
-    return f"If {name} is meant to be a folder: it does not exist in {Path.cwd()}{there}."
+        folders = []
+    near = closest(path.name, folders)
+    similar = f"; there is {path.parent / near}" if near else ""
+    return f"If {name} is meant to be a folder: it does not exist in {Path.cwd()}{similar}."
 
 
 def _is_doubtful(recipe: Recipe, ref: ModelRef) -> bool:
-    """Return whether the source of a tokenizer is probably a misspelling.
+    """Return whether a model that only a tokenizer is read from is probably a misspelling.
 
-    A single word is a repo of the Hub only if that is as old as ``gpt2``.
+    Only the oldest repos of the Hub, such as ``gpt2``, have a name of a single word.
     """
     merged = (m for document in recipe.documents for m in document.merged_models)
     return ref not in merged and not any("/" in part.name for part in ref.parts)
@@ -176,7 +176,7 @@ def _is_doubtful(recipe: Recipe, ref: ModelRef) -> bool:
 def _local_then_remote(
     recipe: Recipe, pins: Mapping[str, dict[str, Any]]
 ) -> tuple[list[ModelRef], list[ModelRef]]:
-    """Return the models that are local folders, adapters included, and the others."""
+    """Return the models whose parts are all local, and the models with a remote part."""
     local: list[ModelRef] = []
     remote: list[ModelRef] = []
     for ref in recipe.source_models:
@@ -205,7 +205,7 @@ def _where_named(recipe: Recipe, source: ModelRef, problem: Problem) -> Problem:
 
 
 def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
-    """Return a problem with the line where the recipe names this model, if the problem is of it."""
+    """Return a problem with the line where the recipe names the model; unchanged if of another."""
     names = {ref.text, *(part.name for part in ref.parts), *(_folder(p) for p in ref.parts)}
     name, _, revision = problem.where.partition("@")
     if problem.where not in names and (name not in names or "/" in revision):
@@ -218,5 +218,5 @@ def _named_in(recipe: Recipe, ref: ModelRef, problem: Problem) -> Problem:
 def _folder(part: ModelRef) -> str:
     if not is_local(part.name):
         return part.name
-    # Not Path's own, which raise for the home of nobody, and for links in a circle.
+    # Path's own methods raise for the home of an unknown user, and for links in a circle.
     return os.path.realpath(os.path.expanduser(part.name))  # noqa: PTH111

@@ -1,4 +1,4 @@
-"""Stages of a recipe, opened to be read as models: their tensors are computed, and not written."""
+"""Stages of a recipe that are read like models: their tensors are computed and not written."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from resumerge.tensors import steps_of
 
 @dataclass(frozen=True)
 class OpenedStages:
-    """Stages of a recipe, and what they are computed from.
+    """Stages of a recipe, and the sources that they are computed from.
 
     Args:
         models: the stages, each with an adapter or without, by their references.
-        sources: the models and adapters in files that they are computed from; each has its place
-            as its number, and all others above have numbers from `count` on.
-        plans: the plans of these stages, and of those that they need.
+        sources: the models and adapters in files that the stages are computed from. The number of
+            a source is its place in this tuple; numbers from `count` on are free.
+        plans: the plans of these stages, and of the stages that they need.
         count: the number of models that have a number.
     """
 
@@ -40,7 +40,7 @@ class OpenedStages:
     count: int = 0
 
     def notes(self) -> Iterator[str]:
-        """Yield the notes on the stages: what a run would tell of them."""
+        """Yield the notes that a run would give on the stages."""
         for plan in self.plans:
             yield from (f"{plan.recipe.name}: {note}" for note in plan.notes)
 
@@ -51,57 +51,57 @@ NO_STAGES = OpenedStages()
 def open_stages(
     context: RunContext, recipe: Recipe, references: Sequence[ModelRef]
 ) -> OpenedStages:
-    """Open those of these references that are stages; files that are not here are streamed.
+    """Open the stages among some references to models; files that are not here are streamed.
 
-    Only the stages that are named, and those that they need, are planned.
+    Only these stages, and the stages that they need, are planned.
 
     Args:
-        context: the command's context: its options are those that a run would be given.
+        context: the command's context; the stages are planned with its options, as in a run.
         recipe: the recipe that has the stages.
         references: references to models, some of them stages of the recipe.
 
     Raises:
-        InputError: no reference is a stage, or one may be a misspelt one; a stage cannot be
-            planned, or needs steps, which only a run does.
+        InputError: no reference is a stage, or one is probably a misspelt stage; a stage cannot be
+            planned, or needs steps, which only a run computes.
         Resumable: the network failed.
     """
     named = [ref for ref in references if ref.parts[0].text in recipe.stage_names]
     if problems := [*_unknown(recipe, references, named)]:
         raise InputError(problems)
-    part = stages_alone(recipe, {ref.parts[0].text for ref in named})
+    needed = stages_alone(recipe, {ref.parts[0].text for ref in named})
     options = context.options
-    problems = check_recipe(part)
+    problems = check_recipe(needed)
     opened = open_sources(
-        part, {}, problems, context.metadata, options.offline, context.reporter.note
+        needed, {}, problems, context.metadata, options.offline, context.reporter.note
     )
-    for adapter in (each for ref in named for each in ref.parts[1:] if each not in opened):
+    for adapter in (needed for ref in named for needed in ref.parts[1:] if needed not in opened):
         opened[adapter] = open_source(
             adapter, offline=options.offline, metadata=context.metadata, contents=ADAPTER
         )
     sources = numbered({ref: replace(source, streams=True) for ref, source in opened.items()})
     stages, plans = StageModels(context, sources), []
     unshared = unshared_of(vars(options)) or Unshared.REFUSED
-    for document in part.documents if not problems else ():
+    for document in needed.documents if not problems else ():
         try:
             seed = SEED if options.seed is None else options.seed
             plans.append(stages.plan(document, seed=seed, unshared=unshared))
             stages.add(plans[-1])
         except InputError as error:
-            problems += [with_place(part, problem) for problem in error.problems]
+            problems += [with_place(needed, problem) for problem in error.problems]
             break
     if problems:
         raise in_order(problems)
     models = {ref: stages.model(ref) for ref in named}
-    found = OpenedStages(models, tuple(sources.values()), tuple(plans), stages.count)
-    if problems := [*_lost(found), *_with_steps(found)]:
+    opened_stages = OpenedStages(models, tuple(sources.values()), tuple(plans), stages.count)
+    if problems := [*_unused(opened_stages), *_with_steps(opened_stages)]:
         raise InputError(problems)
-    return found
+    return opened_stages
 
 
 def _unknown(
     recipe: Recipe, references: Sequence[ModelRef], named: Sequence[ModelRef]
 ) -> Iterator[Problem]:
-    """Yield why these references do not fit the recipe."""
+    """Yield a problem if a reference is a misspelt stage, or no reference is a stage."""
     names = [stage.name for stage in recipe.stages]
     for ref in references:
         text = ref.parts[0].text
@@ -128,11 +128,11 @@ def _unknown(
         )
 
 
-def _lost(stages: OpenedStages) -> Iterator[Problem]:
-    """Yield what a run would refuse: tensors of models that nobody knows a use of."""
+def _unused(stages: OpenedStages) -> Iterator[Problem]:
+    """Yield a problem for each model with unused tensors that a run would refuse."""
     units = (unit.expression for plan in stages.plans for unit in plan.units)
     read = (tensor for model in stages.models.values() for tensor in model.tensors.values())
-    left_out = (each for plan in stages.plans for each in plan.left_out)
+    left_out = (tensor for plan in stages.plans for tensor in plan.left_out)
     accounts = account(stages.sources, (*units, *read), left_out)
     yield from problems_of_accounts(accounts, strict=False)
 

@@ -1,4 +1,4 @@
-"""Planning with pinned sources: as they were when the run was created, not as they are now."""
+"""Planning with pinned sources: the versions that the run was created with, not the newest."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ def pinned_plan(
     created_with: Mapping[str, Any] = NO_PINS,
     ranks: Mapping[str, int] = NO_RANKS,
 ) -> tuple[Plan, Estimate]:
-    """Open the sources, at their pins if they have some, plan every document, and estimate it all.
+    """Open the sources at their pins, plan every document of the recipe, and estimate the plan.
 
-    The recipe is checked first, then local models, then those of the Hub. The estimate is made here
-    alone: from here on it travels beside the plan.
+    The recipe is checked first, then local models, then remote ones. The estimate is made only
+    here, and passed on beside the plan.
 
     Args:
         context: the run's context.
         recipe: the recipe.
-        out: the run's output, whose name is that of the file if it is one.
+        out: the run's output; None if none is named yet.
         pins: `revision` or `path` of each model, by the text of its reference.
         created_with: the options that the run was created with.
         ranks: the ranks that modules of an extracted adapter have in the run.
@@ -84,7 +84,7 @@ def pinned_plan(
         ref: replace(source, streams=bool(options.stream), linked=options.link)
         for ref, source in sources.items()
     }
-    if options.stream and options.ray is not None:  # no task looks into its machine's cache
+    if options.stream and options.ray is not None:  # tasks stream, whatever their caches have
         sources = {ref: uncached(source) for ref, source in sources.items()}
     seed = created_with.get("seed", SEED) if options.seed is None else options.seed
     shard_size = options.shard_size or created_with.get("shard_size")
@@ -101,8 +101,8 @@ def pinned_plan(
             )
             if plan.adapter and plan.adapter.highest and ranks:
                 plan = with_ranks(plan, ranks)
-            if plan.adapter and (unfit := _problems_of_adapter(recipe, document, out)):
-                raise InputError(unfit)
+            if plan.adapter and (of_adapter := _problems_of_adapter(recipe, document, out)):
+                raise InputError(of_adapter)
             if any(document is stage for stage in recipe.stages):
                 stages.add(plan)
                 continue
@@ -112,8 +112,8 @@ def pinned_plan(
                 )
             plans.append(plan)
         except InputError as error:
-            found = (with_place(recipe, problem) for problem in error.problems)
-            problems += [problem for problem in found if problem not in problems]
+            of_document = (with_place(recipe, problem) for problem in error.problems)
+            problems += [problem for problem in of_document if problem not in problems]
             break
     keep = options.keep or created_with.get("keep") or ()
     keep = names_to_keep(recipe, keep, every=options.intermediate_dir is not None)
@@ -124,9 +124,9 @@ def pinned_plan(
         problems += problems_of_streaming(plan) if options.stream else []
     if problems:
         raise in_order(problems)
-    how = options.materialize or created_with.get("materialize") or Materialize.AUTO
-    plan = _accounted(with_kept(plan, keep), strict=bool(options.strict))
-    plan = with_spilled(plan, Materialize(how))
+    materialize = options.materialize or created_with.get("materialize") or Materialize.AUTO
+    plan = _with_accounts(with_kept(plan, keep), strict=bool(options.strict))
+    plan = with_spilled(plan, Materialize(materialize))
     notes = [*_notes_of_stages(plan), *plan.notes, *_notes_on_links(plan)]
     notes += () if options.shard_size is None else _notes_on_shard_size(plan, is_gguf=is_gguf)
     notes += _notes_on_hard_links(context, plan, out) if options.link else ()
@@ -136,13 +136,13 @@ def pinned_plan(
 
 
 def _shard_size(plan: Plan) -> int | None:
-    """Return the size of shards to plan all of it with again; None where a part keeps its files."""
+    """Return the size of shards of the whole plan; None if a part keeps a model's files."""
     parts = (plan, *plan.stages, *plan.variants.values())
     return None if any(part.shard_size is None for part in parts) else plan.shard_size
 
 
 def _problems_of_adapter(recipe: Recipe, document: Recipe, out: OutputPath | None) -> list[Problem]:
-    """Return why an adapter cannot be the output: it is a folder, and of one document."""
+    """Return the problems of an adapter as the output: it needs a folder, and one document."""
     problems = [_no_folder(recipe, out)] if out is not None and out.is_file else []
     if recipe.variants or (recipe.stages and document.extraction is None):
         problems.append(
@@ -169,16 +169,16 @@ def _no_folder(recipe: Recipe, out: OutputPath) -> Problem:
     )
 
 
-def _accounted(plan: Plan, *, strict: bool) -> Plan:
+def _with_accounts(plan: Plan, *, strict: bool) -> Plan:
     """Return the plan with the accounts of all tensors of the models.
 
     Raises:
-        InputError: tensors are not used that may not be left out.
+        InputError: tensors are unused that may not be left out.
     """
     left_out = (
-        each
+        tensor
         for part in (*plan.stages, *(plan.variants.values() or [plan]))
-        for each in part.left_out
+        for tensor in part.left_out
     )
     accounts = account(plan.sources, (unit.expression for unit in plan.units), left_out)
     problems = problems_of_accounts(accounts, strict=strict)
@@ -201,12 +201,13 @@ def pins_of(ledger: Ledger, *, reopen_local: bool) -> dict[str, dict[str, Any]]:
 def ranks_of(ledger: Ledger, recipe: Recipe) -> dict[str, int]:
     """Return the ranks that the modules of an extracted adapter have in a run, by their names.
 
-    Where the differences choose them, these are the highest that they may be until all are known.
+    If the differences choose the ranks, these are the highest ranks until all differences are
+    computed. Empty for a recipe whose ranks do not depend on differences.
     """
     if recipe.extraction is None or not recipe.extraction.chooses_ranks:
         return {}
-    found = {row["name"]: json.loads(row["expression"]) for row in ledger.units.all()}
-    ranks = {name: expression.get("rank") for name, expression in found.items()}
+    expressions = {row["name"]: json.loads(row["expression"]) for row in ledger.units.all()}
+    ranks = {name: expression.get("rank") for name, expression in expressions.items()}
     return {name: rank for name, rank in ranks.items() if type(rank) is int}
 
 
@@ -233,7 +234,8 @@ def pinned_path(source: Mapping[str, Any]) -> Path:
 def _notes_of_stages(plan: Plan) -> Iterator[str]:
     """Yield the notes of the stages that the last document does not repeat.
 
-    What the result of a stage lacks does not matter: the output is not made from its files.
+    Reminders of a stage, on files that its result lacks, are left out: the output needs no such
+    file.
     """
     for stage in plan.stages:
         for note in stage.notes:

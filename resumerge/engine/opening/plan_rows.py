@@ -15,7 +15,7 @@ from resumerge.sources import Source
 
 
 def source_rows(plan: Plan) -> Iterator[Row]:
-    """Yield the rows of ``sources``: the plan's models, then the parts of those with an adapter."""
+    """Yield the rows of ``sources``: the plan's models, then base and adapter of adapted models."""
     for number, source in enumerate(_with_parts(plan.sources)):
         yield {
             "number": number,
@@ -62,7 +62,7 @@ def unit_rows(plan: Plan) -> Iterator[Row]:
 
 
 def account_rows(accounts: Accounts) -> Iterator[Row]:
-    """Yield the rows of ``accounts``: for each model one for each use and each reason."""
+    """Yield the rows of ``accounts``: for each model a row for each use and each reason."""
     rows = (row for model in accounts.models for row in _rows_of(model))
     for number, row in enumerate(rows):
         yield {"number": number, **row}
@@ -79,13 +79,13 @@ def _rows_of(model: ModelAccount) -> Iterator[Row]:
 
 
 def _with_parts(sources: Iterable[Source]) -> list[Source]:
-    """Return the sources, then the parts of those with an adapter, which have their own pins."""
-    plan = list(sources)
-    named = {source.ref.text for source in plan}
+    """Return the sources, then the parts of adapted models, which have pins of their own."""
+    models = list(sources)
+    listed = {source.ref.text for source in models}
     parts = {
         part.ref.text: part
-        for source in plan
+        for source in models
         for part in source.parts.values()
-        if part.ref.text not in named
+        if part.ref.text not in listed
     }
-    return [*plan, *parts.values()]
+    return [*models, *parts.values()]

@@ -26,14 +26,14 @@ from resumerge.tensors.evaluation import Evaluation
 from resumerge.tokenizers.required import read_tokenizers
 
 LARGEST_TREE = 10_000
-"""Nodes of a stage's tensor. Stages that use each other twice double it each time."""
+"""The most nodes of a stage's tensor. A stage that uses another one twice doubles them."""
 
 
 class StageModels:
-    """The models that documents name, once the stages before them are planned.
+    """The models that a document may name: sources, and results of the stages planned before it.
 
-    The files beside a stage's weights (config.json, tokenizer) are written into a folder that is
-    deleted with the command, so that they are read as those of any other model are.
+    The files beside a stage's weights (config.json, tokenizer) are written into a temporary folder,
+    so that they are read like those of any other model.
 
     Args:
         sources: the sources, opened and numbered.
@@ -70,7 +70,7 @@ class StageModels:
         unshared: Unshared = Unshared.REFUSED,
         stem: str = STEM,
     ) -> Plan:
-        """Return the plan of a document, each of whose models is a source or a result by now.
+        """Return the plan of a document; the stages that it names were added before.
 
         The arguments are those of `make_plan`.
 
@@ -90,23 +90,24 @@ class StageModels:
             stem=stem,
             reading=self.reading,
         )
-        return self.known_to(plan)
+        return self._with_all_models(plan)
 
     @contextmanager
     def reading(self, models: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
-        """Yield the means to read the tensors of models, of which one may be the result of a stage.
+        """Yield a function that returns the evaluation to read tensors of these models with.
 
-        A tensor that needs reductions over others is computed as often as it is asked for.
+        A model may be the result of a stage. Reductions that its tensors need are computed again
+        whenever the function is called.
         """
-        first = {source.ref.parts[0].text for source in models.values()}
-        used = [plan for plan in self._plans if plan.recipe.name in first]
-        if not used:
-            with reading(models) as plain:
-                yield plain
+        names = {source.ref.parts[0].text for source in models.values()}
+        stages = [plan for plan in self._plans if plan.recipe.name in names]
+        if not stages:
+            with reading(models) as evaluation_of_stored:
+                yield evaluation_of_stored
             return
         sources = {s.number: replace(s, streams=True) for s in self._sources.values()}
         with closing(SourceReader(sources)) as reader:
-            plan = self.known_to(used[0])
+            plan = self._with_all_models(stages[0])
             evaluator = Evaluator(plan, estimate(plan), reader, hashes=False)
             evaluator.start_thread()
 
@@ -117,21 +118,21 @@ class StageModels:
 
             yield evaluation_of
 
-    def known_to(self, plan: Plan) -> Plan:
-        """Return a document's plan, with all models that are known by now."""
-        found = [*self._results.values(), *self._adapted.values()]
+    def _with_all_models(self, plan: Plan) -> Plan:
+        """Return a document's plan with all sources, and all results of stages so far."""
+        results = [*self._results.values(), *self._adapted.values()]
         return replace(
             plan,
             sources=tuple(self._sources.values()),
             stages=tuple(self._plans),
-            stage_models=tuple(sorted(found, key=lambda source: source.number)),
+            stage_models=tuple(sorted(results, key=lambda source: source.number)),
         )
 
     def add(self, plan: Plan) -> None:
-        """Make the result of a stage a model, as if it had been written.
+        """Make the result of a stage a model that later documents can name.
 
         Raises:
-            InputError: its tensors would be computed from stages of stages too many times.
+            InputError: stages are nested too deeply: a tensor has over `LARGEST_TREE` nodes.
         """
         name = plan.recipe.name
         if any(unit.expression.tree_size > LARGEST_TREE for unit in plan.units):
@@ -162,12 +163,12 @@ class StageModels:
 
     @property
     def count(self) -> int:
-        """The number of models that have a number: the next one is this."""
+        """The number of models so far, which is the number of the next model."""
         return len(self._sources) + len(self._results) + len(self._adapted)
 
 
 def unshared_of(options: Mapping[str, Any]) -> Unshared | None:
-    """Return the choice of these options for tensors that not all models have; None if none."""
+    """Return the mode that these options choose for unshared tensors; None if they choose none."""
     asked = (mode for mode in Unshared if mode.value and options.get(f"tensor_{mode.value}"))
     return next(asked, None)
 

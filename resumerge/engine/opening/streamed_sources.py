@@ -1,4 +1,4 @@
-"""What ``--stream`` means for the models of a recipe: which files it reads, and what it costs."""
+"""Checks and notes of ``--stream``: files that cannot be read by ranges, and bytes to fetch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Stored
 
 NOTABLE_SHARE = 1.05
-"""The least share of what would be downloaded that is fetched to be mentioned."""
+"""The least quotient of the bytes to fetch and the bytes of the whole files that gets a note."""
 
-_WHOLE = "leave out --stream, or use --evict, which downloads files and deletes each in time"
+_WITHOUT_STREAM = (
+    "leave out --stream, or use --evict, which downloads files and deletes each in time"
+)
 
 
 def problems_of_streaming(plan: Plan) -> list[Problem]:
-    """Return the files that cannot be read by ranges, each with a reason."""
+    """Return a problem for each file that cannot be read by ranges, with the reason."""
     stored = (node for node in plan.nodes() if isinstance(node, Stored))
     reasons = whole_files(stored, plan.sources)
     return [
@@ -30,7 +32,7 @@ def problems_of_streaming(plan: Plan) -> list[Problem]:
             where=remote_file(plan.sources[number], name).where,
             expected="a file that --stream can read",
             found=why,
-            fix=_WHOLE,
+            fix=_WITHOUT_STREAM,
         )
         for (number, name), why in reasons.items()
     ]
@@ -39,7 +41,7 @@ def problems_of_streaming(plan: Plan) -> list[Problem]:
 def whole_files(
     stored: Iterable[Stored], sources: Mapping[int, Source] | Sequence[Source]
 ) -> dict[SourceFileKey, str]:
-    """Return why files that are on a server alone cannot be read by ranges.
+    """Return the streamed files that cannot be read by ranges, each with the reason.
 
     Args:
         stored: the tensors that are read.
@@ -60,19 +62,19 @@ def whole_files(
 
 
 def notes_on_streaming(plan: Plan, estimate: Estimate) -> Iterator[str]:
-    """Yield the notes: that nothing is streamed, or that more is fetched than downloads would."""
+    """Yield a note if no file is streamed, or if streaming fetches more bytes than downloads."""
     fetched = estimate.streamed
     if not fetched:
         yield "--stream has no effect: every model is on this disk already"
         return
-    whole = sum(plan.sources[number].files[name].size for number, name in fetched)
-    if sum(fetched.values()) < NOTABLE_SHARE * whole:
+    file_bytes = sum(plan.sources[number].files[name].size for number, name in fetched)
+    if sum(fetched.values()) < NOTABLE_SHARE * file_bytes:
         return
     number, name = next(iter(fetched))
     free = free_bytes(remote_file(plan.sources[number], name).cache.absolute())
-    fits = free >= whole + estimate.disk
+    fits = free >= file_bytes + estimate.disk
     yield (
         f"--stream fetches {show_size(sum(fetched.values()))}, because something is read several "
-        f"times; downloads would be {show_size(whole)}"
+        f"times; downloads would be {show_size(file_bytes)}"
         + (", for which there is space on the disk: without --stream less is fetched" * fits)
     )

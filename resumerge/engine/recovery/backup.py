@@ -1,4 +1,4 @@
-"""A file in the way that a run did not write gets its backup name."""
+"""Renaming of a user's file that has the name of an output file, to its backup name."""
 
 from __future__ import annotations
 

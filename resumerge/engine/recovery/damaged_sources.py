@@ -16,22 +16,22 @@ from resumerge.sources.remote.files import check_cached, remote_file
 def find_damage(
     plan: Plan, ledger: Ledger, metadata: MetadataCache
 ) -> dict[tuple[int, str], Damage]:
-    """Return the source files that were found damaged in the run's time and are not handled.
+    """Return the source files that were found damaged since the run began, and are not handled yet.
 
     Returns:
         the latest damage of each file, by number of the source and name.
     """
     began = ledger.run()["created"]
     handled = {event["data"].get("damage") for event in ledger.events.all(EventKind.SOURCE_DAMAGED)}
-    found = {}
+    unhandled = {}
     for files in {remote_files_of(plan, unit) for unit in plan.units}:
         for number, name in files:
             file = remote_file(plan.sources[number], name)
             for path in {file.pointer, file.blob}:
                 for damage in metadata.damages(path, since=began):
                     if damage.id not in handled:
-                        found[number, name] = damage
-    return found
+                        unhandled[number, name] = damage
+    return unhandled
 
 
 def forget_damaged(
@@ -39,23 +39,23 @@ def forget_damaged(
 ) -> None:
     """Make the units pending that were computed from damaged files.
 
-    It is unknown which of them were computed before the damage. Files that are still needed, and
-    that changed since units were computed from them, are read again first.
+    Nobody knows which of these units were computed before the damage. First, files that committed
+    units have read and pending units need are compared with their hashes, if they changed.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
-        metadata: the cache of what is known of files.
+        metadata: the metadata cache, which records damage.
         check: called between pieces; an exception that it raises ends the reading.
     """
     while True:
         progress = ledger.units.progress()
         computed: set[tuple[int, str]] = set()
         needed: set[tuple[int, str]] = set()
-        for unit, known in zip(plan.units, progress):
-            computed |= remote_files_of(plan, unit) if known.committed_blocks else set()
-            needed |= remote_files_of(plan, unit) if not known.is_complete else set()
-        for number, name in computed & needed:  # the cache keeps what is found
+        for unit, done in zip(plan.units, progress):
+            computed |= remote_files_of(plan, unit) if done.committed_blocks else set()
+            needed |= remote_files_of(plan, unit) if not done.is_complete else set()
+        for number, name in computed & needed:  # damage is recorded in the metadata cache
             check_cached(
                 remote_file(plan.sources[number], name), metadata, DownloadCallbacks(check=check)
             )
@@ -65,8 +65,8 @@ def forget_damaged(
         for key, damage in damages.items():
             units = [
                 unit.index
-                for unit, known in zip(plan.units, progress)
-                if known.committed_blocks and key in remote_files_of(plan, unit)
+                for unit, done in zip(plan.units, progress)
+                if done.committed_blocks and key in remote_files_of(plan, unit)
             ]
             model = plan.sources[key[0]].ref.text
             ledger.units.forget(

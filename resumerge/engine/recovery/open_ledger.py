@@ -1,4 +1,4 @@
-"""Opening a run's ledger, from its snapshot where it is damaged."""
+"""Opening a run's ledger, or its snapshot if the ledger is damaged."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ def read_ledger(folder: Path) -> Ledger:
     Raises:
         InputError: neither can be read.
     """
-    found = []
+    errors = []
     for name in (LEDGER_FILE, SNAPSHOT_FILE):
         try:
             ledger = Ledger(folder / name, read_only=True)
         except sqlite3.DatabaseError as error:
-            found.append(str(error))
+            errors.append(str(error))
             continue
         try:
             ledger.check_rows()
             return ledger
         except sqlite3.DatabaseError as error:
-            found.append(str(error))
+            errors.append(str(error))
         ledger.close()
     raise refuse(
         "Neither the ledger nor its snapshot can be read",
         where=str(folder),
-        found="; ".join(dict.fromkeys(found)),
+        errors="; ".join(dict.fromkeys(errors)),
         fix="change the permissions of these files, or resume the run, which repairs what it can",
     )
 

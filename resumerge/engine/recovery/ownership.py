@@ -1,9 +1,9 @@
-"""The files of an output folder that are as a run wrote them.
+"""Ownership: which files of an output folder are still as a run wrote them.
 
-Whoever replaces or deletes files of a run outside its attempt asks here: `--restart`, the removal
-of old runs, and, for single files, `companions` and `verify`. The name alone proves nothing: the
-user may have put a file of that name there, or edited ours. Recovery of shards has the ledger's
-word for what was committed to a file, and a rule of its own (`recovery`).
+Code that replaces or deletes files of a run outside an attempt asks here: `--restart`, the removal
+of old runs, and, for single files, `companions` and `verify`. The name of a file proves nothing:
+the user may have put a file of that name there, or edited the run's. Recovery of shards has a rule
+of its own (`recovery`), because the ledger says what was committed to each file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from resumerge.ledger import Ledger
 def written_files(ledger: Ledger, out: Path) -> set[str]:
     """Return the names, relative to `out`, of the files that are as the run wrote them.
 
-    A shard is recognised by its size and header, a companion file by its checksum, and an
-    unfinished file by its name, as is what tasks of a cluster left.
+    A shard is recognised by its size and header, a companion file by its checksum. An unfinished
+    file, and a file of a cluster's task, is recognised by its name.
     """
     shards = [row["name"] for row in ledger.shards.all() if _has_head(out / row["name"], row)]
     companions = [

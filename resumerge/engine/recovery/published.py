@@ -1,8 +1,9 @@
 """Shards that tasks of a cluster published, and that the ledger does not have yet.
 
 A task computes a shard in a folder of its own below the output, writes a record of the hashes, and
-renames the shard to its final name. If the driver dies before it journals that, whoever continues
-the run finds both: the record's hashes are compared with the shard's bytes, and journaled.
+renames the shard to its final name. If the driver dies before it journals the shard, the process
+that continues the run finds shard and record. It compares the record's hashes with the shard's
+bytes, and journals them.
 
     OUT/.resumerge-tasks/ATTEMPT/          one attempt; a task whose attempt is over finds no folder
     OUT/.resumerge-tasks/ATTEMPT/TASK/     one task: its shard until it is published, its heartbeat
@@ -30,7 +31,7 @@ from resumerge.storage import Storage
 
 _ATTEMPT = re.compile("[0-9a-f]{16}")
 _LARGEST_RECORD = 1 << 30
-"""Bytes; a shard of 5 GB has a record of about 2 MB."""
+"""The most bytes of a record that is read; a shard of 5 GB has a record of about 2 MB."""
 
 
 def write_record(folder: Path, shard: int, record: ShardRecord, storage: Storage) -> None:
@@ -61,15 +62,16 @@ def adopt_published(
     plan: Plan,
     ledger: Ledger,
     files: ShardFiles,
-    read: Callable[[int, int], None] = lambda done, total: None,
+    report_read: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[int]:
-    """Journal the shards that were published and not journaled, then delete what tasks left.
+    """Journal the shards that were published and not journaled, then delete the tasks' files.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
         files: the shards.
-        read: called after every unit that was compared, with bytes done and bytes in all.
+        report_read: called after every unit that was compared, with the bytes of its shard that
+            were read so far, and all bytes of the shard.
 
     Returns:
         the numbers of the shards that were journaled.
@@ -87,9 +89,9 @@ def adopt_published(
         for record in filter(None, records):
             if not record.fits(plan, shard, fingerprint):
                 continue
-            if record.contradicts(progress):  # what was committed first is kept
+            if record.contradicts(progress):  # the blocks that were committed first are kept
                 files.remove_final(shard)
-            elif _is_whole(plan, files, shard, record, read):
+            elif _is_whole(plan, files, shard, record, report_read):
                 ledger.shards.adopt_computed(shard.index, record.units)
                 files.remove(shard)
                 adopted.append(shard.index)
@@ -99,22 +101,22 @@ def adopt_published(
 
 
 def remove_tasks(out: Path) -> None:
-    """Delete what tasks left in an output: their unfinished shards, heartbeats and records.
+    """Delete the unfinished shards, heartbeats and records that tasks left in an output.
 
-    Files that somebody else has put beside them stay.
+    Files that a user has put beside them stay.
     """
     for attempt in _attempts(out):
         shutil.rmtree(attempt, ignore_errors=True)
     folder = out / TASKS
     if not folder.is_symlink():
-        with suppress(OSError):  # it is not there, or not empty
+        with suppress(OSError):  # the folder does not exist, or is not empty
             folder.rmdir()
 
 
 def files_of_tasks(out: Path) -> set[str]:
-    """Return names, relative to `out`, of what tasks left there."""
-    found = (path for attempt in _attempts(out) for path in attempt.rglob("*"))
-    return {str(path.relative_to(out)) for path in found if not path.is_dir()}
+    """Return the names, relative to `out`, of the files that tasks left there."""
+    paths = (path for attempt in _attempts(out) for path in attempt.rglob("*"))
+    return {str(path.relative_to(out)) for path in paths if not path.is_dir()}
 
 
 def _attempts(out: Path) -> list[Path]:
@@ -134,7 +136,7 @@ def _is_whole(
     files: ShardFiles,
     shard: Shard,
     record: ShardRecord,
-    read: Callable[[int, int], None],
+    report_read: Callable[[int, int], None],
 ) -> bool:
     """Return whether the shard has its final name, and the bytes of the record."""
     path = files.final(shard)
@@ -144,11 +146,11 @@ def _is_whole(
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         done = 0
-        for unit, known in zip(units, record.units):
-            if first_mismatch(fd, unit, known.hashes) is not None:
+        for unit, commit in zip(units, record.units):
+            if first_mismatch(fd, unit, commit.hashes) is not None:
                 return False
             done += unit.nbytes
-            read(done, shard.nbytes)
+            report_read(done, shard.nbytes)
     finally:
         os.close(fd)
     return True

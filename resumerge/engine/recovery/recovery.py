@@ -17,19 +17,19 @@ from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
 LAST_BATCHES = 2
-"""Batches at the end of the last attempt whose units are read again and compared."""
+"""The number of batches at the end of the last attempt whose units are read again and compared."""
 
 
 class Recovery:
-    """The agreement of ledger and shards, before an attempt computes anything.
+    """A recovery of one run: it makes ledger and shards agree, before an attempt computes anything.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
         files: the shards.
         storage: the operations on files.
-        suspects: numbers of units to be compared with their checksums whatever file they are in;
-            those that the last batches wrote to open shards are compared in any case.
+        suspects: numbers of units to compare with their checksums, in open or sealed shards. Units
+            that the last batches wrote to open shards are compared in any case.
         report_read: called after every unit that was read, with the bytes read so far and the bytes
             of all suspects.
         creates_later: whether a shard without committed units gets its file later, when the disk
@@ -57,7 +57,7 @@ class Recovery:
         A sealed shard is in the output folder, or only in the mirror.
 
         Returns:
-            what is committed, unit by unit.
+            the progress of every unit.
         """
         states = {row["number"]: row["state"] for row in self._ledger.shards.all()}
         self._progress = self._ledger.units.progress()
@@ -73,7 +73,7 @@ class Recovery:
         return self._ledger.units.progress()
 
     def _check_sealed(self, shard: Shard) -> None:
-        """Check a file that was complete; if its size or header is another, it was damaged."""
+        """Check the file of a sealed shard: another size or header means that it was damaged."""
         path = self._files.final(shard)
         if shard.name in self._mirrored and not path.exists():
             return
@@ -83,12 +83,14 @@ class Recovery:
             self._files.unseal(shard)
 
     def _check_renamed(self, shard: Shard) -> None:
-        """Decide about a file with its final name that the ledger calls open.
+        """Check a file that has its shard's final name, though the ledger calls the shard open.
 
-        If its size and header are the shard's, checksums decide: it is sealed, or its name becomes
-        the partial one again and the units that differ are pending. If they are not, the file is
-        ours if anything of the shard was committed, and is deleted: it was damaged. Else a user put
-        it there, and it is renamed to its backup name.
+        If it has the shard's size and header, checksums decide. If all units match, the shard is
+        sealed. Otherwise the file gets its partial name again, and the units that differ become
+        pending.
+        If it has another size or header, the ledger decides. If units of the shard were committed,
+        the file is the run's, was damaged, and is deleted. Otherwise a user put it there, and it is
+        renamed to its backup name.
         """
         path = self._files.final(shard)
         units = range(shard.first, shard.last)
@@ -97,9 +99,9 @@ class Recovery:
                 self._set_aside(path)
             self._begin_again(shard, path)
             return
-        whole = all(self._progress[number].checksum for number in units)
+        complete = all(self._progress[number].checksum for number in units)
         damaged = self._forget_mismatching(shard, path, units)
-        if whole and not damaged:
+        if complete and not damaged:
             self._storage.sync_file(path)
             self._storage.sync_folder(path.parent)
             self._ledger.events.add(EventKind.SHARD_FOUND_WHOLE, shard=shard.name)
@@ -108,13 +110,13 @@ class Recovery:
             self._files.unseal(shard)
 
     def _check_open(self, shard: Shard) -> None:
-        """Check a partial file; whatever else has the final name is no file of ours.
+        """Check the partial file of an open shard.
 
-        That gets its backup name, and the partial file stays what the units were written to.
+        A file that has the shard's final name beside it is a user's, and gets its backup name.
         """
         path = self._files.partial(shard)
         final = self._files.final(shard)
-        if final.is_symlink() or final.exists():  # our shards never have both names
+        if final.is_symlink() or final.exists():  # a run's shard never has both names
             self._set_aside(final)
         units = range(shard.first, shard.last)
         if self._creates_later and not any(self._progress[n].committed_blocks for n in units):
@@ -125,8 +127,8 @@ class Recovery:
             return
         recent = [number for number in units if number in self._recent - self._suspects]
         damaged = self._forget_mismatching(shard, path, [*recent, *self._suspects_in(shard)])
-        whole = not damaged and all(self._progress[number].checksum for number in units)
-        if whole and not self._plan.is_undecided:
+        complete = not damaged and all(self._progress[number].checksum for number in units)
+        if complete and not self._plan.is_undecided:
             seal(shard, self._files, self._ledger, self._storage)
 
     def _set_aside(self, path: Path) -> None:
@@ -138,10 +140,10 @@ class Recovery:
         return [number for number in range(shard.first, shard.last) if number in self._suspects]
 
     def _begin_again(self, shard: Shard, path: Path) -> None:
-        """Delete a file, make what was committed to it pending, and create the shard's file anew.
+        """Delete a shard's file, make its committed units pending, and create the file anew.
 
-        The file is missing, truncated, or has another header. With `creates_later`
-        it is created later.
+        The file is missing, truncated, or has another header. With `creates_later` the new file is
+        created later.
         """
         found = "missing"
         if path.exists():
@@ -154,10 +156,10 @@ class Recovery:
             self._files.create(shard)
 
     def _forget_mismatching(self, shard: Shard, path: Path, units: Sequence[int]) -> list[int]:
-        """Make the units pending whose bytes differ from what was committed, and return them.
+        """Make the units pending whose bytes differ from their checksums; return their numbers.
 
         Raises:
-            Resumable: what differs is a file of a local model.
+            Resumable: the file that differs is a local model's own (``--link``).
         """
         if not units:
             return []
@@ -181,12 +183,12 @@ class Recovery:
         return damaged
 
     def _refuse_damaged_source(self, shard: Shard, path: Path) -> None:
-        """Refuse to go on if the damaged file is a local model's own, by another name.
+        """Stop if the damaged file is a local model's own, of which the shard is another name.
 
-        It would be taken for what the model is: nothing else says what was in it.
+        Computing the units again would read the damaged model: no hash of its content is known.
 
         Raises:
-            Resumable: it is.
+            Resumable: the file is a local model's own.
         """
         source = self._files.damaged_source(shard, path)
         if source is not None:

@@ -1,9 +1,9 @@
-"""A model that a finished sweep made of a recipe, which becomes the output of a run of its own.
+"""A model that a finished sweep made, which becomes the output of a run of its own.
 
-The shards move from the sweep's output to the run's, and what the sweep's ledger says of their
-units goes with them. It is taken only where the run would compute just that: the same expressions,
-of the same files. Whatever is not taken is computed, so a kill between two shards, or a damaged
-ledger of the sweep, costs time alone.
+Shards move from the sweep's output to the run's, and the rows of their units from the sweep's
+ledger to the run's. A shard is taken only if the run would compute the same: the same expressions
+of the same files. Shards that are not taken are computed, so a kill between two shards, or damage
+of the sweep's ledger, costs only time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SweptModel:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its shards that are there."""
+        """The bytes of its shards that exist."""
         paths = self._made.shards.values() if self._made else ()
         return sum(path.stat().st_size for path in paths if path.is_file())
 
@@ -63,37 +63,39 @@ class SweptModel:
             return
         for shard in ledger.shards.all():
             planned = ledger.units.all(shard["number"])
-            found = [made.units.get(row["name"], {}) for row in planned]
+            swept_rows = [made.units.get(row["name"], {}) for row in planned]
             path = made.shards.get(shard["name"])
-            if path and path.is_file() and all(map(_is_planned, found, planned)):
+            if path and path.is_file() and all(map(_is_planned, swept_rows, planned)):
                 storage.rename(path, out / shard["name"])
-                commits = list(map(_commit, found, planned))
+                commits = list(map(_commit, swept_rows, planned))
                 ledger.shards.adopt_computed(
                     shard["number"], commits, kind=EventKind.SHARD_OF_SWEEP
                 )
 
     @cached_property
-    def _made(self) -> _Made | None:
-        """What the sweep's ledger says of the model; None where that is damaged."""
+    def _made(self) -> _SweptVariant | None:
+        """The sweep's record of the variant; None if the sweep's ledger is damaged."""
         try:
             with closing(Ledger(self.run / LEDGER_FILE, read_only=True)) as swept:
                 out = Path(swept.run()["output"])
-                units = self._own((row["name"], row) for row in swept.units.all())
-                shards = self._own((name, out / name) for name in swept.shards.sealed())
-                return _Made(shards, units, {row["number"]: row for row in swept.sources()})
+                units = self._of_variant((row["name"], row) for row in swept.units.all())
+                shards = self._of_variant((name, out / name) for name in swept.shards.sealed())
+                return _SweptVariant(shards, units, {row["number"]: row for row in swept.sources()})
         except sqlite3.DatabaseError as error:
             _log.warning("The ledger of the sweep %s is damaged: %s", self.run, error)
             return None
 
-    def _own(self, named: Iterable[tuple[str, Value]]) -> dict[str, Value]:
-        """Return what is of this variant, by the names without its own."""
-        begin = f"{self.name}/"
-        return {name.removeprefix(begin): of for name, of in named if name.startswith(begin)}
+    def _of_variant(self, items: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+        """Return the values whose names are in this variant's folder, by their names in it."""
+        prefix = f"{self.name}/"
+        return {
+            name.removeprefix(prefix): value for name, value in items if name.startswith(prefix)
+        }
 
 
 @dataclass(frozen=True)
-class _Made:
-    """What a sweep has made of one variant.
+class _SweptVariant:
+    """A sweep's record of one variant.
 
     Args:
         shards: the files of sealed shards, by their names in the variant.
@@ -106,7 +108,7 @@ class _Made:
     sources: Mapping[int, Row]
 
     def read_the_same(self, sources: Iterable[Row]) -> bool:
-        """Return whether a run's models are those of the sweep, by their numbers, and untouched."""
+        """Return whether a run has the same models as the sweep, by number, and unchanged."""
         return all(
             row["number"] in self.sources
             and all(self.sources[row["number"]][key] == row[key] for key in _PINNED)
@@ -114,17 +116,17 @@ class _Made:
         )
 
 
-def _is_planned(found: Mapping[str, Any], planned: Mapping[str, Any]) -> bool:
-    return bool(found.get("checksum")) and all(found[key] == planned[key] for key in _PLANNED)
+def _is_planned(swept: Mapping[str, Any], planned: Mapping[str, Any]) -> bool:
+    return bool(swept.get("checksum")) and all(swept[key] == planned[key] for key in _PLANNED)
 
 
-def _commit(found: Mapping[str, Any], planned: Mapping[str, Any]) -> UnitCommit:
-    measured = found["measurements"]
+def _commit(swept: Mapping[str, Any], planned: Mapping[str, Any]) -> UnitCommit:
+    measurements = swept["measurements"]
     return UnitCommit(
         planned["number"],
-        found["block_hashes"],
-        found["input_hashes"],
-        found["checksum"],
-        found["seconds"] or 0.0,
-        UnitMeasurements.of_json(measured) if measured else None,
+        swept["block_hashes"],
+        swept["input_hashes"],
+        swept["checksum"],
+        swept["seconds"] or 0.0,
+        UnitMeasurements.of_json(measurements) if measurements else None,
     )

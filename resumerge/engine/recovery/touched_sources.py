@@ -1,4 +1,4 @@
-"""Local models that look changed: the ledger takes them as they are, once a check allows it."""
+"""Local models with new stamps: the ledger adopts the stamps, once a check allows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.sizes import counted
 from resumerge.sources import Source
 
 ReadBefore = Literal["all", "some", "none"]
-"""How much of the tensors of some files was read before: what is committed."""
+"""How much of the tensors of some files was read for committed blocks."""
 
 _READ_BEFORE: Mapping[ReadBefore, str] = {
     "all": "the content is the same",
@@ -25,7 +25,7 @@ _READ_BEFORE: Mapping[ReadBefore, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TouchedSources:
-    """Local files whose stamps are not those that the ledger has, and what is to become of units.
+    """Local files whose stamps differ from the ledger's, and the units to compute again for them.
 
     Args:
         files: their paths, sorted.
@@ -43,7 +43,7 @@ class TouchedSources:
 
     @property
     def said(self) -> str:
-        """What is said of the contents."""
+        """The sentence that tells the user of the contents."""
         if self.is_changed:
             return (
                 f"the content differs, so {counted(len(self.units), 'tensor')} will be computed "
@@ -57,21 +57,21 @@ class TouchedSources:
 def take_touched(
     touched: TouchedSources | None, sources: Sequence[Source], ledger: Ledger, reporter: Reporter
 ) -> None:
-    """Note in the ledger that sources are as they are now, and make units of others pending.
+    """Adopt the sources' present stamps in the ledger, and make units of changed files pending.
 
     Args:
-        touched: what was found of them; None if none looks changed.
+        touched: the files with new stamps; None if there are none, and nothing is done.
         sources: the plan's sources.
         ledger: the run's ledger.
-        reporter: is told of it.
+        reporter: is told of the files.
     """
     if touched is None:
         return
-    few = touched.files[:5]
+    examples = touched.files[:5]
     if touched.units:
-        ledger.units.forget(touched.units, EventKind.SOURCE_DIFFERS, files=few)
-    trusted = EventKind.SOURCES_TRUSTED if touched.is_trusted else EventKind.SOURCE_TOUCHED
-    ledger.events.add(trusted, files=few)
+        ledger.units.forget(touched.units, EventKind.SOURCE_DIFFERS, files=examples)
+    kind = EventKind.SOURCES_TRUSTED if touched.is_trusted else EventKind.SOURCE_TOUCHED
+    ledger.events.add(kind, files=examples)
     parts = [part for source in sources for part in source.parts.values()]
     ledger.set_stamps({part.ref.text: stamps_of(part) for part in parts})
     reporter.note(

@@ -1,8 +1,8 @@
 """Shards that tasks of a cluster put into a bucket, and that the ledger does not have yet.
 
-A task and its driver speak through one small object, which the driver makes and the task replaces:
-by heartbeats, and at last, when its shard is uploaded, by one with the record of the hashes. If the
-driver dies before it journals that, whoever continues the run finds both.
+A task and its driver communicate through one small object. The driver creates it, and the task
+replaces it: by heartbeats, and, when its shard is uploaded, by the record of the hashes. If the
+driver dies before it journals the shard, the process that continues the run finds shard and record.
 
     DEST/.resumerge/task-TTTTTT-shardN-TRY.json    TTTTTT is the fencing token of the driver
 """
@@ -20,7 +20,7 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 from resumerge.planning.plan import Plan, Shard
 
 LARGEST_RECORD = 1 << 28
-"""Bytes; a shard of 5 GB has a record of about 2 MB."""
+"""The most bytes of a record that is read; a shard of 5 GB has a record of about 2 MB."""
 
 RECORD = "record"
 """The key of the record in a task's object."""
@@ -34,14 +34,15 @@ def adopt_uploaded(
     token: int,
     check_lease: Callable[[], None],
 ) -> tuple[list[int], list[str]]:
-    """Journal the shards that were uploaded and not journaled; delete what else tasks left.
+    """Journal the shards that were uploaded and not journaled; delete other objects of tasks.
 
     Args:
         plan: the plan.
         ledger: the run's ledger.
         files: the shards.
         store: the bucket.
-        token: the fencing token of this machine; what tasks of a higher one left is not touched.
+        token: the fencing token of this machine; objects of tasks with a higher token are not
+            touched.
         check_lease: raises if another machine has taken over.
 
     Returns:
@@ -65,7 +66,7 @@ def adopt_uploaded(
             removed.append(task.name)
         elif shard.index not in is_open or shard.index in adopted:
             superfluous.append(task.name)
-        elif record.contradicts(progress):  # what was committed first is kept
+        elif record.contradicts(progress):  # the blocks that were committed first are kept
             removed += [shard.name, task.name]
         elif retry_store(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
             ledger.shards.adopt_computed(shard.index, record.units, record.mirrored)
@@ -85,7 +86,7 @@ def adopt_uploaded(
 
 
 def uploaded_record(store: BucketStore, task: TaskName) -> ShardRecord | None:
-    """Return the record of what a task uploaded; None if there is none.
+    """Return the record of a shard that a task uploaded; None if it has uploaded none.
 
     Raises:
         OSError: the bucket cannot be read now.
@@ -106,16 +107,16 @@ def read_object(store: BucketStore, name: str) -> bytes:
 
 
 def is_uploaded(store: BucketStore, shard: Shard, record: ShardRecord) -> bool:
-    """Return whether a shard in a bucket is the one that a record is of.
+    """Return whether a shard in a bucket is the one that a record describes.
 
-    The server's ETag says so; if it is another, what lies there is read.
+    The server's ETag decides; if it differs, the object is read and its SHA-256 compared.
 
     Raises:
         OSError: the bucket cannot be read now.
     """
-    known, found = record.uploaded, store.listed(shard.name)
-    if known is None or found is None or not found.nbytes == known.nbytes == shard.nbytes:
+    recorded, listed = record.uploaded, store.listed(shard.name)
+    if recorded is None or listed is None or not listed.nbytes == recorded.nbytes == shard.nbytes:
         return False
-    if found.etag == known.version:
+    if listed.etag == recorded.version:
         return True
-    return store.sha256(shard.name, lambda nbytes: None) == known.sha256
+    return store.sha256(shard.name, lambda nbytes: None) == recorded.sha256

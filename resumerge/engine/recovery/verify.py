@@ -73,19 +73,20 @@ class Verification:
     """The result of a verification.
 
     Args:
-        units: units that were compared, or are in files that were compared.
+        units: number of units that were compared, or are in files that were compared.
         nbytes: bytes that were read and compared.
-        damaged: what was found of units whose bytes differ or are missing, by name.
-        pending: units that are not committed yet, and so have nothing to compare with.
+        damaged: the damage of each unit or file whose bytes differ or are missing, by its name.
+        pending: number of units that are not committed yet, and so have no checksum.
         marked: whether damage is noted in the ledger, so that ``resume`` mends it; it is not if
             another process works on the run, or the ledger is read-only.
-        mirror: the address, if a mirror was verified and not what is here.
-        files: files of a mirror that were compared.
-        remake: whether the mirror holds a finished run that this machine does not know, so that
-            only a new run can mend what is damaged.
+        mirror: the mirror's address, if a mirror was verified instead of the output here.
+        files: number of a mirror's files that were compared.
+        remake: whether the mirror holds a finished run that this machine does not have, so that
+            only a new run can mend the damage.
         linked: paths of damaged files of local models that shards are other names of (``--link``):
-            they have to be restored, and nothing of them is noted.
-        recomputed: what computing blocks again from the models found, if that was asked for.
+            the user has to restore them, and the ledger notes no damage of these shards.
+        recomputed: the result of computing blocks again from the models; None if that was not asked
+            for.
     """
 
     run: str
@@ -103,7 +104,7 @@ class Verification:
 
     @property
     def intact(self) -> bool:
-        """Whether the output has the bytes that the ledger says."""
+        """Whether all bytes that were compared match the ledger."""
         return not self.damaged
 
     @property
@@ -135,10 +136,10 @@ class Verification:
 
 
 def verify_run(folder: Path, storage: Storage) -> Verification:
-    """Read every committed block of a run's output.
+    """Read every committed block of a run's output, and compare it with its checksum.
 
-    What is damaged is made pending in the ledger, so that ``resume`` computes it again. The ledger
-    is only read while another process works on the run, and where it cannot be written to.
+    Damaged units become pending in the ledger, so that ``resume`` computes them again. While
+    another process works on the run, or if the ledger cannot be written to, it is only read.
 
     Raises:
         InputError: neither the ledger nor its snapshot can be used.
@@ -152,14 +153,14 @@ def verify_run(folder: Path, storage: Storage) -> Verification:
 
 
 def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
-    """Compare what a mirror holds with the checksums of its own ledger; nothing is noted there.
+    """Compare the files of a mirror with the checksums of its own ledger; nothing is written there.
 
-    If its run is one of this machine, the run's ledger forgets that the mirror has what is damaged,
-    and ``resume`` brings it again.
+    If this machine has the run, its ledger forgets that the mirror has the damaged files, and
+    ``resume`` uploads them again.
 
     Raises:
-        InputError: there is no run in it.
-        Resumable: it cannot be read now.
+        InputError: there is no run in the mirror.
+        Resumable: the mirror cannot be read now.
     """
     mirror = MirrorSession(url, Options(), Reporter(), StopRequest())
     with TemporaryFolder() as folder, resumable_disk_errors():
@@ -172,19 +173,21 @@ def verify_mirror(url: str, home: RunStore, storage: Storage) -> Verification:
             with closing(Ledger(path, read_only=True)) as ledger:
                 run = ledger.run()["id"]
                 files = ledger.mirrored.files()
-                there = [shard["name"] in files for shard in ledger.shards.all()]
-                units = [there[unit["shard"]] for unit in ledger.units.all()]
-                compared, pending = units.count(True), units.count(False)
+                mirrored = [shard["name"] in files for shard in ledger.shards.all()]
+                in_mirror = [mirrored[unit["shard"]] for unit in ledger.units.all()]
+                compared, pending = in_mirror.count(True), in_mirror.count(False)
         else:
             raise refuse_mirror(mirror, state)
         if state.manifest is not None and CARD in state.files:
             files.pop(CARD, None)
         damaged = retry_store(mirror.store, lambda: find_damaged(mirror.store, files, mirror.moved))
-        known = next((folder for folder in home.runs() if folder.name == run), None)
+        run_here = next((folder for folder in home.runs() if folder.name == run), None)
         marked = (
-            bool(damaged) and known is not None and _note_damage(known, mirror, damaged, storage)
+            bool(damaged)
+            and run_here is not None
+            and _note_damage(run_here, mirror, damaged, storage)
         )
-        remake = state.manifest is not None and known is None
+        remake = state.manifest is not None and run_here is None
         nbytes = sum(size for name, (size, _) in files.items() if name not in damaged)
         return Verification(
             run=run,
@@ -234,31 +237,31 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
         damaged: dict[str, str] = {}
         lost: list[int] = []
         linked: dict[str, int] = {}
-        away = _away(ledger, out)
+        only_in_mirror = _damage_in_mirror(ledger, out)
         compared = nbytes = pending = 0
         for shard in ledger.shards.all():
             rows = ledger.units.all(shard["number"])
             committed = [row for row in rows if row["committed_blocks"]]
             forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
             pending += len(rows) - len(committed) - len(forgotten)
-            found = compare_shard(out, shard, committed)
-            if shard["name"] in away:
-                found = {row["number"]: away[shard["name"]] for row in committed}
-                found = {number: what for number, what in found.items() if what}
+            unit_damage = compare_shard(out, shard, committed)
+            if shard["name"] in only_in_mirror:
+                unit_damage = {row["number"]: only_in_mirror[shard["name"]] for row in committed}
+                unit_damage = {number: what for number, what in unit_damage.items() if what}
             damaged.update({row["name"]: "damaged in an earlier check" for row in forgotten})
             compared += len(committed)
-            nbytes += sum(row["nbytes"] for row in committed if row["number"] not in found)
-            source = _file_linked_as(ledger, shard, out) if found else None
+            nbytes += sum(row["nbytes"] for row in committed if row["number"] not in unit_damage)
+            source = _file_linked_as(ledger, shard, out) if unit_damage else None
             if source is not None and not source.is_remote:
                 here = f", which is {source.path} itself"
-                found = {number: what + here for number, what in found.items()}
-                linked[str(source.path)] = len(found)
+                unit_damage = {number: what + here for number, what in unit_damage.items()}
+                linked[str(source.path)] = len(unit_damage)
             else:
-                lost += found
+                lost += unit_damage
                 if source is not None:
                     MetadataCache(folder.parent).forget_verdict(source.path)
             names = {row["number"]: row["name"] for row in rows}
-            damaged.update({names[number]: what for number, what in found.items()})
+            damaged.update({names[number]: what for number, what in unit_damage.items()})
         for name, checksum in ledger.companions.checksums().items():
             if name != CARD and not has_checksum(out / name, checksum):
                 damaged[name] = "the file differs or is missing"
@@ -282,16 +285,16 @@ def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
 
 
 class _Linked(NamedTuple):
-    """The file of a model that a shard is another name of."""
+    """The file of a model that a shard is a hard link to."""
 
     path: Path
     is_remote: bool
 
 
 def _file_linked_as(ledger: Ledger, shard: dict[str, Any], out: Path) -> _Linked | None:
-    """Return the file of a model that a shard is another name of; None if it is not.
+    """Return the file of a model that a shard is a hard link to; None if it is a file of its own.
 
-    A shard that is a copy of a file has its name.
+    A shard that is a copy of a file has the file's name.
     """
     if not shard["copied"]:
         return None
@@ -303,18 +306,18 @@ def _file_linked_as(ledger: Ledger, shard: dict[str, Any], out: Path) -> _Linked
     return None
 
 
-def _away(ledger: Ledger, out: Path) -> dict[str, str]:
-    """Return the damage of each shard that is in the mirror alone; empty if there is none."""
+def _damage_in_mirror(ledger: Ledger, out: Path) -> dict[str, str]:
+    """Return the damage of each file that only the mirror has, by name; "" for an intact file."""
     run = ledger.run()
-    noted = {n: s for n, s in ledger.mirrored.checksums().items() if not (out / n).exists()}
-    if not noted:
+    checksums = {n: s for n, s in ledger.mirrored.checksums().items() if not (out / n).exists()}
+    if not checksums:
         return {}
     store = open_store(run["mirror"])
-    found = {}
-    for name, sha256 in noted.items():
+    damage = {}
+    for name, sha256 in checksums.items():
         now = retry_store(store, lambda: store.sha256(name, lambda nbytes: None))  # noqa: B023
-        found[name] = "" if now == sha256 else f"{name} in {store.url} {_differs(now)}"
-    return found
+        damage[name] = "" if now == sha256 else f"{name} in {store.url} {_differs(now)}"
+    return damage
 
 
 def _differs(sha256: str | None) -> str:
@@ -333,18 +336,18 @@ def compare_shard(
         head = os.pread(fd, shard["header_bytes"], 0)
         if hash_block(head).hex() != shard["header_checksum"]:
             return {row["number"]: f"the header of {path.name} differs" for row in rows}
-        found = {}
+        unit_damage = {}
         for row in rows:
             index = first_mismatch(fd, unit_of_row(row), row["block_hashes"])
             if index is not None:
-                found[row["number"]] = f"block {index} differs in {path.name}"
-        return found
+                unit_damage[row["number"]] = f"block {index} differs in {path.name}"
+        return unit_damage
     finally:
         os.close(fd)
 
 
 def _open_shard(final: Path) -> tuple[Path, int] | None:
-    """Open a shard under the name that it has now: it may be sealed, or opened again, meanwhile."""
+    """Open a shard by its final or partial name: another process may rename it meanwhile."""
     partial = final.with_name(final.name + PARTIAL)
     for path in (final, partial, final):
         with suppress(FileNotFoundError):
@@ -353,7 +356,7 @@ def _open_shard(final: Path) -> tuple[Path, int] | None:
 
 
 def unit_of_row(row: dict[str, Any]) -> Unit:
-    """Return a unit as the ledger knows it: its place, without what computes it."""
+    """Return the unit of a ledger's row: its place in the output, without its expression."""
     shape = tuple(json.loads(row["shape"]))
     return Unit(
         index=row["number"],

@@ -28,8 +28,9 @@ class Reproduction:
         tensors: the number of tensors that were compared.
         nbytes: bytes of weights that were compared.
         files: the number of other files that were compared.
-        differing: what is different, by the name of a tensor or a file.
-        reasons: sentences that may explain a difference, or that nobody should take for a proof.
+        differing: the difference of each tensor or file that differs, by its name.
+        reasons: sentences on models whose content is another one or unknown, which may explain a
+            difference, and limit what an identical result proves.
     """
 
     original: str
@@ -43,7 +44,7 @@ class Reproduction:
 
     @property
     def identical(self) -> bool:
-        """Whether all that was compared is the same."""
+        """Whether all tensors and files that were compared are the same."""
         return not self.differing
 
     def as_json(self) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class Reproduction:
 
 
 def compare_with_original(context: RunContext, original: Original, out: Path) -> Reproduction:
-    """Compare an original with what a run of this machine has made again, byte for byte.
+    """Compare an original, byte for byte, with the output of a run that made it again.
 
     The model card is not compared: it has the name of its folder, and people edit it.
 
@@ -73,11 +74,11 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
 
     Raises:
         InputError: there is no such run.
-        Resumable: something cannot be read now.
+        Resumable: a file of either model cannot be read now.
     """
     folder = context.runs.find(str(out))
     with closing(read_ledger(folder)) as ledger:
-        there = OutputPath(out).folder
+        output_folder = OutputPath(out).folder
         differing: dict[str, str] = {}
         tensors = nbytes = done = 0
         shards = ledger.shards.all()
@@ -85,13 +86,15 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
         context.reporter.doing("comparing with the original")
         for shard in shards:
             rows = ledger.units.all(shard["number"])
-            path = there / shard["name"]
+            path = output_folder / shard["name"]
             differing |= original.files.compare(shard, rows, path, context.stop.check)
             tensors, nbytes = tensors + len(rows), nbytes + sum(row["nbytes"] for row in rows)
             done += shard["nbytes"]
             context.reporter.reading(done, total)
         names = [name for name in ledger.companions.checksums() if name != CARD]
-        differing |= {name: what for name in names if (what := _other(original, there, name))}
+        differing |= {
+            name: what for name in names if (what := _difference(original, output_folder, name))
+        }
         return Reproduction(
             original.files.where,
             str(out),
@@ -104,22 +107,22 @@ def compare_with_original(context: RunContext, original: Original, out: Path) ->
         )
 
 
-def _other(original: Original, there: Path, name: str) -> str:
-    """Return how a file beside the weights differs from the original's; nothing if it does not."""
+def _difference(original: Original, folder: Path, name: str) -> str:
+    """Return how a file beside the weights differs from the original's; "" if it does not."""
     try:
         data = original.files.read(name)
     except FileNotFoundError:
         return "the original has no such file"
     except UnfitFile as error:
         return str(error)
-    return "" if data == (there / name).read_bytes() else "the file differs"
+    return "" if data == (folder / name).read_bytes() else "the file differs"
 
 
 def _reasons(original: Original, ledger: Ledger) -> Iterator[str]:
-    """Yield which models were others, and which are not known."""
-    now = {row["model"]: row for row in ledger.sources()}
+    """Yield a sentence for each model whose content was another one, or is not in the card."""
+    sources = {row["model"]: row for row in ledger.sources()}
     for model, pin in original.provenance.models.items():
-        content = (now.get(model) or {}).get("content")
+        content = (sources.get(model) or {}).get("content")
         if not pin:
             yield f"{model}: the card does not say what was read of it"
         elif not pin.get("revision") and content != (before := pin.get("content")):
@@ -127,10 +130,10 @@ def _reasons(original: Original, ledger: Ledger) -> Iterator[str]:
 
 
 def refuse_itself(original: Original, out: Path) -> None:
-    """Refuse to make a model again where the original is.
+    """Refuse an output that is the folder of the original.
 
     Raises:
-        InputError: both are one folder.
+        InputError: both are the same folder.
     """
     if original.files.where == str(out.absolute()):
         raise refuse(

@@ -1,4 +1,4 @@
-"""A model that is to be made again: its recipe, what its card says, and its files."""
+"""A model that is to be made again: its recipe, the provenance in its card, and its files."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class OriginalFiles(ABC):
         """Return the bytes of a small file.
 
         Raises:
-            FileNotFoundError: there is none.
-            UnfitFile: it is too large, or not a file.
-            InputError: the server denies it.
-            Resumable: it cannot be read now.
+            FileNotFoundError: there is no such file.
+            UnfitFile: the file is too large, or no regular file.
+            InputError: the server denies the file.
+            Resumable: the file cannot be read now.
         """
 
     @abstractmethod
@@ -69,7 +69,7 @@ class OriginalFiles(ABC):
             check: called often; an exception that it raises ends the reading.
 
         Returns:
-            What is different, by the name of the tensor, or of the file.
+            the difference of each tensor that differs, by its name, or of the whole file.
         """
 
 
@@ -91,8 +91,8 @@ class FolderFiles(OriginalFiles):
     ) -> dict[str, str]:
         check()
         names = {row["number"]: row["name"] for row in units}
-        found = compare_shard(self.folder, shard, units)
-        return {names[number]: what for number, what in found.items()}
+        damage = compare_shard(self.folder, shard, units)
+        return {names[number]: what for number, what in damage.items()}
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class RemoteFiles(OriginalFiles):
     def compare(
         self, shard: Row, units: Sequence[Row], path: Path, check: Callable[[], None]
     ) -> dict[str, str]:
-        """Compare the hash that the server has of a file; it says nothing of single tensors."""
+        """Compare a file with the server's hash of it, which does not tell single tensors apart."""
         name = shard["name"]
         if name not in self.model.files:
             return {name: "it is missing"}
@@ -135,9 +135,9 @@ class Original:
     """A model that is to be made again.
 
     Args:
-        files: its files.
+        files: the model's files.
         recipe: the text of its recipe.
-        provenance: what its card says.
+        provenance: the models, options and versions in its card.
     """
 
     files: OriginalFiles
@@ -154,10 +154,10 @@ class Original:
 
     @contextmanager
     def naming_its_recipe(self, config: Path) -> Iterator[None]:
-        """Place problems in a copy of the recipe at the original, whose models they are.
+        """Have problems of a copy of the recipe name the original as their place.
 
         Args:
-            config: the copy, which is there for the command only.
+            config: the copy, which exists only during the command.
         """
         try:
             yield
@@ -170,28 +170,28 @@ class Original:
             raise
 
     def options(self, given: Options) -> Options:
-        """Return the options of a command with those that the model was planned with.
+        """Return the options of a command, completed by those that the model was planned with.
 
         Raises:
-            InputError: the card has options that no run is planned with.
+            InputError: the card has options that do not affect a plan.
         """
         planned = {option.name for option in declared() if option.kept is Kept.PLANNED}
-        said = self.provenance.options
+        in_card = self.provenance.options
         try:
-            if said.keys() - planned:
-                raise TypeError(f"unknown: {', '.join(sorted(map(str, said.keys() - planned)))}")
-            read = Options.read("run", said)
+            if unknown := in_card.keys() - planned:
+                raise TypeError(f"unknown: {', '.join(sorted(map(str, unknown)))}")
+            options = Options.read("run", in_card)
         except (TypeError, InputError) as error:
             raise self.refuse("The card says nothing usable of the options", str(error)) from None
-        return replace(given, **{name: getattr(read, name) for name in said})
+        return replace(given, **{name: getattr(options, name) for name in in_card})
 
     def check_versions(self) -> None:
-        """Check that this machine computes as the one did that made the model.
+        """Check that this machine computes the same bytes as the machine that made the model.
 
         Another version of the program is fine, as long as its numerics are the same.
 
         Raises:
-            InputError: something that decides bytes is different here.
+            InputError: numerics, methods or libraries differ, which may change bytes.
         """
         versions = self.provenance.computing
         if differences := versions.differences("there"):
@@ -221,8 +221,8 @@ def open_original(named: str, context: RunContext) -> Original:
         context: the command's context.
 
     Raises:
-        InputError: there is none, or it does not say what it was made of.
-        Resumable: it cannot be read now.
+        InputError: there is no such model, or its card does not say what it was made of.
+        Resumable: the model cannot be read now.
     """
     files = _files(named, context)
     try:

@@ -1,6 +1,6 @@
-"""What a run takes of its machine: memory, locks, signals, errors of disks.
+"""The resources of the machine that a run uses: memory, device, locks, signals, errors of disks.
 
-`governor` sets the batch size by the memory that is left; `lock` keeps two processes from one run;
-`signals` turns SIGINT, SIGTERM and SIGHUP into a request to stop. Knows nothing of units and
-shards; of a plan only what its estimate says. Imports rooms below engine/ only.
+`governor` sets the batch size from the free memory. `lock` keeps two processes from working on one
+run. `signals` turns SIGINT, SIGTERM and SIGHUP into a request to stop. This folder knows no units
+and shards, and of a plan only its estimate. It imports only rooms below engine/.
 """

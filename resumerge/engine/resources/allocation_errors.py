@@ -1,4 +1,4 @@
-"""Failed allocations: no bug, but a reason to stop; the run can be resumed with more memory."""
+"""Failed allocations of memory: they stop a run, which can be resumed with more memory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from resumerge.sizes import show_size
 LEAST_ADDRESS_SPACE = 1 << 28
 """Bytes that Python and NumPy need to be loaded."""
 
-_SAID = (
+_OUT_OF_MEMORY_WORDS = (
     "can't allocate memory",
     "cannot allocate memory",
     "out of memory",
     "can't start new thread",
     "failed to map segment",
 )
-"""By torch, by Python of a thread that gets no stack, and by the loader of libraries."""
+"""Words in errors of torch, of Python (a thread gets no stack), and of the loader of libraries."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error is a failed allocation.
 
-    It may be Python's or NumPy's, torch's on a CPU or a GPU, a thread's, or that of a library.
+    The allocation may be of Python, NumPy, torch on a CPU or a GPU, a new thread, or a library that
+    is loaded.
     """
-    said = str(error).lower()
-    is_told = isinstance(error, (RuntimeError, ImportError)) and any(word in said for word in _SAID)
-    return isinstance(error, MemoryError) or is_told
+    message = str(error).lower()
+    has_words = any(words in message for words in _OUT_OF_MEMORY_WORDS)
+    is_other_error = isinstance(error, (RuntimeError, ImportError)) and has_words
+    return isinstance(error, MemoryError) or is_other_error
 
 
 def out_of_memory(error: Exception) -> Resumable:
@@ -41,7 +43,7 @@ def out_of_memory(error: Exception) -> Resumable:
 
 
 def check_address_space() -> None:
-    """Check that the libraries can be loaded: some of them end the process if they cannot.
+    """Check that the libraries can be loaded: some end the process where memory does not suffice.
 
     Raises:
         InputError: the limit of the address space is too small.

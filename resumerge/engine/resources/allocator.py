@@ -15,7 +15,7 @@ from resumerge.host.system import libc
 from resumerge.tensors.buffers import REUSED
 
 LARGE = 128 << 10
-"""Bytes: glibc's own threshold."""
+"""The bytes from which glibc by default maps an allocation by itself."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
@@ -29,9 +29,9 @@ def give_back_freed_memory() -> None:
 
 @contextmanager
 def freed_memory_returned() -> Iterator[None]:
-    """Have glibc return large pieces as they are freed, until the end of the block.
+    """Have glibc return large allocations to the system when they are freed, inside the context.
 
-    If each thread keeps its own, memory grows with the threads.
+    Otherwise each thread keeps freed memory of its own, and memory grows with the threads.
     """
     mallopt = libc("mallopt")
     if mallopt is not None:

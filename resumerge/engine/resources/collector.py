@@ -1,4 +1,4 @@
-"""Python's collector of reference cycles, paused where much is made and all of it stays."""
+"""A pause of Python's collector of reference cycles, while many lasting objects are created."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Have no reference cycles looked for inside.
+    """Pause the collector of reference cycles inside the context.
 
-    A plan of a large model is a million objects, of which none is in a cycle. The collector would
-    go through all of them again each time that there are a quarter more: a fifth of the time.
+    The plan of a large model is a million objects without a cycle. The collector would visit all
+    of them again each time that their number has grown by a quarter, which takes a fifth of the
+    time of planning.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -16,8 +16,8 @@ UNUSED = "No GPU is used: the methods of this recipe are computed by kernels on 
 def device_for(estimate: Estimate, asked: str) -> tuple[str, list[str]]:
     """Return the device of a merge, and notes for the user.
 
-    The kernels compute on the CPU whatever is asked for: where a merge is not dense work, reading
-    and writing take most of its time.
+    Only methods that torch computes can use a GPU. Kernels always compute on the CPU: their merges
+    spend most of the time on reading and writing.
 
     Raises:
         InputError: no such device; torch has to compute, and it is not installed, or this machine
@@ -31,7 +31,7 @@ def device_for(estimate: Estimate, asked: str) -> tuple[str, list[str]]:
         )
     if estimate.uses_torch:
         return resolve_device(asked), []
-    _named(asked)
+    _device_number(asked)
     return "cpu", [UNUSED] if asked.startswith("cuda") else []
 
 
@@ -39,23 +39,23 @@ def check_torch(what: str, expected: str) -> None:
     """Check that torch is installed.
 
     Args:
-        what: what is wrong where it is not.
-        expected: what torch is needed for.
+        what: the error's first sentence.
+        expected: torch, and what it is needed for.
 
     Raises:
-        InputError: it is not installed.
+        InputError: torch is not installed.
     """
     if not _has_torch():
         raise _no_torch(what, expected)
 
 
 def resolve_device(asked: str) -> str:
-    """Return ``cpu``, ``cuda`` or ``cuda:1`` unchanged; ``auto`` as what this machine has.
+    """Return ``cpu``, ``cuda`` or ``cuda:1`` unchanged; for ``auto``, ``cuda`` or else ``cpu``.
 
     Raises:
         InputError: no such device, this machine does not have it, or torch is not installed.
     """
-    number = _named(asked)
+    number = _device_number(asked)
     if asked == "cpu":
         return asked
     if not _has_torch():
@@ -75,12 +75,16 @@ def resolve_device(asked: str) -> str:
     return asked
 
 
-def _named(asked: str) -> int:
-    """Return the number of a CUDA device; 0 where none is named."""
-    named = re.fullmatch("cpu|auto|cuda(?::([0-9]+))?", asked)
-    if named is None:
+def _device_number(asked: str) -> int:
+    """Return the number of the CUDA device that a name has; 0 if it has none.
+
+    Raises:
+        InputError: it is no name of a device.
+    """
+    match = re.fullmatch("cpu|auto|cuda(?::([0-9]+))?", asked)
+    if match is None:
         raise refuse("Unknown device", expected="cpu, cuda, cuda:1 or auto", found=asked)
-    return int(named[1] or 0)
+    return int(match[1] or 0)
 
 
 def _has_torch() -> bool:

@@ -2,7 +2,7 @@
 
 The batch size is the number of bytes of output that may be computed or written but not committed.
 It bounds the blocks in flight (memory of this process), the dirty pages (memory of the machine) and
-the work that a kill can cost. Where not even one block fits, `wait_for_memory` blocks the engine.
+the work that a kill can cost. If not even one block fits, `wait_for_memory` blocks the engine.
 """
 
 from __future__ import annotations
@@ -27,30 +27,35 @@ from resumerge.tensors.target import RUN_BYTES
 _log = logging.getLogger(__name__)
 
 LARGEST_BATCH = 128 << 20
-"""Bytes, for up to four threads. Larger ones make commits no cheaper and kills more expensive."""
+"""Bytes of the largest batch for up to four threads. A larger batch would not make commits cheaper,
+but kills more expensive."""
 
 SMALLEST_BATCH = RUN_BYTES
-"""Bytes: one run of blocks."""
+"""Bytes of the smallest batch: one run of blocks."""
 
 BATCH_SHARE = 1 / 8
 """Largest batch as a share of all memory: dirty pages cannot be dropped until they are written."""
 
 SAMPLE_SECONDS = 0.1
+"""Seconds between two measurements of memory."""
+
 CALM_SECONDS = 3.0
+"""Seconds without pressure after which the batch size is raised."""
+
 REMEMBERED_SECONDS = 60.0
-"""The memory of other processes is compared with what they had in this time."""
+"""Seconds for which pressure, and the memory of other processes, are remembered."""
 
 MARGIN, LARGEST_MARGIN = 0.05, 1 << 30
-"""Memory that stays free for other processes: a share of all memory, and the most in bytes."""
+"""Memory that stays free for other processes: a share of all memory, and at most so many bytes."""
 
 STALLED = 0.2
-"""Share of the time in which every task waits for memory, above which there is pressure."""
+"""The share of time with every task waiting for memory above which memory is under pressure."""
 
 Event = Callable[..., None]
 
 
 def largest_batch(threads: int) -> int:
-    """Return the bytes of the largest batch: a quarter of it keeps each of so many threads busy."""
+    """Return the bytes of the largest batch: a quarter of it keeps all threads busy."""
     return LARGEST_BATCH * max(4, threads) // 4
 
 
@@ -65,10 +70,11 @@ class Governor:
     Args:
         budget: bytes of RSS that this process may use.
         need: the memory that the merge takes.
-        event: called with a kind and facts when the batch size changes, and when the run waits for
-            memory and continues.
-        waiting: called again and again with what is waited for: `Reporter.waiting`.
-        memory_wait: seconds to wait until one block fits.
+        event: called with a kind and facts when the batch size changes, when the run begins to wait
+            for memory, and when it continues.
+        waiting: called several times a second with the text of what the run waits for
+            (`Reporter.waiting`).
+        memory_wait: the most seconds to wait until one block fits.
         measure: returns the memory of the machine.
         rss: returns the RSS of this process in bytes.
         clock: returns seconds, monotonic.
@@ -96,8 +102,8 @@ class Governor:
         self._read_rss, self._clock = rss, clock
         self._calm_since = self._pressed_at = float("-inf")
         self._others: deque[_Others] = deque()
-        self._over = threading.Event()
-        self._looked = threading.Condition()
+        self._closed = threading.Event()
+        self._measured = threading.Condition()
         self._thread = threading.Thread(target=self._watch, name="governor", daemon=True)
 
     def __enter__(self) -> Governor:
@@ -110,7 +116,7 @@ class Governor:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._over.set()
+        self._closed.set()
         self._thread.join()
 
     @property
@@ -123,7 +129,7 @@ class Governor:
     def cache_is_scarce(self) -> bool:
         """Whether pages that are not needed again should be dropped from the page cache.
 
-        Where memory is plentiful they stay: the next reader of the files finds them in memory.
+        If memory is plentiful, they stay for the next program that reads these files.
         """
         pressed = self._clock() - self._pressed_at < REMEMBERED_SECONDS
         return pressed or self.need.traffic > self.memory.total // 2
@@ -148,8 +154,8 @@ class Governor:
         give_back_freed_memory()
         while self.cramped and not stop.requested:
             self._waiting(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
-            with self._looked:
-                self._looked.wait(SAMPLE_SECONDS * 2)
+            with self._measured:
+                self._measured.wait(SAMPLE_SECONDS * 2)
             now = self._clock()
             if now - started > self._memory_wait:
                 self._tell(
@@ -176,10 +182,10 @@ class Governor:
                 self._set(larger, EventKind.BATCH_RAISED, self._relief())
 
     def _watch(self) -> None:
-        while not self._over.wait(SAMPLE_SECONDS):
+        while not self._closed.wait(SAMPLE_SECONDS):
             self.look()
-            with self._looked:
-                self._looked.notify_all()
+            with self._measured:
+                self._measured.notify_all()
 
     def _sample(self, now: float) -> None:
         self.memory, self.rss = self._measure(), self._read_rss()
@@ -193,7 +199,7 @@ class Governor:
             self._others.popleft()
 
     def _fits(self, batch_bytes: int) -> bool:
-        """Return whether a batch fits, beside the memory by which this process will still grow."""
+        """Return whether the memory has room for a batch, and for the growth of this process."""
         growth = max(0, self.need.peak_rss - self.rss)
         room = self.memory.available - margin(self.memory.total) - growth
         return batch_bytes <= min(room, self.memory.total * BATCH_SHARE)
@@ -226,11 +232,11 @@ class Governor:
         return f"no memory pressure for {CALM_SECONDS:.0f} s"
 
     def _taken_by_others(self) -> int:
-        """Return the bytes that others take, and this process's dirty pages, up to a batch."""
+        """Return the bytes that other processes take, with up to a batch of own dirty pages."""
         return self.memory.total - self.memory.available - self.rss
 
     def _noise(self) -> int:
-        """Return the bytes by which this process may change the memory of others."""
+        """Return the bytes by which `_taken_by_others` may vary because of this process."""
         return self.batch_bytes + margin(self.memory.total)
 
     def _wanted(self) -> str:
@@ -257,7 +263,13 @@ class Governor:
 
 @dataclass
 class _Others:
-    """The memory of other processes within one second, in bytes."""
+    """The least and most memory of other processes within one second.
+
+    Args:
+        at: the start of the second, by the governor's clock.
+        least: bytes.
+        most: bytes.
+    """
 
     at: float
     least: int

@@ -1,4 +1,4 @@
-"""Locks: one process per run and per output. The kernel releases them when it dies."""
+"""Locks: one process per run and per output. The kernel releases them when the process dies."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from resumerge.output_path import OutputPath
 
 LOCK_FILE = "lock"
 LARGEST_LOCK = 1 << 12
-"""Bytes."""
+"""The most bytes of a lock file that are read."""
 
 ENDING_SECONDS = 0.3
-"""Time to wait for a process that works on a run: it may be about to end."""
+"""Seconds to wait for a process that works on a run: it may be about to end."""
 
 LOOKING_SECONDS = 60.0
-"""Time to wait for processes that only look who works on a run (`lock_holder`): they hold the lock
-for an instant, and for longer on a machine that lets them stand still meanwhile."""
+"""Seconds to wait for processes that call `lock_holder`. They share the lock for an instant, and
+for longer if a busy machine suspends them in that instant."""
 
 UNLOCKED_SECONDS = 60.0
-"""Age of an empty folder of a run from which on it counts as abandoned."""
+"""Age in seconds from which an empty folder of a run counts as abandoned."""
 
 
 @contextmanager
@@ -60,17 +60,17 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
 def _acquire(fd: int) -> bool:
     """Lock a file; return False if another process works with it."""
     began = time.monotonic()
-    while not _is_locked(fd, fcntl.LOCK_EX):
-        is_looked_at = _is_locked(fd, fcntl.LOCK_SH)
+    while not _try_lock(fd, fcntl.LOCK_EX):
+        is_only_read = _try_lock(fd, fcntl.LOCK_SH)  # the others are in `lock_holder`
         fcntl.flock(fd, fcntl.LOCK_UN)
-        if time.monotonic() - began >= (LOOKING_SECONDS if is_looked_at else ENDING_SECONDS):
+        if time.monotonic() - began >= (LOOKING_SECONDS if is_only_read else ENDING_SECONDS):
             return False
         time.sleep(0.02)
     return True
 
 
-def _is_locked(fd: int, how: int) -> bool:
-    """Lock a file if that is possible at once; return whether it is locked."""
+def _try_lock(fd: int, how: int) -> bool:
+    """Lock a file if that is possible at once; return whether it is locked now."""
     try:
         fcntl.flock(fd, how | fcntl.LOCK_NB)
     except OSError:
@@ -98,7 +98,7 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Return whether no process works on a run that was being created or deleted in a folder."""
+    """Return whether the process that created or deleted a run in this folder is dead."""
     if any(folder.iterdir()):
         return lock_holder(folder) is None
     return time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS
@@ -108,47 +108,49 @@ def is_abandoned(folder: Path) -> bool:
 def output_lock(out: OutputPath) -> Iterator[None]:
     """Hold a lock on an output, against a run whose ledger is in another state folder.
 
-    A folder is locked itself. One file is locked by a hidden file beside it, which is removed at
-    the end: the folder is the user's, and other runs may write their files to it meanwhile.
+    An output folder is locked itself. An output that is one file is locked by a hidden file beside
+    it, which is removed at the end: other runs may write their files to the same folder.
 
     Raises:
         InputError: another live process writes there.
     """
     fd = (
-        _lock_beside(out) if out.is_file else _locked(out, out.folder, os.O_RDONLY | os.O_DIRECTORY)
+        _open_lock_file(out)
+        if out.is_file
+        else _open_locked(out, out.folder, os.O_RDONLY | os.O_DIRECTORY)
     )
     try:
         yield
     finally:
         if out.is_file:
-            _beside(out).unlink(missing_ok=True)  # still locked: nobody has it by this name
+            _lock_file_of(out).unlink(missing_ok=True)  # unlinked while locked: no race
         os.close(fd)
 
 
 def remove_stale_lock(out: OutputPath) -> None:
     """Remove the hidden file of a process that was killed when its work on the output was done."""
-    if out.is_file and _beside(out).exists():
+    if out.is_file and _lock_file_of(out).exists():
         with suppress(OSError, InputError), output_lock(out):
             pass
 
 
-def _beside(out: OutputPath) -> Path:
+def _lock_file_of(out: OutputPath) -> Path:
     return out.path.with_name(f".{out.path.name}.lock")
 
 
-def _lock_beside(out: OutputPath) -> int:
-    """Return the descriptor of the locked file beside an output."""
-    path = _beside(out)
+def _open_lock_file(out: OutputPath) -> int:
+    """Return the descriptor of the hidden file beside an output, locked."""
+    path = _lock_file_of(out)
     while True:
-        fd = _locked(out, path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        fd = _open_locked(out, path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(fd), path.stat()):
                 return fd
-        os.close(fd)  # its owner has removed it meanwhile
+        os.close(fd)  # another process removed the file before this one had locked it
 
 
-def _locked(out: OutputPath, path: Path, flags: int) -> int:
-    """Return the descriptor of a locked file or folder."""
+def _open_locked(out: OutputPath, path: Path, flags: int) -> int:
+    """Open and lock a file or folder of an output, and return its descriptor."""
     fd = os.open(path, os.O_CLOEXEC | flags, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

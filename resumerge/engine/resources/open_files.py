@@ -1,4 +1,4 @@
-"""The limit of open files: models and shards stay open while they are merged."""
+"""The limit of open files of this process, since models and shards stay open during a merge."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from contextlib import suppress
 from resumerge.errors import Reason, Resumable
 
 _ENOUGH = 1 << 16
-_OF_A_LEDGER = 12
-"""Files that are open at most for a ledger, its snapshot and what SQLite keeps beside them."""
+_LEDGER_FILES = 12
+"""The most files that are open for a ledger, its snapshot and SQLite's files beside them."""
 
 
 def allow_many_open_files() -> None:
-    """Raise this process's limit as far as it may; many systems begin with 1024 or 256."""
+    """Raise this process's limit as far as the system allows; many begin with 1024 or 256."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -25,9 +25,12 @@ def allow_many_open_files() -> None:
 
 
 def has_too_many_open_files(error: Exception) -> bool:
-    """Return whether a file could not be opened because too many are; SQLite does not say why."""
+    """Return whether an error means that too many files are open.
+
+    SQLite's error does not say so: then it is tried whether files can be opened.
+    """
     if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
-        return not _can_open(_OF_A_LEDGER)
+        return not _can_open(_LEDGER_FILES)
     return getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)
 
 

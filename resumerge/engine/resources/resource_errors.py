@@ -1,4 +1,4 @@
-"""Disk full or failing, too many open files, no memory: a run stops, and can be resumed."""
+"""Errors of resources (disk, open files, memory), after which a run stops and can be resumed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,12 @@ def is_full(error: Exception) -> bool:
 
 
 def out_of_order(error: Exception, then: str = "resume") -> Resumable:
-    """Return the error for a disk error: what failed, and what to do after it is repaired."""
+    """Return the error that tells the user of a disk error.
+
+    Args:
+        error: the disk error.
+        then: what to do after the cause is fixed, as a verb.
+    """
     if has_too_many_open_files(error):
         return too_many_open_files(then)
     if getattr(error, "errno", None) == errno.ENOMEM:

@@ -21,20 +21,20 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def is_repetition(signum: int, before: int | None) -> bool:
-    """Return whether a signal says nothing new: a terminal that hangs up sends several SIGHUPs."""
+    """Return whether a signal repeats an earlier one: a terminal that hangs up sends several."""
     return before is not None and signum == signal.SIGHUP
 
 
 class StopRequest:
     """The request to stop that a signal makes.
 
-    Outside `deferred` a signal raises `Interrupted` at once; inside, it is noted, and the engine
-    acts on it between two blocks. Where the interpreter ignores exceptions (a finalizer, a callback
-    of a weak reference) it is noted, too. A second signal ends the process at once, which loses
-    nothing that is committed.
+    Outside `deferred` a signal raises `Interrupted` at once. Inside, the signal is only noted, and
+    the engine checks for it between two blocks. It is also only noted where the interpreter ignores
+    exceptions (a finalizer, a callback of a weak reference). A second signal ends the process at
+    once, which loses no committed block.
 
     Args:
-        last_words: called with the signal before a second signal ends the process.
+        last_words: called with the first signal's number before a second signal ends the process.
         patient: whether to ignore a second signal, in a process that does more than this run (a
             notebook).
         final: whether the process does nothing after this run: a later signal is too late to change
@@ -59,12 +59,12 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Handle the signals inside, if this is the main thread (only it may)."""
+        """Handle signals inside the context. Only in the main thread: others may not handle any."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
         before = {signum: signal.signal(signum, self._handle) for signum in stop_signals()}
-        show, sys.unraisablehook = sys.unraisablehook, _shown_unless_noted(sys.unraisablehook)
+        show, sys.unraisablehook = sys.unraisablehook, _without_interrupts(sys.unraisablehook)
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, before)  # a worker starts with them blocked
             yield self
@@ -86,8 +86,8 @@ class StopRequest:
     def between_imports(self) -> Iterator[None]:
         """Raise `Interrupted` before the next module is imported.
 
-        A handler that raises in the middle of an import may do so in a callback of the
-        interpreter's, which ignores exceptions.
+        If a signal's handler raised in the middle of an import, it might do so in a callback of the
+        interpreter, where exceptions are ignored.
         """
         finder = _StopBeforeImport(self)
         sys.meta_path.insert(0, finder)
@@ -114,10 +114,10 @@ class StopRequest:
             raise Interrupted(signum)
 
 
-def _shown_unless_noted(
+def _without_interrupts(
     show: Callable[[sys.UnraisableHookArgs], object],
 ) -> Callable[[sys.UnraisableHookArgs], object]:
-    """Return a hook that shows exceptions that Python ignores, but for requests to stop."""
+    """Return a hook that shows exceptions that Python ignores, except `Interrupted`."""
 
     def hook(ignored: sys.UnraisableHookArgs) -> None:
         if ignored.exc_type is not Interrupted:
@@ -127,7 +127,7 @@ def _shown_unless_noted(
 
 
 class _StopBeforeImport(MetaPathFinder):
-    """Finds no module; raises `Interrupted` if the process has been asked to stop."""
+    """A finder of no module, which raises `Interrupted` if the process has been asked to stop."""
 
     def __init__(self, stop: StopRequest) -> None:
         self._stop = stop

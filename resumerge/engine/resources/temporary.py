@@ -1,4 +1,4 @@
-"""Temporary folders that do not stay when their process is killed."""
+"""Temporary folders that are deleted even if their process was killed, by the next process."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 
 PREFIX, LOCK_FILE = "resumerge-", "in use"
-"""A folder with this lock file is one of these; others may have such names, too."""
+"""The start of such a folder's name, and the name of its lock file. Only the lock file proves that
+a folder is such a folder."""
 
 STARTING_SECONDS = 60.0
-"""Age from which on a lock that nobody holds is one of a dead process."""
+"""Age in seconds from which a lock file that no process holds is a dead process's."""
 
 
 class TemporaryFolder:
     """A folder among the system's temporary files, deleted by `delete`, or with the process.
 
-    It is locked meanwhile. Those of this user's processes that were killed are deleted first.
+    The process holds a lock on it. A new folder first deletes those of this user's killed
+    processes.
     """
 
     def __init__(self) -> None:
@@ -41,7 +43,7 @@ class TemporaryFolder:
         self.delete()
 
     def delete(self) -> None:
-        """Delete it now; nothing happens if that was done before."""
+        """Delete the folder now, if it is not deleted yet."""
         self._finalizer()
 
 
@@ -53,16 +55,16 @@ def _delete_left_behind() -> None:
 
 
 def _delete_if_dead(folder: Path) -> None:
-    """Delete a folder if it is one of this user's, not new, and nobody holds its lock.
+    """Delete a folder if it is this user's, not new, and no process holds its lock.
 
     Raises:
-        OSError: it is not, or somebody does.
+        OSError: the folder has no lock file, or a process holds the lock.
     """
     fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        found = os.fstat(fd)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
-        if ours and time.time() - found.st_mtime > STARTING_SECONDS:
+        status = os.fstat(fd)
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid()
+        if is_own and time.time() - status.st_mtime > STARTING_SECONDS:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
     finally:

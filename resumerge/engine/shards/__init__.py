@@ -1,1 +1,1 @@
-"""The shards of an output: their files, their space on the disk, their checksums and records."""
+"""The shards of an output: files, disk space, checksums, and records of shards from a cluster."""

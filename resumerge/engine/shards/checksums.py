@@ -29,7 +29,13 @@ def unit_checksum(hashes: bytes) -> str:
 
 
 def first_mismatch(fd: int, unit: Unit, hashes: bytes) -> int | None:
-    """Read the blocks that have a hash; return the number of the first that differs, or None."""
+    """Read a unit's blocks and compare them; return the number of the first that differs, or None.
+
+    Args:
+        fd: the descriptor of the shard's file.
+        unit: the unit.
+        hashes: the hashes of its first blocks, 16 bytes each; later blocks are not read.
+    """
     for index in range(len(hashes) // HASH_BYTES):
         offset, nbytes = unit.block_span(index)
         expected = hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]

@@ -1,4 +1,4 @@
-"""Shards that are other names of the weight files that they are copies of (``--link``)."""
+"""Shards that are hard links to the weight files that they are copies of (``--link``)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from resumerge.storage import Storage
 
 
 class HardLinks:
-    """Makes hard links to weight files.
+    """A maker of hard links to weight files.
 
     Args:
         storage: the operations on files.
-        metadata: what is known of cached files: one that is intact still is when it has a name
-            more, which looks like a change of it.
+        metadata: the metadata cache. A new link changes the stamp of a cached file, so its verdict
+            (intact or damaged) is recorded again.
     """
 
     def __init__(self, storage: Storage, metadata: MetadataCache) -> None:
         self._storage, self._metadata = storage, metadata
 
     def make(self, source: Source, file: str, path: Path) -> bool:
-        """Make `path` a name of a weight file that is here; return whether it is one now.
+        """Make `path` a hard link to a weight file on this machine; return whether that worked.
 
         Args:
             source: the model.
-            file: the file's name in it.
-            path: the name, which another file loses.
+            file: the name of the weight file in the model.
+            path: the path of the link; a file that is there is replaced.
         """
         target = source.path(file)
         if not source.part_of(file)[0].is_remote:

@@ -1,4 +1,4 @@
-"""How a shard is sealed: its file gets its final name, then the ledger says so, then a snapshot.
+"""Sealing of a shard: its file gets its final name, the ledger records it, a snapshot is taken.
 
 A shard that another machine sealed is adopted: `ledger.units.Shards`, `mirror_session.reconcile`.
 """

@@ -16,7 +16,7 @@ from resumerge.storage import Storage, has_other_names, is_in_memory
 PARTIAL = ".partial"
 
 COMPACTED = ".compacted"
-"""The ending of a shard's file while it is copied, whole or without what is not kept."""
+"""The ending of a copy of a shard's file that is not complete yet, with or without compaction."""
 
 SYNCS = 8
 """The number of shards that are synced at once."""
@@ -33,7 +33,7 @@ class ShardFiles:
         folder: the output folder.
         storage: the operations on files.
         sparse: whether to allocate shards as they are written (see `starts_sparse`).
-        links: makes shards that are copies of weight files hard links to them; None if none does.
+        links: makes hard links of shards that are copies of weight files; None to copy them.
 
     Attributes:
         unlinked: the names of shards that could not be linked, and were copied.
@@ -57,7 +57,7 @@ class ShardFiles:
         self._open: dict[int, int] = {}
         self._shared: dict[int, bool] = {}
         self._clones: dict[int, bool] = {}
-        """Whether files of a disk, by its number, can share their blocks with the output's."""
+        """For each disk, by its number, whether its files can share blocks with the output's."""
         self._lock = threading.RLock()
 
     def final(self, shard: Shard) -> Path:
@@ -69,14 +69,14 @@ class ShardFiles:
         return self.folder / (shard.name + PARTIAL)
 
     def compacted(self, shard: Shard) -> Path:
-        """Return the path of a shard while it is copied, whole or without what is not kept."""
+        """Return the path of the copy of a shard's file while it is written."""
         return self.folder / (shard.name + COMPACTED)
 
     def create(self, shard: Shard) -> None:
         """Create the partial file at its full size, with its header.
 
-        What will share the blocks of a weight file gets no space of its own. What is to be linked
-        with a file that is here becomes its name at once.
+        A shard that will share the blocks of a weight file gets no space of its own. A shard that
+        will be linked to a weight file on this machine is linked at once instead.
         """
         path = self.partial(shard)
         self._storage.make_folder(path.parent)
@@ -90,7 +90,8 @@ class ShardFiles:
         path = next((p for p in (self.final(shard), self.partial(shard)) if p.exists()), None)
         if path is None:
             return 0 if self.will_share(shard) else shard.nbytes
-        # On a disk a file got its space when it was created; it may be compressed since.
+        # On a disk a file got all its space when it was created, even if it takes fewer blocks now:
+        # the filesystem may compress it.
         taken = path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
         return max(0, shard.nbytes - taken)
 
@@ -126,8 +127,8 @@ class ShardFiles:
     def will_share(self, shard: Shard) -> bool:
         """Return whether a shard can share the blocks of the weight file that it is a copy of.
 
-        That is so if it will be linked to it. Whether the filesystem can clone files is asked by an
-        unnamed file, once for each disk that weight files are on.
+        It can if it will be linked to that file, or if the filesystem can clone it. Cloning is
+        tried with an unnamed file, once for each disk that weight files are on.
         """
         if self.will_link(shard):
             return True
@@ -145,7 +146,7 @@ class ShardFiles:
     def will_link(self, shard: Shard) -> bool:
         """Return whether a shard is to be linked to a weight file that is, or will be, on its disk.
 
-        The system may refuse it all the same: then it is copied.
+        The system may still refuse the link: then the shard is copied.
         """
         source = self._copied_file(shard)
         if self._links is None or source is None:
@@ -155,16 +156,14 @@ class ShardFiles:
         return len(disks) == 2 and disks[0] == disks[1]
 
     def damaged_source(self, shard: Shard, path: Path) -> Path | None:
-        """Return the local weight file that a damaged file of a shard is another name of.
+        """Return the local weight file that a damaged file of a shard is a hard link to.
 
-        A cached file is compared with its hash before it is read again, and downloaded anew.
+        None if the file is no link, or a link to a cached file. A cached file has a known hash: it
+        is compared before it is read again, and downloaded again if it is damaged.
 
         Args:
             shard: the shard.
             path: its partial or its sealed file.
-
-        Returns:
-            None if there is no such file, or its hash is known.
         """
         target = self._copied_file(shard)
         if target is None or shard.copied is None or not _is_same(target, path):
@@ -176,7 +175,7 @@ class ShardFiles:
         return None
 
     def _link_if_possible(self, shard: Shard) -> bool:
-        """Return whether the partial file is a name of the weight file, if need be from now on."""
+        """Make the partial file a link to its weight file if possible; return whether it is one."""
         source, path = self._copied_file(shard), self.partial(shard)
         if source is None or not source.exists():
             return False
@@ -205,7 +204,7 @@ class ShardFiles:
             os.close(fd)
 
     def _copied_file(self, shard: Shard) -> Path | None:
-        """Return the weight file that a shard is a copy of; None without one on this machine."""
+        """Return the weight file that a shard is a copy of; None if it is not on this machine."""
         if shard.copied is None:
             return None
         number, file = shard.copied
@@ -215,10 +214,10 @@ class ShardFiles:
     def share_if_copy(self, number: int) -> bool:
         """Return whether a shard shares the blocks of the weight file that it is a copy of.
 
-        Nothing is written to such a shard. The first call makes the partial file a link or a clone,
-        if it can be one: the weight file has to be here then. Whatever was written to the partial
-        file before is the same in it. Any other partial file has one name from then on: what is
-        written to it changes no other file.
+        Nothing is written to a shard that does. The first call makes the partial file a link or a
+        clone if possible, which needs the weight file on this machine; blocks that were written
+        before have the same bytes there. Any other partial file has only one name after this call,
+        so that writing to it changes no other file.
         """
         with self._lock:
             if number not in self._shared:
@@ -229,7 +228,7 @@ class ShardFiles:
         path = self.partial(shard)
         if self._link_if_possible(shard):
             return True
-        if not path.exists():  # it was in the way of a link
+        if not path.exists():  # an attempt to link removed it
             self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
         elif has_other_names(path):
             self._close(shard.index)
@@ -238,9 +237,10 @@ class ShardFiles:
         return source is not None and self._storage.clone(source, self._descriptor(shard.index))
 
     def sync(self, numbers: Iterable[int]) -> None:
-        """Make what was written to shards durable, all at once.
+        """Make the bytes written to shards durable, with several files at the same time.
 
-        One after the other, each would wait for its own transaction of the filesystem's journal.
+        One after the other, each sync would wait for a transaction of the filesystem's journal of
+        its own.
         """
         descriptors = [self.descriptor(number) for number in numbers]
         with ThreadPoolExecutor(SYNCS, "sync") as pool:
@@ -270,7 +270,7 @@ class ShardFiles:
 
 
 def _is_same(source: Path, path: Path) -> bool:
-    """Return whether two paths lead to one file, where both exist."""
+    """Return whether two paths lead to the same file; False if one does not exist."""
     try:
         return source.samefile(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The record of a shard that a task of a cluster published: its hashes, and where it lies."""
+"""The record of a shard that a task of a cluster computed: hashes of its units, and its place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WRONG = (ValueError, TypeError, KeyError, AttributeError, RecursionError, Overf
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A shard in a bucket, as the machine that put it there compared it.
+    """A shard in a bucket, as the machine that uploaded it saw it.
 
     Args:
         nbytes: bytes of the file.
@@ -76,7 +76,7 @@ class ShardRecord:
 
     @classmethod
     def of_bytes(cls, data: bytes, key: str | None = None) -> ShardRecord | None:
-        """Return the record in a file that anybody may have written; None if it is none.
+        """Return the record in a file, which anybody may have written; None if it is no record.
 
         Args:
             data: the file's content, JSON.
@@ -98,17 +98,18 @@ class ShardRecord:
             AttributeError: it is no record.
         """
         units = []
-        given = value.get("measurements") or [None] * len(value["units"])  # which earlier ones lack
-        for (number, hashes, inputs, seconds), text in zip(value["units"], given, strict=True):
-            found = bytes.fromhex(hashes)
-            checksum = unit_checksum(found)
+        # Records of earlier versions have no measurements.
+        texts = value.get("measurements") or [None] * len(value["units"])
+        for (number, hex_hashes, inputs, seconds), text in zip(value["units"], texts, strict=True):
+            hashes = bytes.fromhex(hex_hashes)
+            checksum = unit_checksum(hashes)
             measurements = None if text is None else UnitMeasurements.of_json(text)
-            if measurements is not None and measurements.blocks * HASH_BYTES != len(found):
+            if measurements is not None and measurements.blocks * HASH_BYTES != len(hashes):
                 raise ValueError("no measurements of these blocks")
             units.append(
                 UnitCommit(
                     int(number),
-                    found,
+                    hashes,
                     bytes.fromhex(inputs),
                     checksum,
                     float(seconds),
@@ -123,7 +124,7 @@ class ShardRecord:
         units = plan.units[shard.first : shard.last]
         return self.fingerprint == fingerprint and [
             (unit.index, unit.blocks * HASH_BYTES) for unit in units
-        ] == [(known.number, len(known.hashes)) for known in self.units]
+        ] == [(commit.number, len(commit.hashes)) for commit in self.units]
 
     @property
     def mirrored(self) -> tuple[int, str] | None:
@@ -131,7 +132,7 @@ class ShardRecord:
         return None if self.uploaded is None else (self.uploaded.nbytes, self.uploaded.sha256)
 
     def contradicts(self, progress: Sequence[Progress]) -> bool:
-        """Return whether blocks are committed with other hashes.
+        """Return whether the ledger has committed a block of the shard with another hash.
 
         Args:
             progress: the progress of every unit of the plan.

@@ -1,4 +1,4 @@
-"""Disk space for shards: where a mirror frees sealed ones, it is reserved shard by shard."""
+"""Disk space for shards: if a mirror frees sealed shards, space is reserved shard by shard."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from resumerge.sizes import show_size
 from resumerge.storage import DISK_FULL, is_in_memory
 
 RESERVE = COMPANION_BYTES // 2
-"""Bytes that shards leave free, for the ledger and the files beside the shards."""
+"""Bytes of the disk that shards leave free, for the ledger and the files beside the shards."""
 
 
 def starts_sparse(estimate: Estimate, out: Path, *, frees: bool) -> bool:
     """Return whether shards get their space as they are written, and not when they are created.
 
-    That is so in memory (tmpfs): reserving space there fills it with zeros, which takes half a
-    second for 2 GB and the memory of the whole output before the merge begins. If the disk fills up
-    midway, a write fails, and the run can be resumed. If this run downloads files to the same disk
-    meanwhile, space is reserved: those files would take it.
+    They do in memory (tmpfs), where reserving space fills it with zeros: that takes half a second
+    for 2 GB, and the memory of the whole output before the merge begins. If the memory runs out
+    midway, a write fails, and the run can be resumed. But if this run downloads files, space is
+    reserved, because the downloads might take it.
 
     Args:
         estimate: the plan's estimate.
         out: the output folder.
-        frees: whether shards are deleted once the mirror has them, and the next one gets its space
-            then.
+        frees: whether shards are deleted once the mirror has them, which makes space for the next.
     """
     return not frees and not estimate.missing and is_in_memory(out)
 
 
 class SpaceReservation:
-    """The disk space of shards: which have theirs, and whether another one can get its own.
+    """The disk space of shards: which shards have their space, and which can get it now.
 
     Without a mirror that frees shards, every shard has its space from the beginning.
 
@@ -56,7 +55,7 @@ class SpaceReservation:
         replicator: Replicator | None = None,
     ) -> None:
         self._plan, self._files, self._replicator = plan, files, replicator
-        pending = (u.shard for u, known in zip(plan.units, progress) if not known.is_complete)
+        pending = (unit.shard for unit, done in zip(plan.units, progress) if not done.is_complete)
         self._pending = sorted(set(pending))
         self._allocated = {shard.index for shard in plan.shards if files.partial(shard).exists()}
 
@@ -98,8 +97,9 @@ class SpaceReservation:
         """Return the bytes that downloads to the same disk must leave free: the next shard's.
 
         Args:
-            blocked: whether nothing can be computed, nor will anything be freed, until another file
-                is present. A shard that has its space then goes before the next one.
+            blocked: whether no unit can be computed, and no space will be freed, until another file
+                is downloaded. Then no space is left free for the next shard as long as a shard that
+                has its space is unfinished.
             cache: the folder that is downloaded to.
         """
         allocated = self._allocated.copy()

@@ -22,8 +22,8 @@ from torch import Tensor
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.input_hashes import (
+    committed_input_hashes,
     hashed_operands,
-    known_hashes,
     operand_hashes,
 )
 from resumerge.engine.evaluation.method_failures import keeps_inputs
@@ -250,9 +250,9 @@ def test_only_local_operands_are_hashed_and_they_are_read_again_alike(tmp_path: 
 def test_the_hashes_of_a_copy_are_those_of_its_output(tmp_path: Path) -> None:
     a, b = written(tmp_path, a={"x": random(1)}, b={"x": random(2)})
     row = {"block_hashes": b"output", "input_hashes": b"inputs"}
-    assert known_hashes(plan(LINEAR, a, b).units[0], row) == b"inputs"
-    assert known_hashes(plan(COPY, a).units[0], row) == b"output"
-    assert known_hashes(plan(COPY, a).units[0], {"block_hashes": None}) == b""
+    assert committed_input_hashes(plan(LINEAR, a, b).units[0], row) == b"inputs"
+    assert committed_input_hashes(plan(COPY, a).units[0], row) == b"output"
+    assert committed_input_hashes(plan(COPY, a).units[0], {"block_hashes": None}) == b""
 
 
 def test_the_first_block_that_differs_is_found(tmp_path: Path) -> None:

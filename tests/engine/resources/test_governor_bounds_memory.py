@@ -399,7 +399,7 @@ def test_telling_that_it_still_waits_does_not_prolong_the_waiting(
     machine.available = 0
     machine.look()
     stop = StopRequest()
-    monkeypatch.setattr(machine.governor._looked, "wait", lambda seconds: passes(machine, stop))
+    monkeypatch.setattr(machine.governor._measured, "wait", lambda seconds: passes(machine, stop))
     with pytest.raises(Resumable):
         machine.governor.wait_for_memory(stop)
     assert len(machine.waits) == 3
