@@ -186,14 +186,14 @@ def _check(out: Path, runs: RunStore) -> None:
     state = read_run(run / LEDGER_FILE, "state")
     if state != "done":
         raise refuse(
-            "The model is not finished", where=out, verification=f"its run is {state}", fix=mend
+            "The model is not finished", where=out, found=f"its run is {state}", fix=mend
         )
     verification = verify_run(run, Storage())
     if not verification.intact:
         raise refuse(
             "The model is damaged",
             where=out,
-            verification=", ".join(
+            found=", ".join(
                 f"{name}: {what}" for name, what in list(verification.damaged.items())[:5]
             ),
             fix=f"compute the damaged tensors again with {mend}",

@@ -51,7 +51,7 @@ class Driver:
     """The driver's loop over the tasks of one attempt.
 
     Args:
-        run: the computation whose shards are computed.
+        computation: the computation whose shards are computed.
         cluster: the cluster that tasks are submitted to.
         journal: journals the results.
         exchange: the exchange with the tasks, open.
@@ -60,23 +60,23 @@ class Driver:
 
     def __init__(
         self,
-        run: Computation,
+        computation: Computation,
         cluster: Cluster,
         journal: ShardJournal,
         exchange: Exchange,
         pending: Sequence[Shard],
     ) -> None:
-        self._run, self._cluster, self._journal = run, cluster, journal
+        self._computation, self._cluster, self._journal = computation, cluster, journal
         self._exchange, self._heartbeats = exchange, Heartbeats(exchange)
-        self._context, self._plan = run.context, run.plan
-        self._ledger, self._reporter = run.ledger, run.context.reporter
-        self._stop = run.context.stop
+        self._context, self._plan = computation.context, computation.plan
+        self._ledger, self._reporter = computation.ledger, computation.context.reporter
+        self._stop = computation.context.stop
         self._left = {shard.index: shard for shard in pending}
         self._tries = {shard.index: Tries() for shard in pending}
         self._running: dict[Any, RunningTask] = {}
-        self._fingerprint = run.ledger.run()["fingerprint"]
-        self._looked = 0.0
-        self._asked = self._answered = time.monotonic()
+        self._fingerprint = computation.ledger.run()["fingerprint"]
+        self._heartbeats_read_at = 0.0
+        self._head_asked_at = self._head_answered_at = time.monotonic()
         self._has_worked = self._noted_misfit = False
 
     def run(self) -> None:
@@ -157,7 +157,7 @@ class Driver:
         """Do what follows from the end of a task."""
         task, shard = running.task, running.shard
         if isinstance(outcome, Finished):
-            self._run.reader.ranges.count(outcome.bytes_received, outcome.requests)
+            self._computation.reader.ranges.count(outcome.bytes_received, outcome.requests)
             if shard.index not in self._left:
                 self._journal.compare(shard, outcome.record, task.id, str(outcome.node))
             elif self._journal.commit(shard, outcome, task.id):
@@ -251,15 +251,15 @@ class Driver:
     def _look_at_tasks(self) -> None:
         """Read the heartbeats, and give up tasks that are silent for too long."""
         now = time.monotonic()
-        if now - self._looked < self._exchange.beat_seconds:
+        if now - self._heartbeats_read_at < self._exchange.beat_seconds:
             return
-        self._looked = now
+        self._heartbeats_read_at = now
         for running in self._heartbeats.read(self._active()):
             if running.beat is not None:
                 self._started(running, running.beat.node)
         self._report()
-        if now - self._asked >= HEAD_SECONDS:
-            self._asked = now
+        if now - self._head_asked_at >= HEAD_SECONDS:
+            self._head_asked_at = now
             self._look_at_machines(now)
         limit = self._context.options.stall_timeout
         if not limit:
@@ -278,9 +278,9 @@ class Driver:
     def _look_at_machines(self, now: float) -> None:
         """See whether the head answers, and where tasks are, or could be."""
         if not self._cluster.answers():
-            self._stop_if_head_is_lost(now - self._answered)
+            self._stop_if_head_is_lost(now - self._head_answered_at)
             return
-        self._answered = now
+        self._head_answered_at = now
         machines = self._cluster.machines
         alive = {machine.id for machine in machines}
         for running in self._active():
@@ -346,7 +346,7 @@ class Driver:
             why = f"No machine of the cluster takes {shard.name}"
         self._reporter.note(f"{why}: this machine computes it")
         tries.count += 1
-        request = TaskRequest(self._run.budget.threads, tries.memory, {})
+        request = TaskRequest(self._computation.budget.threads, tries.memory, {})
         running = RunningTask(self._task(shard, request.threads), shard, request)
         self._started(running, here)
         outcome = run_task(running.task, here, self._stop, self._reporter)

@@ -24,11 +24,11 @@ class ShardJournal:
     """A journal of the shards that tasks finish. The first hashes of a block are kept.
 
     Args:
-        work: the computation whose shards these are.
+        computation: the computation whose shards these are.
         progress: the progress of every unit, as it is known now.
     """
 
-    work: Computation
+    computation: Computation
     exchange: Exchange
     watch: SourceWatch
     progress: list[Progress]
@@ -38,7 +38,7 @@ class ShardJournal:
     _before: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._before = bytes_committed(self.work.plan.units, self.progress)
+        self._before = bytes_committed(self.computation.plan.units, self.progress)
 
     @property
     def bytes_done(self) -> int:
@@ -58,22 +58,26 @@ class ShardJournal:
         """
         record = finished.record
         self.compare(shard, record, task, str(finished.node))
-        self.watch.check(self.work.plan.units[shard.first : shard.last])
+        self.watch.check(self.computation.plan.units[shard.first : shard.last])
         if not self.exchange.has(shard, record):
             return False
         fresh = [unit for unit in record.units if not self.progress[unit.number].is_complete]
         known = [self.progress[unit.number] for unit in fresh]
-        before = bytes_committed([self.work.plan.units[unit.number] for unit in fresh], known)
+        before = bytes_committed(
+            [self.computation.plan.units[unit.number] for unit in fresh], known
+        )
         self._batch += 1
         self._units += len(fresh)
-        self._nbytes += sum(self.work.plan.units[unit.number].nbytes for unit in fresh) - before
+        self._nbytes += (
+            sum(self.computation.plan.units[unit.number].nbytes for unit in fresh) - before
+        )
         totals = {
             "units_committed": self._units,
             "bytes_committed": self._nbytes,
             "peak_rss": peak_rss(),
         }
-        self.work.ledger.units.commit_batch(
-            self.work.attempt, self._batch, fresh, totals, self._sample()
+        self.computation.ledger.units.commit_batch(
+            self.computation.attempt, self._batch, fresh, totals, self._sample()
         )
         for unit in fresh:
             self.progress[unit.number] = Progress(
@@ -81,13 +85,15 @@ class ShardJournal:
                 unit.hashes,
                 b"",
                 unit.checksum,
-                self.work.attempt,
+                self.computation.attempt,
                 self._batch,
             )
-        self.work.files.remove(shard)  # what an attempt without a cluster had begun
-        record_sealed(shard, self.work.ledger, self.work.context.storage, record.mirrored)
+        self.computation.files.remove(shard)  # what an attempt without a cluster had begun
+        record_sealed(
+            shard, self.computation.ledger, self.computation.context.storage, record.mirrored
+        )
         self.exchange.journaled(task, shard)
-        self.work.sealed(shard.index)
+        self.computation.sealed(shard.index)
         return True
 
     def compare(self, shard: Shard, record: ShardRecord, task: str, node: str) -> None:
@@ -100,20 +106,20 @@ class ShardJournal:
             known = self.progress[unit.number].hashes
             if unit.hashes[: len(known)] == known:
                 continue
-            name = self.work.plan.units[unit.number].name
+            name = self.computation.plan.units[unit.number].name
             places = range(0, len(known), HASH_BYTES)
             at = next(n for n in places if unit.hashes[n:][:HASH_BYTES] != known[n:][:HASH_BYTES])
             first, second = (hashes[at:][:HASH_BYTES].hex() for hashes in (known, unit.hashes))
             conflict = HashConflict(name, at // HASH_BYTES, first, second)
             facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
-            self.work.ledger.events.add(EventKind.HASH_CONFLICT, **facts)
+            self.computation.ledger.events.add(EventKind.HASH_CONFLICT, **facts)
             raise Resumable(Reason.HASH_CONFLICT, conflict.message(shard.name, node))
 
     def _sample(self) -> Sample:
         return Sample(
             rss=rss(),
             available=measure_memory().available,
-            budget=self.work.budget.memory,
+            budget=self.computation.budget.memory,
             batch_bytes=0,
             bytes_done=self.bytes_done,
         )

@@ -22,7 +22,7 @@ from resumerge.planning.plan import Unit
 
 _log = logging.getLogger(__name__)
 
-SAMPLE_SECONDS, SAMPLES = 1.0, 600
+LEDGER_SAMPLE_SECONDS, SAMPLES = 1.0, 600
 """Least seconds between two samples in the ledger, and the number of samples after which this
 interval grows with the attempt's age, so that the number of samples is logarithmic in the age."""
 
@@ -207,7 +207,7 @@ class Committer:
     def _sample(self) -> Sample | None:
         """Return a sample of memory and progress for the ledger; None if it is too early."""
         now = time.monotonic()
-        if now - self._last_sample < max(SAMPLE_SECONDS, (now - self._started) / SAMPLES):
+        if now - self._last_sample < max(LEDGER_SAMPLE_SECONDS, (now - self._started) / SAMPLES):
             return None
         self._last_sample = now
         return self._sample_now()

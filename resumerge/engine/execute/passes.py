@@ -70,13 +70,11 @@ class Passes:
             indices = range(first, min(first + count, tensor.blocks))
             running.append((indices, self._pool.submit(function, indices)))
             first = indices.stop
-            if len(running) > most_tasks(execution):
+            while len(running) > (most_tasks(execution) if first < tensor.blocks else 0):
                 done, result = running.popleft()
                 yield result.result()
                 self._page_cache.passed_over(tensor, done)
-            execution.reporter.heartbeat()
-        while running:
-            yield running.popleft()[1].result()
+                execution.reporter.heartbeat()
 
 
 class PassStopped(BaseException):

@@ -7,23 +7,19 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import numpy as np
-
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
-from resumerge.engine.evaluation.tensor_evaluator import Statistics
 from resumerge.engine.execute.batch_shares import most_before_commit, most_in_flight, most_tasks
+from resumerge.engine.execute.block_writer import BlockWriter
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.passes import Passes
 from resumerge.engine.execute.read_ahead import ReadAhead
-from resumerge.engine.execute.unit_feed import BlockTask, UnitFeed
+from resumerge.engine.execute.unit_feed import UnitFeed
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
-from resumerge.kernels.hashes import hash_blocks
-from resumerge.planning.plan import Unit
 
 BATCH_SECONDS = 1.0
 """Seconds after which a batch is closed even if it is small, so that the process stops quickly."""
@@ -45,6 +41,7 @@ class Scheduler:
         self._governor, self._stop = execution.governor, execution.stop
         self._read_ahead = ReadAhead(execution.plan, execution.reader)
         self._scratch = Scratch(execution.storage, execution.files.folder)
+        self._writer = BlockWriter(execution, evaluator, self._scratch)
         self._pool = ThreadPoolExecutor(execution.threads, "block", evaluator.start_thread)
         passes = Passes(execution, self._pool, page_cache, self._read_ahead)
         self._feed = UnitFeed(execution, evaluator, queue, passes, self._read_ahead, self._scratch)
@@ -94,7 +91,7 @@ class Scheduler:
                 is_full = self._start_tasks(nbytes)
                 if not self._running or (batch and is_full):
                     break
-                for written in self._written():
+                for written in self._oldest_written():
                     batch.append(written)
                     nbytes += written.nbytes
         except Interrupted:
@@ -118,7 +115,7 @@ class Scheduler:
             task = self._feed.next_blocks(room)
             if task is None:
                 break
-            self._running.append((self._pool.submit(self._write_task, task), task.nbytes))
+            self._running.append((self._pool.submit(self._writer.write, task), task.nbytes))
         return False
 
     def _has_idle_threads(self) -> bool:
@@ -132,7 +129,7 @@ class Scheduler:
     def _bytes_in_flight(self) -> int:
         return sum(size for _, size in self._running)
 
-    def _written(self) -> Iterator[WrittenBlocks]:
+    def _oldest_written(self) -> Iterator[WrittenBlocks]:
         """Wait for the first half of the tasks in flight, and yield the blocks that they wrote.
 
         This thread wakes once for all these tasks, not once for each: whenever it wakes, it takes
@@ -145,68 +142,6 @@ class Scheduler:
                 if written.completes_unit:
                     self._read_ahead.end(written.unit)
                 yield written
-
-    def _write_task(self, task: BlockTask) -> list[WrittenBlocks]:
-        """Compute and write the blocks of a task, in a worker thread."""
-        if len(task.units) > 1:
-            return self._write_alike(task)
-        return [self._write_blocks(task.units[0], task.indices, task.statistics)]
-
-    def _write_alike(self, task: BlockTask) -> list[WrittenBlocks]:
-        """Compute and write the blocks of units that read the same ranges, reading these once."""
-        written, started = [], time.perf_counter()
-        computed = self._evaluator.compute_alike(
-            task.units, task.indices, task.statistics, measures=self._execution.measures
-        )
-        for unit, (data, inputs, measurements) in zip(task.units, computed, strict=True):
-            hashes = self._write_data(unit, task.indices, data)
-            now = time.perf_counter()
-            written.append(
-                WrittenBlocks(
-                    unit, task.indices, len(data), hashes, inputs, now - started, measurements
-                )
-            )
-            started = now
-            self._execution.reporter.heartbeat()
-        return written
-
-    def _write_blocks(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
-        """Compute and write blocks of a unit, in a worker thread."""
-        if unit.blocks == 1 and self._evaluator.needs_statistics(unit):
-            statistics = self._evaluator.statistics(unit, scratch=self._scratch)
-        started = time.perf_counter()
-        measurements: list[np.ndarray] | None = [] if self._execution.measures else None
-        if unit.is_copied:
-            parts = [self._write(unit, range(n, n + 1), statistics) for n in indices]
-            hashes, inputs = map(b"".join, zip(*parts))
-        else:
-            hashes, inputs = self._write(unit, indices, statistics, measurements)
-        self._execution.reporter.heartbeat()
-        seconds = time.perf_counter() - started
-        return WrittenBlocks(
-            unit, indices, unit.bytes_of(indices), hashes, inputs, seconds, measurements
-        )
-
-    def _write(
-        self,
-        unit: Unit,
-        indices: range,
-        statistics: Statistics,
-        measurements: list[np.ndarray] | None = None,
-    ) -> tuple[bytes, bytes]:
-        """Compute blocks and write them in one piece; return the hashes of blocks and of inputs."""
-        data, inputs = self._evaluator.compute(unit, indices, statistics, measurements)
-        return self._write_data(unit, indices, data), inputs
-
-    def _write_data(self, unit: Unit, indices: range, data: memoryview) -> bytes:
-        """Write blocks, and return their hashes."""
-        hashes = hash_blocks(data, unit.bytes_of(indices[:1]))
-        files = self._execution.files
-        if not files.share_if_copy(unit.shard):
-            descriptor, (offset, size) = files.descriptor(unit.shard), unit.span(indices)
-            self._execution.storage.write(descriptor, data, offset)
-            self._execution.storage.begin_sync(descriptor, offset, size)
-        return hashes
 
     def _report(self, batch: list[WrittenBlocks]) -> None:
         """Count the blocks that were written, committed yet or not, and report the progress."""

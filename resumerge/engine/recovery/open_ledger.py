@@ -73,7 +73,7 @@ def read_ledger(folder: Path) -> Ledger:
     raise refuse(
         "Neither the ledger nor its snapshot can be read",
         where=str(folder),
-        errors="; ".join(dict.fromkeys(errors)),
+        found="; ".join(dict.fromkeys(errors)),
         fix="change the permissions of these files, or resume the run, which repairs what it can",
     )
 

@@ -13,7 +13,12 @@ from made_up_plans import llama, plan
 from waiting import HANGS_SECONDS
 
 from resumerge.engine.execute import committer as module
-from resumerge.engine.execute.committer import SAMPLE_SECONDS, SAMPLES, Committer, WrittenBlocks
+from resumerge.engine.execute.committer import (
+    LEDGER_SAMPLE_SECONDS,
+    SAMPLES,
+    Committer,
+    WrittenBlocks,
+)
 from resumerge.engine.shards.checksums import unit_checksum
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Progress, Sample
@@ -162,15 +167,15 @@ def test_samples_are_few(found: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     *_, sample = bench.commit((0, 0))
     assert bench.samples == [(3, replace(sample, bytes_done=0))], "one before anything is done"
     assert sample == Sample(rss=7, available=9, budget=8, batch_bytes=6, bytes_done=4 * 16)
-    bench.now += SAMPLE_SECONDS / 2
+    bench.now += LEDGER_SAMPLE_SECONDS / 2
     assert bench.commit((0, 1))[2] is None
-    bench.now += SAMPLE_SECONDS / 2
+    bench.now += LEDGER_SAMPLE_SECONDS / 2
     assert bench.commit((0, 2))[2] is not None
-    bench.now += 10 * SAMPLES * SAMPLE_SECONDS
+    bench.now += 10 * SAMPLES * LEDGER_SAMPLE_SECONDS
     assert bench.commit((1, 0))[2] is not None
-    bench.now += 9 * SAMPLE_SECONDS
+    bench.now += 9 * LEDGER_SAMPLE_SECONDS
     assert bench.commit((2, 0))[2] is None, "a long run is sampled less often"
-    bench.now += 3 * SAMPLE_SECONDS
+    bench.now += 3 * LEDGER_SAMPLE_SECONDS
     assert bench.commit((2, 1))[2] is not None
     bench.committer.close()
 

@@ -54,7 +54,7 @@ def models(tmp_path: Path) -> Path:
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one block each."""
     use_small_batches(monkeypatch, 2048)
-    monkeypatch.setattr(committer, "SAMPLE_SECONDS", 0.0)
+    monkeypatch.setattr(committer, "LEDGER_SAMPLE_SECONDS", 0.0)
     monkeypatch.setattr(committer, "SAMPLES", math.inf)  # each batch is sampled, however slow it is
 
 
@@ -163,7 +163,7 @@ def test_a_shard_that_is_sealed_is_in_the_snapshot_from_then_on(
 def test_samples_come_at_a_bounded_rate(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "SAMPLE_SECONDS", 1e9)
+    monkeypatch.setattr(committer, "LEDGER_SAMPLE_SECONDS", 1e9)
     merge(models, tmp_path / "out")
     (folder,) = RunStore(tmp_path / "out.state").runs()
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from made_up_plans import LINEAR, remote, staged, tensor, vectors
+from resumerge.planning.estimates.files import FileCounter
 
 from resumerge.planning import Plan, Unit, estimate, make_plan
-from resumerge.planning.estimates.files import FileCounter
 from resumerge.planning.reads import (
     KEPT_BYTES,
     Read,

@@ -1,0 +1,92 @@
+"""What a worker thread does: it computes the blocks of a task, hashes them and writes them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from resumerge.engine.evaluation.evaluator import Evaluator
+from resumerge.engine.evaluation.scratch import Scratch
+from resumerge.engine.evaluation.tensor_evaluator import Statistics
+from resumerge.engine.execute.committer import WrittenBlocks
+from resumerge.engine.execute.execution import ExecutionContext
+from resumerge.engine.execute.unit_feed import BlockTask
+from resumerge.kernels.hashes import hash_blocks
+from resumerge.planning.plan import Unit
+
+
+@dataclass(frozen=True)
+class BlockWriter:
+    """A writer of blocks, which the worker threads share.
+
+    Args:
+        scratch: holds what statistics of units of one block spill.
+    """
+
+    execution: ExecutionContext
+    evaluator: Evaluator
+    scratch: Scratch
+
+    def write(self, task: BlockTask) -> list[WrittenBlocks]:
+        """Compute and write the blocks of a task, those of each of its units."""
+        if len(task.units) > 1:
+            return self._alike(task)
+        return [self._of_unit(task.units[0], task.indices, task.statistics)]
+
+    def _alike(self, task: BlockTask) -> list[WrittenBlocks]:
+        """Compute and write the blocks of units that read the same ranges, reading these once."""
+        written, started = [], time.perf_counter()
+        computed = self.evaluator.compute_alike(
+            task.units, task.indices, task.statistics, measures=self.execution.measures
+        )
+        for unit, (data, inputs, measurements) in zip(task.units, computed, strict=True):
+            hashes = self._store(unit, task.indices, data)
+            now = time.perf_counter()
+            written.append(
+                WrittenBlocks(
+                    unit, task.indices, len(data), hashes, inputs, now - started, measurements
+                )
+            )
+            started = now
+            self.execution.reporter.heartbeat()
+        return written
+
+    def _of_unit(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
+        """Compute and write blocks of one unit."""
+        if unit.blocks == 1 and self.evaluator.needs_statistics(unit):
+            statistics = self.evaluator.statistics(unit, scratch=self.scratch)
+        started = time.perf_counter()
+        measurements: list[np.ndarray] | None = [] if self.execution.measures else None
+        if unit.is_copied:  # block by block: see `Unit.is_copied`
+            parts = [self._compute(unit, range(n, n + 1), statistics) for n in indices]
+            hashes, inputs = map(b"".join, zip(*parts))
+        else:
+            hashes, inputs = self._compute(unit, indices, statistics, measurements)
+        self.execution.reporter.heartbeat()
+        seconds = time.perf_counter() - started
+        return WrittenBlocks(
+            unit, indices, unit.bytes_of(indices), hashes, inputs, seconds, measurements
+        )
+
+    def _compute(
+        self,
+        unit: Unit,
+        indices: range,
+        statistics: Statistics,
+        measurements: list[np.ndarray] | None = None,
+    ) -> tuple[bytes, bytes]:
+        """Compute blocks and write them in one piece; return the hashes of blocks and of inputs."""
+        data, inputs = self.evaluator.compute(unit, indices, statistics, measurements)
+        return self._store(unit, indices, data), inputs
+
+    def _store(self, unit: Unit, indices: range, data: memoryview) -> bytes:
+        """Write blocks to the file of their shard, and return their hashes."""
+        hashes = hash_blocks(data, unit.bytes_of(indices[:1]))
+        files = self.execution.files
+        if not files.share_if_copy(unit.shard):
+            descriptor, (offset, size) = files.descriptor(unit.shard), unit.span(indices)
+            self.execution.storage.write(descriptor, data, offset)
+            self.execution.storage.begin_sync(descriptor, offset, size)
+        return hashes
