@@ -323,7 +323,7 @@ def repacked_pairs() -> Example:
 
 
 def _dequantised(codes: Stored, **given: Any) -> Dequantised:
-    rows, columns = codes.shape[-2:]
+    rows, columns = (1, *codes.shape)[-2:]
     fixed = {"name": "w", "dtype": "F32", "shape": codes.shape, "scheme": "made up"}
     more: dict[str, Any] = {"codebook": None, "rows": rows, "columns": columns, "scales": None}
     return Dequantised(**{**fixed, "codes": codes, **more, **given})
@@ -369,12 +369,15 @@ def dequantised_by_groups_of_columns() -> Example:
     codes = np.arange(-12, 12, dtype=np.int8).reshape(4, 6)
     scales = np.array([[1, 2], [4, -8]], np.float32)
     columns = np.array([1, 0, 0, 1, 1, 0], np.int32)
-    expected = codes.astype(np.float32) / np.repeat(scales[:, columns], 2, 0)
-    arrays = {"c": codes, "s": scales, "g": columns}
+    zeros = np.array([[1, 0], [-3, 2]], np.float32)
+    shifted = codes - np.repeat(zeros[:, columns], 2, 0)
+    expected = (shifted / np.repeat(scales[:, columns], 2, 0)).astype(np.float32)
+    arrays = {"c": codes, "s": scales, "z": zeros, "g": columns}
     tensor = _dequantised(
         leaf("c", codes),
         block=(2, 3),
         scales=leaf("s", scales),
+        zeros=leaf("z", zeros),
         block_of_column=leaf("g", columns),
         divides=True,
     )
@@ -385,9 +388,36 @@ def dequantised_by_groups_of_columns() -> Example:
         "block": [2, 3],
         "divides": True,
         "scales": _of("s"),
+        "zeros": _of("z"),
         "block_of_column": _of("g"),
     }
     return Example(tensor, arrays, expected, json)
+
+
+@_example
+def dequantised_whose_last_row_is_shorter() -> Example:
+    """Blocks of numbers one after the other, whatever the rows of the weight."""
+    book = Codebook("sevenths", tuple(7.0 * n for n in range(16)))
+    raw, scales = np.arange(7, dtype=np.uint8) * 31, _counted(3, 1) / 2
+    numbers = 7.0 * np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1)
+    expected = (numbers * np.repeat(scales.reshape(-1), 6)[:14]).astype(np.float32)
+    tensor = _dequantised(
+        leaf("c", raw),
+        shape=(2, 7),
+        rows=3,
+        columns=6,
+        codebook=book,
+        block=(1, 6),
+        scales=leaf("s", scales),
+    )
+    json = {
+        "dequantised": "made up",
+        "of": _of("c"),
+        "codebook": "sevenths",
+        "block": [1, 6],
+        "scales": _of("s"),
+    }
+    return Example(tensor, {"c": raw, "s": scales}, expected.reshape(2, 7), json)
 
 
 @_example
@@ -494,14 +524,14 @@ def quantised() -> Example:
 @_example
 def drawn() -> Example:
     tensor = Drawn.of("w", (4, 3), "key", 0.25)
-    expected = ((uniforms("key", 0, 12) * 2 - 1) * 0.25).astype(np.float32)
+    expected = ((uniforms("key", 0, 12) * 2 - 1) * 0.25).astype(np.float32).reshape(4, 3)
     json = {"drawn": {"uniform": 0.25}, "key": "key", "shape": [4, 3]}
     return Example(tensor, {}, expected, json)
 
 
 @_example
 def drawn_normally() -> Example:
-    expected = normals("key", 0, 12).astype(np.float32)
+    expected = normals("key", 0, 12).astype(np.float32).reshape(4, 3)
     json = {"drawn": "normal", "key": "key", "shape": [4, 3]}
     return Example(Drawn.of("w", (4, 3), "key"), {}, expected, json)
 

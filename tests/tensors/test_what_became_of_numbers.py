@@ -225,6 +225,8 @@ def test_of_quantised_weights_both_have_the_scales_of_the_result(block: tuple[in
     assert_measured(measured(tensor, ARRAYS, size, (2 * size,)), expected)
     assert tensor.compared_models == ("base", "one", "two")
     assert tensor.scheme_measured == ("int4", NUMEL)
+    in_parts = measured(tensor, ARRAYS, size, range(1, tensor.numel, 3))
+    assert not in_parts[:, 0].any(), "of parts of blocks"
 
 
 A, B = numbers(5)[:2] / 8, numbers(6)[:, :2] / 32

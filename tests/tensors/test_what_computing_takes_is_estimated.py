@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from reading import read
 from resumerge.kernels.draws import WORKING_BYTES
 from resumerge.kernels.quantised import Code
 from resumerge.methods import METHODS
-from resumerge.tensors import Merged, Quantised, Stored
+from resumerge.tensors import Merged, Quantised, Stored, with_stored
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, CHUNK, MATMUL_BYTES, Adapted
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.quantised.quantised import Form
@@ -35,6 +35,7 @@ BYTES: dict[str, float] = {
     "interleaved": 2 * 2 * 36,
     "dequantised": (PIECE + 6) * (1 + 4 + 8),
     "dequantised_by_groups_of_columns": (PIECE + 6) * (1 + 4 + 8),
+    "dequantised_whose_last_row_is_shorter": (PIECE + 6) * (1 + 4 + 8),
     "dequantised_with_one_scale": (PIECE + 3) * (1 + 4 + 8),
     "shifted": (PIECE + 12) * (2 + 4),
     "packed_blocks": (GROUPS + 2 * 3) * 32,
@@ -53,6 +54,7 @@ BYTES: dict[str, float] = {
 MILLISECONDS = {
     "dequantised": 60 * 0.8,
     "dequantised_by_groups_of_columns": 24 * 0.8,
+    "dequantised_whose_last_row_is_shorter": 14 * 0.8,
     "dequantised_with_one_scale": 12 * 0.8,
     "shifted": 12 * 0.8,
     "packed_blocks": 21 * 1.5,
@@ -81,6 +83,8 @@ EXACT = ("adapted_exactly", "adapted_transposed", "adapted_transposed_with_magni
 BYTES |= dict.fromkeys(EXACT, BYTES["adapted_with_magnitudes"])
 HELD["adapted_exactly"] = HELD["adapted"]
 
+NO_LEAVES = ("drawn", "drawn_normally", "filled", "literal", "literal_floats")
+
 of_every_kind = pytest.mark.parametrize("name", [*EXAMPLES, *OF_TORCH])
 
 
@@ -94,6 +98,33 @@ def test_each_kind_has_the_time_and_memory_of_what_it_does(name: str) -> None:
     assert tensor.working_bytes(AT_ONCE) == BYTES.get(name, 0)
     assert tensor.own_milliseconds == pytest.approx(MILLISECONDS.get(name, 0))
     assert (tensor.held_bytes, tensor.held_in_turn) == HELD.get(name, (0, None))
+
+
+class Costly(Stored):
+    """A leaf that takes buffers."""
+
+    def working_bytes(self, elements: int) -> float:
+        return 1e9 * elements
+
+
+@pytest.mark.parametrize("name", [name for name in (*EXAMPLES, *OF_TORCH) if name not in NO_LEAVES])
+def test_what_operands_take_counts_too(name: str) -> None:
+    """As many of their elements as are read at once, at least."""
+    tensor = example(name).tensor
+    names = [f.name for f in fields(Stored) if f.init]
+    costly = with_stored(tensor, lambda leaf: Costly(**{n: getattr(leaf, n) for n in names}))
+    more = costly.working_bytes(AT_ONCE) - tensor.working_bytes(AT_ONCE)
+    assert more >= 1e9 * min(AT_ONCE, 8)
+
+
+@of_every_kind
+def test_what_is_needed_in_turn_is_of_one_model(name: str) -> None:
+    """Or of one size: models may be read side by side."""
+    tensor = with_stored(example(name).tensor, lambda leaf: replace(leaf, source=7))
+    place = HELD.get(name, (0, None))[1]
+    if isinstance(place, tuple):
+        place = (place[0], 7)
+    assert tensor.held_in_turn == (7 if place == 5 else place)
 
 
 @pytest.mark.parametrize(

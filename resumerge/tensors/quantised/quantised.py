@@ -316,7 +316,7 @@ class Quantised(Tensor):
                 bottom = min(top + self.rows_at_once, self.rows)
                 codes = evaluation.take("quantised", (bottom - top) * self._code_row)
                 self._compute(evaluation.comparing(None), top, bottom, codes, known)
-        rest = known.stored.reshape(-1)[first : min(end, self.scale_bytes)]
+        rest = known.stored.reshape(-1)[first:end]
         out[: len(rest)] = rest
         factor = known.factor.tobytes() if self.form.whole else b""
         described = np.frombuffer(factor + self.described, np.uint8)

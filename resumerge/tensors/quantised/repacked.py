@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,7 +130,7 @@ class Repacked(Tensor):
         if self.transposed:
             packed, along = packed.T, 1 - along
         found = np.empty(self.shape, np.uint8)
-        count, rows = len(self.order), self.shape[0]
+        count = len(self.order)
         for top in range(0, len(packed), ROWS):
             words = np.ascontiguousarray(packed[top : top + ROWS])
             numbers = [self._numbers(words, place) for place in self.order]
@@ -138,7 +139,7 @@ class Repacked(Tensor):
                 continue
             for number, part in enumerate(numbers):
                 first = top * count + number
-                into = found[first : min(first + len(words) * count, rows) : count]
+                into = found[first : first + len(words) * count : count]
                 into[:] = self._bytes(part[: len(into)])
         return found
 
@@ -154,7 +155,9 @@ class Repacked(Tensor):
 
     def _bytes(self, numbers: np.ndarray) -> np.ndarray:
         """Return rows of numbers as they are held."""
-        rows: np.ndarray = numbers.reshape(len(numbers), -1)[:, : self.columns]
+        # Of no rows, `reshape` does not know how long they would be.
+        width = math.prod(numbers.shape[1:])
+        rows: np.ndarray = numbers.reshape(len(numbers), width)[:, : self.columns]
         if _in_pairs(self.bits, self.columns):
             rows = rows[:, ::2] | rows[:, 1::2] << np.uint8(4)
         return rows

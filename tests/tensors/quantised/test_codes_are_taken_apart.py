@@ -82,3 +82,28 @@ def test_groups_of_columns_that_there_are_not_are_refused() -> None:
         )
         with pytest.raises(InputError, match=f"(?s)damaged.*g.*0 to 1.*{found}"):
             read(evaluation(NotedFiles(arrays)), tensor)
+
+
+@pytest.mark.parametrize("groups", [[0, 0, 1, 1], [0, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0]])
+def test_columns_have_the_scales_of_their_groups_however_long_these_are(groups: list[int]) -> None:
+    """Also if they are in order, but not of one length."""
+    arrays = {
+        "c": np.ones((2, 4), np.int8),
+        "s": np.array([[2, 3], [4, 5]], np.float32),
+        "g": np.array(groups, np.int32),
+    }
+    tensor = Dequantised(
+        name="w",
+        dtype="F32",
+        shape=(2, 4),
+        scheme="made up",
+        codes=leaf("c", arrays["c"]),
+        codebook=None,
+        rows=2,
+        columns=4,
+        block=(1, 2),
+        scales=leaf("s", arrays["s"]),
+        block_of_column=leaf("g", arrays["g"]),
+    )
+    found = np.frombuffer(read(evaluation(NotedFiles(arrays)), tensor), np.float32)
+    assert found.tolist() == [*arrays["s"][0][groups], *arrays["s"][1][groups]]
