@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from made_up_plans import expression, expressions, llama, plan, tensor, units
 
 from resumerge.errors import InputError
 from resumerge.planning.plan import LayerOrigin
+from resumerge.sources.types import Source
+from resumerge.tensors import Merged, Stored
 
 TWO = "models: [{model: a}, {model: b}]\n"
 BACKWARDS = "models: [{model: b}, {model: a}]\n"
@@ -292,3 +296,68 @@ def test_a_model_without_a_head_of_its_own_is_merged_with_its_embedding() -> Non
         assert sorted(names) == sorted([HEAD, EMBEDDING])
     both = plan(recipe, llama("a", without=[HEAD], config={"tie_word_embeddings": True}), tied)
     assert HEAD not in expressions(both)
+
+
+def test_a_slice_with_a_base_of_its_own_is_merged_from_that() -> None:
+    """Its tensors are those of its base, too."""
+    recipe = (
+        "merge_method: task_arithmetic\nbase_model: a\nparameters: {weight: 1}\nslices:\n"
+        "  - sources: [{model: a, layer_range: [0, 1]}, {model: b, layer_range: [0, 1]}]\n"
+        "  - sources: [{model: a, layer_range: [1, 2]}, {model: b, layer_range: [1, 2]}]\n"
+        "    base_model: b\n"
+    )
+    order = [tensor("model.layers.1.mlp.order", (4,), "I64")]
+    found = expressions(plan(recipe, *(away(llama(name, 2, others=order)) for name in "ab")))
+    for name, base in ((UP.format(0), 0), (UP.format(1), 1), (EMBEDDING, 0), (HEAD, 1)):
+        assert found[name].base == base
+        assert [bool(o.params) for o in found[name].operands] == [base == 1, base == 0]
+    assert found[order[0].name].operands[0].source == 1
+
+
+def test_the_models_of_a_tensor_are_told_with_it() -> None:
+    """In the order of the inputs, as the recipe writes them."""
+    recipe = "merge_method: linear\nparameters: {weight: 1}\n" + BACKWARDS
+    for unit in plan(recipe, llama("a"), llama("b")).units:
+        assert isinstance(unit.expression, Merged) and unit.expression.models == ("b", "a")
+    part = "merge_method: linear\nparameters: {weight: 1}\nout_dtype: float16\nbase_model: a\n" + (
+        "modules:\n  text_decoder: {models: [{model: b}]}\n"
+    )
+    tower = [tensor(f"visual.blocks.{n}.w.weight", (4, 4)) for n in range(2)]
+    config = {"vision_config": {"depth": 2}}
+    models = [llama(name, others=tower, config=config) for name in "ab"]
+    found = units(plan(part, *models))[tower[0].name].expression
+    assert isinstance(found, Merged) and found.models == ("a",)
+    assert found.method == "passthrough"
+
+
+def test_random_masks_are_those_of_the_published_names() -> None:
+    """Whichever names of experts the models have, that transformers of one version writes."""
+    recipe = (
+        "merge_method: dare_linear\nbase_model: a\nparameters: {weight: 1, density: 0.5}\n"
+        "models: [{model: b}]\n"
+    )
+    config = {"model_type": "mixtral", "num_local_experts": 2}
+    own, published = "model.layers.0.mlp.gate.weight", "model.layers.0.block_sparse_moe.gate.weight"
+    models = [llama(n, others=[tensor(own, (2, 4))], config=config) for n in "ab"]
+    found = units(plan(recipe, *models, seed=7))
+    assert all(isinstance(u.expression, Merged) and u.expression.seed == 7 for u in found.values())
+    masked = found[own].expression
+    assert isinstance(masked, Merged) and masked.name == published
+    assert dict(found[own].tensors) == {own: (2, 4)}
+
+
+def test_counters_and_positions_keep_their_dtype() -> None:
+    names = ("model.steps", "model.position_ids")
+    others = [tensor(names[0], (1,), "I64"), tensor(names[1], (1, 4))]
+    models = [away(llama(name, others=others)) for name in "ab"]
+    found = units(
+        plan(f"merge_method: linear\nparameters: {{weight: 1}}\nout_dtype: float16\n{TWO}", *models)
+    )
+    assert [found[name].dtype for name in (*names, NORM)] == ["I64", "F32", "F16"]
+    assert all(isinstance(found[name].expression, Stored) for name in names)
+
+
+def away(source: Source) -> Source:
+    """The model with files that are not on this disk: the plan compares no numbers."""
+    files = {n: replace(file, present=False) for n, file in source.files.items()}
+    return replace(source, files=files)

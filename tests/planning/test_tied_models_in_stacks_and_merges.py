@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 import transformers as tf
-from made_up_plans import llama, plan
+from made_up_plans import llama, plan, tensor
 from merging import merge, tensors_of
 
 from resumerge.errors import InputError
 from resumerge.output.config import output_config
 from resumerge.sources.types import Source
+from resumerge.tensors import Merged
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 STACK = (
@@ -67,6 +68,49 @@ def test_a_slice_with_more_models_has_a_head_of_all() -> None:
     )
     found = {unit.name: unit.expression for unit in plan(recipe, tied("a"), tied("b")).units}
     assert len(found[HEAD].children()) == 2
+
+
+ONE = STACK.replace("model: b", "model: a")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "head"),
+    [
+        (ONE + "    parameters: {scale: 2}\n", 2.0),
+        (ONE.replace("[1, 3]}", "[1, 3], parameters: {scale: 2}}"), 2.0),
+        (ONE + "parameters: {scale: 2}\n", None),
+    ],
+    ids=["of the slice", "of the model", "of both"],
+)
+def test_slices_of_other_values_have_a_head_of_their_own(recipe: str, head: float | None) -> None:
+    found = {unit.name: unit.expression for unit in plan(recipe, tied("a")).units}
+    assert (HEAD in found) == (head is not None)
+    if head is not None:
+        made = found[HEAD]
+        assert isinstance(made, Merged)
+        assert [values["scale"] for values in made.per_operand] == [head]
+
+
+def test_slices_of_a_tower_untie_nothing() -> None:
+    """The embedding, and the head that is tied to it, are of another part."""
+    recipe = (
+        "merge_method: linear\nparameters: {weight: 1}\nmodules:\n"
+        "  text_decoder: {models: [{model: a}, {model: b}]}\n"
+        "  vision_tower:\n    slices:\n"
+        "      - sources: [{model: a, layer_range: [0, 1]}]\n"
+        "      - sources: [{model: b, layer_range: [1, 2]}]\n"
+    )
+    tower = [tensor(f"visual.blocks.{n}.w.weight", (4, 4)) for n in range(2)]
+    models = [
+        llama(
+            name,
+            others=tower,
+            without=[HEAD],
+            config={"tie_word_embeddings": True, "vision_config": {"depth": 2}},
+        )
+        for name in "ab"
+    ]
+    assert HEAD not in {unit.name for unit in plan(recipe, *models).units}
 
 
 def bart(folder: Path, seed: int, *, ties: bool) -> None:
