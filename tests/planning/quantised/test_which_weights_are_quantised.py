@@ -232,7 +232,7 @@ def test_what_changes_is_written_as_it_was_stored() -> None:
 
 def test_what_does_not_change_is_copied_byte_by_byte() -> None:
     slerp = COPY.replace("passthrough", "multislerp") + "parameters: {weight: 1}\n"
-    for recipe in (COPY + SAME, COPY + "dtype: float32\n" + SAME, slerp + SAME):
+    for recipe in (COPY + SAME, COPY + "dtype: float16\n" + SAME, slerp + SAME):
         found = plan(recipe, coded("a"))
         assert quantised(found) == set()
         for name in (Q, SCALE(Q), UP, SCALE(UP)):
@@ -248,8 +248,28 @@ def test_what_does_not_change_is_copied_byte_by_byte() -> None:
     changed = Adapted.of(UP, stored, *matrices, 1.0, False, None)
     found = plan(COPY + SAME, replace(base, tensors={**base.tensors, UP: changed}))
     assert quantised(found) == {UP}, "it is no longer what the codes are"
+    [exact] = units(found)[UP].expression.children()
+    assert exact.dtype == "F32"
     scaled = COPY + "parameters: {scale: [{filter: up_proj, value: 0.5}, {value: 1}]}\n"
     assert quantised(plan(scaled + SAME, coded("a"))) == {UP}
+
+
+def test_codes_scales_and_the_factor_are_one_unit_in_the_shapes_of_the_reference() -> None:
+    layout = OUTPUTS["nvfp4"].layout
+    stem = Q.removesuffix("weight")
+    parts = [
+        tensor(stem + layout.codes, (128, 64), "U8"),
+        tensor(stem + layout.scales, (128, 8), "F8_E4M3"),
+        tensor(stem + layout.factor, (1, 1), "F32"),
+    ]
+    stored = {part.name: part for part in parts}
+    reference = replace(
+        coded("a", Q), stored=stored, weights={Q: Coding(tuple(stored), "nvfp4", layout)}
+    )
+    second = model("b", {Q: SQUARE})
+    unit = units(plan(LINEAR + SAME, reference, second))[Q]
+    assert dict(unit.tensors) == {part.name: part.shape for part in parts}
+    assert dict(unit.dtypes) == {part.name: part.dtype for part in parts}
 
 
 def test_of_two_models_the_references_form_counts() -> None:
