@@ -62,6 +62,7 @@ def test_the_weights_of_linear_layers_are() -> None:
         AT.format(0, "self_attn.q_proj.bias"): (128,),
         AT.format(0, "mlp.experts.gate_up_proj"): (2, 128, 128),
         AT.format(0, "mlp.odd"): SQUARE,
+        AT.format(0, "mlp.conv.weight"): (128, 128, 3),
         "vision_tower.layers.0.fc.weight": SQUARE,
         "model.outside.weight": SQUARE,
     }
@@ -78,6 +79,15 @@ def test_the_weights_of_linear_layers_are() -> None:
     weights, packed = (n for n in found.notes if "stay plain" in n)
     assert weights.startswith("6 weights of linear layers are written as float8")
     assert packed == "packed experts stay plain: model.layers.0.mlp.experts.gate_up_proj"
+
+
+def test_a_head_is_named_as_plain_where_it_is_tied_too() -> None:
+    """The loader makes one of it."""
+    one = model("a", {Q: SQUARE}, config={"tie_word_embeddings": True})
+    tensors = {name: t for name, t in one.tensors.items() if name != HEAD}
+    found = plan(COPY + FP8, replace(one, tensors=tensors))
+    assert found.quantised is not None
+    assert found.quantised.config["modules_to_not_convert"] == ["lm_head"]
 
 
 def test_whole_numbers_stay_what_they_are() -> None:
@@ -153,6 +163,8 @@ def test_what_cannot_be_quantised_is_refused() -> None:
     transposed = model("a", {conv: (128, 384), bias: (384,)})
     found = problem(COPY + FP8, transposed)
     assert found.found == f"{conv} of a, which is a Conv1D"
+    outside = model("a", {Q: SQUARE, "projector.weight": (128, 384), "projector.bias": (384,)})
+    assert quantised(plan(COPY + FP8, outside)) == {Q}, "it stays plain anyway"
     straight = model("a", {conv: (384, 128), bias: (384,)})
     assert quantised(plan(COPY + FP8, straight)) == {conv}
     last = f"name: s\n{COPY}---\nmerge_method: passthrough\nmodels: [{{model: s}}]\n{FP8}"
