@@ -184,6 +184,37 @@ def test_what_fails_for_a_while_is_asked_for_again(
     assert 1000 - left[0] == 3 * 5, "boto3's attempts at each of ours"
 
 
+def test_a_server_that_asks_for_patience_is_given_it(
+    objects: Objects, home: Path, sleeps: list[float]
+) -> None:
+    """But one that asks for more than a few minutes is given up for now."""
+    left = [3]
+
+    def choose(request: Request) -> Answer | None:
+        left[0] -= 1
+        return Answer(503, b"", {"Retry-After": "77"}) if left[0] >= 0 else None
+
+    objects.choose = choose
+    assert MODEL in listed().files and 77 in sleeps
+    objects.choose = lambda request: Answer(503, b"", {"Retry-After": "7777"})
+    del sleeps[:]
+    with pytest.raises(Resumable, match="HTTP 503"):
+        listed()
+    assert 7777 not in sleeps
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    objects: Objects, home: Path, metadata: MetadataCache
+) -> None:
+    file = the_file(objects, home)
+    home.mkdir()
+    (home / "resumerge").write_text("a file in the folder's place")
+    with pytest.raises(InputError, match="The cache folder is not usable") as told:
+        ensure_cached(file, metadata)
+    assert str(home / "resumerge" / "buckets") in told.value.problems[0].expected
+    assert told.value.problems[0].where == f"{ADDRESS}/{MODEL}"
+
+
 def test_one_that_is_denied_is_refused(
     objects: Objects, home: Path, metadata: MetadataCache
 ) -> None:

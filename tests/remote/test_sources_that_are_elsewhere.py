@@ -36,7 +36,7 @@ from resumerge.sources.remote.files import (
 )
 from resumerge.sources.remote.headers import FIRST_REQUEST, remote_header
 from resumerge.sources.remote.hub import open_hub
-from resumerge.sources.remote.prefetch import Prefetcher
+from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Contained, Source
 from resumerge.tensors import Stored
 
@@ -119,6 +119,29 @@ def test_the_files_of_both_parts_are_downloaded_ahead(
     assert {name: source.path(name).read_bytes() for name in files} == files
 
 
+def test_a_copy_that_is_damaged_is_replaced_and_told(
+    model: Source, metadata: MetadataCache
+) -> None:
+    fetch(model, [NAME], metadata)
+    file, events = remote_file(model, NAME), list[tuple[str, object]]()
+    file.blob.write_bytes(bytes(file.size))
+
+    def on_event(kind: str, **facts: object) -> None:
+        events.append((kind, facts["file"]))
+
+    wanted = [(model, "config.json"), (model, NAME), (model, "config.json")]
+    with Prefetcher(wanted, metadata, on_event=on_event) as fetcher:
+        until_all_are_ready(fetcher, 2)
+    assert file.blob.read_bytes() == MODEL[NAME] and events == [("source_damaged", NAME)]
+
+
+def test_progress_names_the_file_that_arrives(model: Source, metadata: MetadataCache) -> None:
+    with Prefetcher([(model, NAME)], metadata) as fetcher:
+        until_all_are_ready(fetcher, 1)
+        size = len(MODEL[NAME])
+        assert fetcher.progress == DownloadProgress(NAME, size, size)
+
+
 def test_another_machine_has_them_in_caches_of_its_own(
     source: Source, metadata: MetadataCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +184,44 @@ def test_what_is_local_stays_where_it_is(
         streamed = replace(mixed, streams=True, files=uncached(mixed).files)
         assert fetcher.is_ready(streamed, f"adapter/{WEIGHTS}")
         assert not fetcher.is_ready(mixed, f"adapter/{WEIGHTS}")
+
+
+PIPELINE = {
+    "model_index.json": json.dumps(
+        {
+            "_class_name": "AnyPipeline",
+            "unet": ["diffusers", "UNet2DConditionModel"],
+            "tokenizer": ["transformers", "CLIPTokenizer"],
+        }
+    ).encode(),
+    "unet/config.json": b'{"_class_name": "UNet2DConditionModel"}',
+    "unet/diffusion_pytorch_model.safetensors": safetensors({"a.weight": (4, 4)}, 1),
+    "tokenizer/vocab.json": b"{}",
+    "tokenizer/merges.txt": b"",
+    "other/config.json": b"{}",
+}
+
+
+@pytest.mark.parametrize("files", [BASE, PIPELINE, MODEL | {"own.py": b"", "a/b/c.json": b"{}"}])
+def test_a_model_that_is_elsewhere_is_read_as_a_local_one(
+    objects: Objects, metadata: MetadataCache, tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    """The same tensors, weight files and files beside them."""
+    objects.upload("same", files)
+    there = open_source(read_reference("s3://box/same"), metadata=metadata)
+    here = open_source(read_reference(str(write(tmp_path / "same", files))))
+    assert there.tensors == here.tensors and there.config == here.config
+    assert list_companions(there) == list_companions(here) != []
+    assert {name: file.size for name, file in there.files.items()} == {
+        name: file.size for name, file in here.files.items()
+    }
+    assert {name: file.first for name, file in there.files.items()} == {
+        name: file.first for name, file in here.files.items()
+    }
+    assert (there.components, there.single) == (here.components, here.single)
+    assert {name: file.size for name, file in there.companions.items()} == {
+        name: len(files[name]) for name in list_companions(here)
+    }
 
 
 # What the cache has

@@ -181,8 +181,11 @@ class Objects:
         query = request.query
         if not path:
             page, token = self._page(query.get("prefix", ""), query.get("pageToken", ""))
-            items = [{"name": key, **_described(each)} for key, each in page]
-            return _json({"items": items, **({"nextPageToken": token} if token else {})})
+            named = [{"name": key, **_described(each)} for key, each in page]
+            fields = query["fields"]  # no other ones are sent
+            items = [{n: v for n, v in item.items() if n in fields} for item in named]
+            has_more = token and "nextPageToken" in fields
+            return _json({"items": items, **({"nextPageToken": token} if has_more else {})})
         found = self.stored.get(path)
         if found is None or query.get("generation", found.etag) != found.etag:
             return failure(404)
