@@ -62,6 +62,14 @@ def test_a_login_page_is_not_the_hubs_refusal(hub: Hub, status: int, sleeps: lis
     assert caught.value.reason is Reason.NETWORK
 
 
+def test_a_refusal_of_the_hub_may_be_a_page(hub: Hub) -> None:
+    """Its header says whose it is."""
+    hub.commit("org/model", single())
+    says = {"Content-Type": "text/html"}
+    hub.fail("org/model", status=403, code="GatedRepo", times=None, says=says)
+    assert "request access on the page of org/model" in refused(hub)
+
+
 def test_access_lost_between_plan_and_fetch(hub: Hub, sleeps: list[float]) -> None:
     hub.commit("org/model", single())
     source = open_hub(ref("org/model"))

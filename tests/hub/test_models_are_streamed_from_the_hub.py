@@ -131,6 +131,24 @@ def test_the_hub_is_asked_again_where_a_file_is_when_the_address_expires(
         assert places == ({"cdn": 2, "org": 1} if expired else {"cdn": 1})
 
 
+def test_the_token_goes_to_the_hub_alone_also_where_a_file_is_known_to_be(
+    hub: Hub, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the Hub is asked again after some minutes."""
+    monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnopqrstuvwxyz")
+    monkeypatch.setattr(http, "REDIRECT_SECONDS", 300.0)
+    file = file_of(hub)
+    hub.forget_requests()
+    for _ in range(2):
+        read(file, 1000, 2000)
+    monkeypatch.setattr(http, "REDIRECT_SECONDS", 0.0)
+    http._redirects.clear()
+    for _ in range(2):
+        read(file, 1000, 2000)
+    sent = Counter((request.path.split("/")[1], request.authorization) for request in hub.requests)
+    assert sent == {("cdn", None): 4, ("org", "Bearer hf_abcdefghijklmnopqrstuvwxyz"): 2}
+
+
 def test_whole_files_in_place_of_ranges_are_told(hub: Hub, quick: None) -> None:
     file = file_of(hub)
     assert read(file, 0, file.size) == hub.blob_of("org/one", WEIGHTS).data

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from bucket_merges import CONFIG, adapter, safetensors, shard, sharded, whole, write
 from loopback_hub import Hub
 from served_objects import Objects
@@ -395,15 +395,28 @@ def test_a_header_that_is_longer_is_asked_for_to_its_end(
     assert ranges == [f"bytes=0-{FIRST_REQUEST - 1}", f"bytes={FIRST_REQUEST}-{length - 1}"]
 
 
+PICKLED = (
+    b"\x80\x02}X\x01\x00\x00\x00actorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storage"
+    b"ctorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQK\x00K\x02K\x02\x86"
+    b"K\x02K\x01\x86\x89ccollections\nOrderedDict\n)RtRs."
+)
+"""What torch.save pickles of ``{"a": torch.zeros(2, 2)}``."""
+
+
 def test_of_a_file_whose_description_is_elsewhere_no_header_is_kept(
     objects: Objects, metadata: MetadataCache
 ) -> None:
+    """Offline it is missing."""
     stream = io.BytesIO()
-    torch.save({"model.layers.0.a.weight": torch.zeros(3, 4)}, stream)
+    with zipfile.ZipFile(stream, "w") as file:
+        for name, data in (("data.pkl", PICKLED), ("data/0", bytes(16)), ("version", b"3")):
+            file.writestr(f"archive/{name}", data)
     objects.put("torch/pytorch_model.bin", stream.getvalue())
     source = open_bucket(read_reference("s3://box/torch"), metadata=metadata)
-    assert [*source.tensors] == ["model.layers.0.a.weight"]
+    assert [*source.tensors] == ["a"]
     assert metadata.header(remote_file(source, "pytorch_model.bin").identity) is None
+    with pytest.raises(InputError, match=r"missing: pytorch_model\.bin"):
+        open_bucket(source.ref, metadata=metadata, offline=True)
 
 
 def test_a_copy_whose_header_is_damaged_is_not_planned_by(
