@@ -23,6 +23,7 @@ class Server:
 
     Args:
         conditional: whether it observes If-None-Match and If-Match.
+        matches: whether it observes If-Match.
         refuses_conditions: whether it refuses requests with either.
         encrypts: whether its ETags are no MD5s, since it encrypts with keys of its own.
         lists_parts: whether it says which parts of an upload it has.
@@ -30,6 +31,7 @@ class Server:
     """
 
     conditional: bool = True
+    matches: bool = True
     refuses_conditions: bool = False
     encrypts: bool = False
     lists_parts: bool = True
@@ -100,7 +102,7 @@ class Api:
             if self._server.refuses_conditions and given.keys() & {"IfMatch", "IfNoneMatch"}:
                 raise refused(501, "NotImplemented")
             if self._server.conditional:
-                known = given.get("IfMatch")
+                known = given.get("IfMatch") if self._server.matches else None
                 if "IfNoneMatch" in given and there is not None:
                     raise refused(412, "PreconditionFailed")
                 if known and (there is None or there[1].strip('"') != known.strip('"')):

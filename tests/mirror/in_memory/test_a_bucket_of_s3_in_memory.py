@@ -13,7 +13,7 @@ from memory_s3 import Api, MemoryBucket, Server
 from store_conformance import Stopped, ignore
 from virtual_machines import World
 
-from resumerge.errors import StoreError
+from resumerge.errors import InputError, StoreError
 from resumerge.mirror.stores.buckets import s3_uploads
 from resumerge.mirror.stores.buckets.s3 import S3Client, S3Store
 from resumerge.mirror.stores.buckets.s3_uploads import part_bytes
@@ -282,9 +282,10 @@ def test_what_is_there_already_with_the_new_content_is_ones_own(
     ("server", "fault"),
     [
         (Server(conditional=False), "ignores If-None-Match"),
+        (Server(matches=False), "ignores If-Match"),
         (Server(refuses_conditions=True), "has no conditional writes"),
     ],
-    ids=["ignores them", "refuses them"],
+    ids=["ignores them", "ignores one", "refuses them"],
 )
 def test_without_conditions_a_file_that_is_there_is_not_replaced_either(
     server: Server, fault: str, tmp_path: Path
@@ -300,6 +301,24 @@ def test_without_conditions_a_file_that_is_there_is_not_replaced_either(
     assert store.get("a") == b"3"
     (tmp_path / "small").write_bytes(b"4")
     assert store.create("a", tmp_path / "small", ignore) == hashlib.sha256(b"4").hexdigest()
+
+
+def test_whether_it_can_hold_a_lease_is_asked_again_if_an_answer_is_lost(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = mirror.api.put_object
+
+    def repeated(**given: Any) -> Any:
+        monkeypatch.undo()
+        real(**given)
+        return real(**given)
+
+    monkeypatch.setattr(mirror.api, "put_object", repeated)
+    with pytest.raises(StoreError, match="An answer of the server of s3://bucket/p was lost"):
+        mirror.store.lease_obstacle()
+    assert mirror.store.lease_obstacle() == "" and mirror.store.list() == {}
+    mirror.api.asked.clear()
+    assert mirror.store.lease_obstacle() == "" and not mirror.api.asked, "it is known now"
 
 
 def test_what_is_put_is_compared_before_anything_is_removed(
@@ -329,7 +348,51 @@ def test_a_copy_is_compared_before_the_original_goes(
     assert mirror.store.get("a") == b"1"
 
 
+def test_a_download_goes_on_after_what_is_here(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.server.write(KEY, DATA)
+    here, moved = tmp_path / "here", list[int]()
+    here.write_bytes(DATA[:PART])
+    mirror.store.download(NAME, here, moved.append)
+    assert here.read_bytes() == DATA and sum(moved) == len(DATA) - PART
+    mirror.api.asked.clear()
+    mirror.store.download(NAME, here, moved.append)
+    assert mirror.api.asked == ["list"], "all of it is here"
+    mirror.server.write(KEY, b"")
+    mirror.store.download(NAME, tmp_path / "empty", moved.append)
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
 # Names and sizes
+
+
+@pytest.mark.parametrize("name", ["../a", "a/../../b", "/a", "a//b", "", ".", "a\\b"])
+def test_names_that_lead_out_are_refused(mirror: Mirror, tmp_path: Path, name: str) -> None:
+    store, path = mirror.store, tmp_path / "local"
+    path.write_bytes(b"x")
+    store.lease_obstacle()
+    mirror.api.asked.clear()
+    for ask in (
+        lambda: store.put({name: b"x"}),
+        lambda: store.put({}, remove=[name]),
+        lambda: store.put_if_absent(name, b"x"),
+        lambda: store.put_if_unchanged(name, b"x", b"y"),
+        lambda: store.put_if_unchanged(name, b"x", None),
+        lambda: store.upload(name, path, ignore),
+        lambda: store.create(name, path, ignore),
+        lambda: store.rename(name, "a"),
+        lambda: store.rename("a", name),
+        lambda: store.get(name),
+        lambda: store.listed(name),
+        lambda: store.sha256(name, ignore),
+    ):
+        with pytest.raises(InputError, match="points outside"):
+            ask()
+    assert mirror.api.asked == []
+    with pytest.raises(InputError, match="points outside"):
+        store.download(name, tmp_path / "x", ignore)
+    mirror.server.write("p/../a", b"x")
+    with pytest.raises(InputError, match="points outside"):
+        store.list()
 
 
 def test_the_files_are_those_below_the_prefix(mirror: Mirror) -> None:
