@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from far_storage import FarStorage
 from mirrored import KILLED, Bench
 
 from resumerge.mirror.stores.capabilities import Capabilities, find_capabilities
+from resumerge.storage import Storage
 
 EVERYTHING = ("rename", "exclusive", "sync", "sync_folder", "extend")
 LACKS = [
@@ -39,6 +41,69 @@ def test_a_filesystem_that_fails_now_is_not_taken_for_one_that_cannot(tmp_path: 
             assert "Input/output error" in str(error)
         else:
             assert found == Capabilities(True, True, True, True, True, True)
+
+
+NOW = ["EIO", "ENOSPC", "EDQUOT", "EROFS", "ESTALE", "ENOTCONN", "ETIMEDOUT", "ECONNRESET",
+       "ECONNABORTED", "EHOSTDOWN", "ENODEV", "ENXIO", "EMFILE", "ENFILE", "ENOMEM",
+       "ENOENT"]  # fmt: skip
+NEVER = ["EINVAL", "ENOTSUP", "ENOSYS", "EPERM", "EACCES", "ENOTTY"]
+
+
+@pytest.mark.parametrize("name", [*NOW, *NEVER])
+def test_an_error_about_the_present_says_nothing_of_what_it_can_do(
+    tmp_path: Path, name: str
+) -> None:
+    class Failing(Storage):
+        def sync_folder(self, path: Path) -> None:
+            raise OSError(getattr(errno, name), name)
+
+    if name in NOW:
+        with pytest.raises(OSError, match=name):
+            find_capabilities(tmp_path, Failing())
+    else:
+        found = find_capabilities(tmp_path, Failing())
+        assert found == Capabilities(True, True, True, True, False, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_filesystem_that_pretends_is_found_out(tmp_path: Path) -> None:
+    """It says of what it cannot do that it is done."""
+
+    class CopiesOnRename(Storage):
+        def replace(self, source: Path, target: Path) -> None:
+            target.write_bytes(source.read_bytes())
+
+    class LosesOnRename(Storage):
+        def replace(self, source: Path, target: Path) -> None:
+            source.unlink()
+            target.touch()
+
+    class Overwrites(Storage):
+        def begin(self, path: Path, *, exclusive: bool = False) -> int:
+            if exclusive and path.exists():
+                path.write_bytes(b"")
+                raise FileExistsError(path)
+            return super().begin(path, exclusive=exclusive)
+
+    class BeginsAnew(Storage):
+        def open(self, path: Path) -> int:
+            return super().begin(path)
+
+    class Forgets(Storage):
+        def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+            super().write(fd, b"?" * len(data), offset)
+
+    def lacks(storage: Storage) -> set[str]:
+        found = find_capabilities(tmp_path, storage)
+        return {name for name in Capabilities.__annotations__ if not getattr(found, name)}
+
+    assert lacks(Storage()) == set()
+    assert lacks(CopiesOnRename()) == lacks(LosesOnRename()) == {"rename", "rename_over"}
+    assert lacks(Overwrites()) == {"exclusive"}
+    assert lacks(BeginsAnew()) == {"extend"}
+    with pytest.raises(OSError, match="what was read differs from what was written"):
+        lacks(Forgets())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("lacks", LACKS, ids="+".join)
