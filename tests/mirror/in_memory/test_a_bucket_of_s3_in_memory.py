@@ -17,6 +17,7 @@ from resumerge.errors import InputError, StoreError
 from resumerge.mirror.stores.buckets import s3_uploads
 from resumerge.mirror.stores.buckets.s3 import S3Client, S3Store
 from resumerge.mirror.stores.buckets.s3_uploads import part_bytes
+from resumerge.mirror.stores.registry import open_store
 
 NAME = "model-00001-of-00002.safetensors"
 KEY = f"p/{NAME}"
@@ -362,7 +363,23 @@ def test_a_download_goes_on_after_what_is_here(mirror: Mirror, tmp_path: Path) -
     assert (tmp_path / "empty").read_bytes() == b""
 
 
+def test_what_is_read_to_be_hashed_is_told(mirror: Mirror) -> None:
+    mirror.server.write(KEY, DATA)
+    moved: list[int] = []
+    assert mirror.store.sha256(NAME, moved.append) == SHA256
+    assert sum(moved) == len(DATA)
+
+
 # Names and sizes
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_an_address_is_that_of_a_bucket_or_of_a_prefix(scheme: str) -> None:
+    for address in (f"{scheme}://bucket", f"{scheme}://bucket/a/b"):
+        assert open_store(address).url == open_store(f"{address}/").url == address
+        with pytest.raises(InputError, match="Offline mode is on") as refused:
+            open_store(address, offline=True)
+        assert refused.value.problems[0].where == address
 
 
 @pytest.mark.parametrize("name", ["../a", "a/../../b", "/a", "a//b", "", ".", "a\\b"])

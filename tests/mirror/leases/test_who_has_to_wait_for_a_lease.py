@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 from made_up_leases import ELSEWHERE, SECONDS, seconds_to_acquire, write
@@ -12,8 +13,19 @@ from made_up_mirrors import edited_manifest
 from plain_folder import PlainFolder
 
 from resumerge.errors import InputError
-from resumerge.mirror import Lease
+from resumerge.mirror import Lease, Store
+from resumerge.mirror.lease import lease_seconds
 from resumerge.mirror.names import MANIFEST_FILE
+from resumerge.mirror.stores import registry
+
+
+def test_how_long_a_lease_lasts_in_each_kind_of_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/mirrors.md says; the Hub allows few commits."""
+    monkeypatch.delenv("RESUMERGE_LEASE_SECONDS")
+    seconds = {
+        scheme: lease_seconds(cast("Store", kind)) for scheme, kind in registry.STORES.items()
+    }
+    assert seconds == {"": 40, "hf": 480, "s3": 80, "gs": 80, "az": 80}
 
 
 def test_a_store_whose_clock_fails_makes_no_lease_old(
