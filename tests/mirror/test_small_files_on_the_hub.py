@@ -1,0 +1,83 @@
+"""Promise: small files of a mirror are whole on the Hub; those that it makes itself are nobody's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_hub import Hub
+from repo_of_the_hub import REPO, URL
+
+from resumerge.mirror.state import FOREIGN, NOTHING, read_state
+from resumerge.mirror.stores.hub import HubStore
+from resumerge.mirror.stores.hub_uploads import FileHashes
+
+
+@pytest.fixture
+def store(hub: Hub) -> HubStore:
+    """A repo that is not there yet."""
+    return HubStore(URL)
+
+
+def test_a_file_that_is_small_for_the_hub_is_committed_whole(
+    hub: Hub, store: HubStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many pieces it is read in."""
+    monkeypatch.setattr("resumerge.mirror.stores.upload_reader.PIECE_BYTES", 100)
+    path, moved = tmp_path / "tokenizer.json", list[int]()
+    path.write_bytes(b"{}" * 500)
+    sha256 = store.upload("tokenizer.json", path, moved.append)
+    store.put({})
+    assert hub.contents(REPO) == {"tokenizer.json": b"{}" * 500}
+    assert sum(moved) == 1000 and max(moved) == 100
+    moved.clear()
+    assert store.sha256("tokenizer.json", moved.append) == sha256
+    assert sum(moved) == 1000, "it is read to be hashed"
+
+
+def test_of_a_local_file_each_content_is_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+
+    def sha256_of(path: Path, check: Any) -> str:
+        read.append(path)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    monkeypatch.setattr("resumerge.mirror.stores.hub_uploads.sha256_of", sha256_of)
+    hashes, path, other = FileHashes(), tmp_path / "a", tmp_path / "folder" / "a"
+    other.parent.mkdir()
+
+    def is_right(file: Path) -> bool:
+        expected = hashlib.sha256(file.read_bytes()).hexdigest()
+        return hashes.sha256(file, lambda: None) == expected
+
+    for number, file in enumerate((path, other)):
+        file.write_bytes(b"%d" % number)
+        os.utime(file, (1e9, 1e9))
+        assert is_right(file) and is_right(file)
+    other.replace(path)
+    assert is_right(path), "another file of the same size and time"
+    path.write_bytes(b"2")
+    assert is_right(path), "the same file at another time"
+    assert read == [path, other, path, path]
+
+
+def test_what_the_hub_makes_in_a_new_repo_is_nobodys(
+    hub: Hub, store: HubStore, tmp_path: Path
+) -> None:
+    hub.commit(
+        REPO, {".gitattributes": b"*.bin filter=lfs", "README.md": b"---\nlicense: mit\n---\n"}
+    )
+    assert read_state(store, tmp_path / "ledger.db").kind == NOTHING
+    hub.commit(REPO, {"config.json": b"{}"})
+    assert read_state(store, tmp_path / "ledger.db").kind == FOREIGN
+
+
+def test_what_is_put_and_removed_at_once_is_there(hub: Hub, store: HubStore) -> None:
+    store.put({"a": b"1", "b": b"1"})
+    store.put({"a": b"2"}, remove=["a", "b", "b"])
+    assert hub.contents(REPO) == {"a": b"2"}
