@@ -1,4 +1,4 @@
-"""Promise: small files of a mirror are whole on the Hub; those that it makes itself are nobody's."""
+"""Promise: small files are whole on the Hub, and those that it makes itself are nobody's."""
 
 from __future__ import annotations
 
