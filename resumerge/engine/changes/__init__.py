@@ -1,11 +1,11 @@
 """Changes: the effect of a merge on the numbers of the output, from the measurements in its ledger.
 
-`units.py` has it of each unit, `models.py` of each model, `warnings.py` what should worry;
-`card_section.py` writes it for the model card, `energies.py` what an extracted adapter keeps. What
-is measured of a unit are the
-first elements of each block (`kernels.measurements`): lengths, products and shares are estimates
-for the whole unit. That tensors are equal, and how many numbers are not finite, is exact: it is
-told of all elements.
+`units.py` has the changes of each unit, `models.py` the part of each model in them, `warnings.py`
+the warnings about them. `card_section.py` writes them into the model card, and `energies.py` says
+how much of a change an extracted adapter keeps.
+Only the first elements of each block are measured (`kernels.measurements`), so lengths, products
+and shares are estimates for the whole unit. Whether tensors are equal, and how many numbers are not
+finite, is counted over all elements and exact.
 """
 
 from resumerge.engine.changes.card_section import card_section

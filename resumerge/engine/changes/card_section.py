@@ -11,7 +11,7 @@ from resumerge.sizes import counted
 
 
 def card_section(changes: Sequence[UnitChanges]) -> list[str]:
-    """Return the lines of the section; none if nothing was measured, or no model was compared."""
+    """Return the lines of the section; empty if nothing was measured, or no model was compared."""
     models = changes_of_models(changes)
     if not models:
         return []

@@ -1,4 +1,4 @@
-"""How much of a change the matrices of an adapter have: of a model's, or of several adapters'."""
+"""Energies: how much of a change (of a model, of several adapters) an adapter's matrices keep."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from resumerge.engine.changes.units import UnitChanges
 from resumerge.printable import escaped
 from resumerge.sizes import share
 
-NOTHING = 1e-9
+ROUNDING_SHARE = 1e-9
 """The share of an energy that may be lost by rounding alone."""
 
 
 def energies_of(changes: Sequence[UnitChanges]) -> dict[str, tuple[float, float]]:
-    """Return the energy of the difference of each module, and how much of it is kept, by its name.
+    """Return for each module, by name, the energy of its difference, and the energy that is kept.
 
     The energy of a matrix is the sum of the squares of its elements.
     """
@@ -21,16 +21,16 @@ def energies_of(changes: Sequence[UnitChanges]) -> dict[str, tuple[float, float]
 
 
 def energy_of_all(energies: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the energy of all modules together, and how much of it is kept."""
+    """Return the energy of all modules together, and the energy that is kept."""
     energy, kept = (sum(pair[side] for pair in energies.values()) for side in (0, 1))
     return energy, kept
 
 
 def kept_in_words(changes: Sequence[UnitChanges]) -> str:
-    """Return a sentence on how much of the whole difference is kept, and where the least is."""
+    """Return a sentence with the share of the energy that is kept, and the least of any module."""
     energies = energies_of(changes)
     whole, kept = energy_of_all(energies)
-    if whole - kept <= NOTHING * whole:
+    if whole - kept <= ROUNDING_SHARE * whole:
         return "the matrices have all of the change"
     least = min(energies, key=lambda name: energies[name][1] / (energies[name][0] or 1.0))
     return (
@@ -40,11 +40,11 @@ def kept_in_words(changes: Sequence[UnitChanges]) -> str:
 
 
 def adapter_section(ranks: Mapping[str, int], changes: Sequence[UnitChanges]) -> list[str]:
-    """Return the lines of an adapter's card on its matrices: ranks, and what they keep.
+    """Return the lines of an adapter's card on its matrices: ranks, and shares of energy kept.
 
     Args:
         ranks: the rank of each module that has matrices, by its name.
-        changes: what was measured of them; nothing if that was not asked for.
+        changes: the measurements of these modules; empty if they were not measured.
     """
     energies = energies_of(changes)
     lines = ["## Matrices", ""]
@@ -54,6 +54,6 @@ def adapter_section(ranks: Mapping[str, int], changes: Sequence[UnitChanges]) ->
         lines += [f"They have {kept_of_all} of the energy (sum of squares) of the change.", ""]
     lines += ["| module | rank | kept |", "| --- | ---: | ---: |"]
     for module, rank in ranks.items():
-        known = share(*energies[module][::-1]) if module in energies else ""
-        lines.append(f"| {escaped(module)} | {rank} | {known} |")
+        kept_share = share(*energies[module][::-1]) if module in energies else ""
+        lines.append(f"| {escaped(module)} | {rank} | {kept_share} |")
     return [*lines, ""]

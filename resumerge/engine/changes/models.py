@@ -11,16 +11,17 @@ from resumerge.engine.changes.units import UnitChanges, pairs
 
 @dataclass(frozen=True, kw_only=True)
 class ModelChange:
-    """What a model has to do with the change of the output, over all tensors that were measured.
+    """The part of a model in the change of the output, over all tensors that were measured.
 
     Args:
         reference: the model that changes are counted from.
-        model: another operand.
-        tensors: the number of tensors that are merged of both.
-        equal: how many of them are the same in both, bit by bit.
+        model: the model, another operand.
+        tensors: the number of tensors that are merged from both.
+        equal: the number of these tensors that are the same in both, bit by bit.
         length: the length of the model's task vector, estimated.
         differs: the share of elements in which the two differ, estimated; None if there are none.
-        cosine: of the task vector and the output's change, estimated; None if one of them is 0.
+        cosine: the cosine of the task vector and the output's change, estimated; None if one of
+            them is 0.
     """
 
     reference: str

@@ -40,12 +40,12 @@ class UnitChanges:
 
     @property
     def is_equal(self) -> bool:
-        """Whether every element is that of the reference."""
+        """Whether every element equals the reference's."""
         return self.measurements["unchanged"] == self.blocks
 
     @property
     def is_meant_to_change(self) -> bool:
-        """Whether a model differs from the reference, or what was computed does."""
+        """Whether a model, or the unrounded result, differs from the reference."""
         models = self.measurements.of_models()
         return self.measurements["moved"] > 0 or any(
             sums["equal"] < self.blocks for _, sums in models
@@ -53,12 +53,12 @@ class UnitChanges:
 
     @property
     def inherited_infinities(self) -> int:
-        """The number of infinities that are none because a number is too large for the type."""
+        """The number of infinities that come from the models, not from numbers out of range."""
         return int(max(0.0, self.measurements["infinities"] - self.measurements["overflows"]))
 
     @property
     def scale(self) -> float:
-        """The elements for each one that was measured."""
+        """The factor from sums over measured elements to sums over all elements of the unit."""
         return self.elements / max(1.0, self.measurements["measured"])
 
 
@@ -67,7 +67,7 @@ def changes_of(ledger: Ledger, units: range | None = None) -> list[UnitChanges]:
 
     Args:
         ledger: the run's ledger.
-        units: the numbers of the units that are looked at; None for all.
+        units: the numbers of the units to return; None for all.
     """
     return [
         UnitChanges(
@@ -83,9 +83,9 @@ def changes_of(ledger: Ledger, units: range | None = None) -> list[UnitChanges]:
 
 
 def pairs(changes: Sequence[UnitChanges]) -> list[tuple[str, str]]:
-    """Return each model with the one that its changes are counted from, in the order met."""
-    found = ((c.reference, model) for c in changes for model, _ in c.measurements.of_models())
-    return [*dict.fromkeys(found)]
+    """Return each pair (reference, model) that was compared, in the order of the units."""
+    compared = ((c.reference, model) for c in changes for model, _ in c.measurements.of_models())
+    return [*dict.fromkeys(compared)]
 
 
 def exact(changes: Sequence[UnitChanges], name: str) -> float:

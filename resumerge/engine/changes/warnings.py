@@ -1,4 +1,4 @@
-"""Warnings: sentences on numbers of a merge that should worry."""
+"""Warnings: sentences on numbers of a merge that a user should look at."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def warnings_of(changes: Sequence[UnitChanges]) -> list[str]:
 
 
 def _not_finite(changes: Sequence[UnitChanges]) -> Iterator[str]:
-    """Yield which numbers of the output are not finite, where they come from, and the remedy."""
-    bad = [c for c in changes if c.measurements["nans"] or c.inherited_infinities]
-    if bad:
-        counts = int(exact(bad, "nans")), sum(c.inherited_infinities for c in bad)
+    """Yield warnings of numbers that are not finite: which, from which models, and the remedy."""
+    not_finite = [c for c in changes if c.measurements["nans"] or c.inherited_infinities]
+    if not_finite:
+        counts = int(exact(not_finite, "nans")), sum(c.inherited_infinities for c in not_finite)
         kinds = [f"{n:,} {kind}" for n, kind in zip(counts, ("NaN", "infinite")) if n]
-        text = f"{' and '.join(kinds)} numbers are in {_tensors(bad)} of the output"
-        if sources := sorted({name for c in bad for name in _sources_of(c)}):
+        text = f"{' and '.join(kinds)} numbers are in {_tensors(not_finite)} of the output"
+        if sources := sorted({name for c in not_finite for name in _sources_of(c)}):
             text += f". They are not finite in {', '.join(sources)} either"
         yield text
     large = [c for c in changes if c.measurements["overflows"]]
@@ -56,7 +56,7 @@ def _sources_of(changes: UnitChanges) -> Iterator[str]:
 
 
 def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
-    """Yield each model that equals, in all tensors, the one that changes are counted from."""
+    """Yield a warning for each model all of whose tensors equal those of the reference."""
     differs = {
         (c.reference, model)
         for c in changes
@@ -72,19 +72,20 @@ def _without_a_part(changes: Sequence[UnitChanges]) -> Iterator[str]:
 
 
 def _lost_to_rounding(changes: Sequence[UnitChanges], *, quantised: bool = False) -> Iterator[str]:
-    """Yield how much of what was to change rounding took away, if that is more than `MOST_LOST`.
+    """Yield a warning if rounding took away a larger share of the change than `MOST_LOST`.
 
-    Where numbers are too large for the output, or not finite, lengths say nothing of rounding. Most
-    elements of a small change keep their codes where these are few, and the others change by more
-    than was meant: of what is quantised, the length of the whole change decides.
+    Units with numbers that are too large for the output, or not finite, are left out: their lengths
+    say nothing about rounding. For quantised units only the length of the whole change decides: if
+    the change is small, most elements keep their codes, and the others change by more than they
+    were to.
     """
     unfit = ("nans", "infinities", "overflows", "reference_not_finite")
     changes = [c for c in changes if not any(c.measurements[name] for name in unfit)]
     moved, lost, intended, change = (
         estimated(changes, name) for name in ("moved", "lost", "intended", "change")
     )
-    few = quantised or lost <= MOST_LOST * moved
-    if not lost or (few and change >= (1.0 - MOST_LOST) ** 2 * intended):
+    few_elements_lost = quantised or lost <= MOST_LOST * moved
+    if not lost or (few_elements_lost and change >= (1.0 - MOST_LOST) ** 2 * intended):
         return
     wider = "bfloat16" if quantised else "float32"
     types = ", ".join(sorted({c.dtype for c in changes if c.measurements["lost"]}))
@@ -97,7 +98,7 @@ def _lost_to_rounding(changes: Sequence[UnitChanges], *, quantised: bool = False
 
 
 def _equal(changes: Sequence[UnitChanges]) -> Iterator[str]:
-    """Yield which tensors equal those of the reference, although a model differs there."""
+    """Yield a warning of tensors that equal the reference's, although a model differs there."""
     equal = [c for c in changes if c.is_equal and c.is_meant_to_change]
     if equal:
         models = ", ".join(sorted({c.reference for c in equal}))

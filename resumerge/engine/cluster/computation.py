@@ -30,7 +30,7 @@ class ClusterComputation(Computation):
             context.reporter.doing("connecting to the Ray cluster")
             with (
                 context.stop.deferred(),
-                connected(context.options.ray or LOCAL_CLUSTER, self._waits) as cluster,
+                connected(context.options.ray or LOCAL_CLUSTER, self._check_in) as cluster,
             ):
                 context.stop.check()
                 context.reporter.doing("merging on the Ray cluster")
@@ -39,19 +39,20 @@ class ClusterComputation(Computation):
                 try:
                     Driver(self, cluster, journal, exchange, pending).run()
                 finally:
-                    # What was published before a stop counts; tasks that go on are given up.
+                    # Shards that were published before a stop are kept; running tasks are given up.
                     for shard in exchange.adopt():
                         self.sealed(shard)
                 watch.check_all()
         finally:
             exchange.close()
 
-    def _waits(self) -> None:
+    def _check_in(self) -> None:
+        """Send a heartbeat, and stop on a signal; called often while the cluster is waited for."""
         self.context.reporter.heartbeat()
         self.context.stop.check()
 
     def _exchange(self) -> Exchange:
-        """Return where driver and tasks meet: the bucket if no disk keeps shards, or the folder."""
+        """Return the exchange with the tasks: in a bucket if no disk keeps shards, or a folder."""
         context = self.context
         if not context.frees_shards:
             return FolderExchange(
@@ -59,4 +60,6 @@ class ClusterComputation(Computation):
             )
         assert context.mirror is not None and self.replicator is not None
         mirror, replicator = context.mirror, self.replicator
-        return BucketExchange(self.plan, self.ledger, self.files, mirror, replicator, self._waits)
+        return BucketExchange(
+            self.plan, self.ledger, self.files, mirror, replicator, self._check_in
+        )

@@ -1,4 +1,4 @@
-"""All that speaks to Ray. Ray is imported here and nowhere else, when ``--ray`` is given."""
+"""The connection to Ray, the only module that imports Ray, when ``--ray`` is given."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each node."""
 
 ANSWER_SECONDS = 3.0
-"""The time for the head to accept a connection, and to answer, before it counts as silent."""
+"""Seconds for the head to accept a connection, and to answer, before it counts as silent."""
 
 INIT_SECONDS = 120
-"""The time for which heartbeats say that Ray is connecting, or starting a cluster here."""
+"""The most seconds for which heartbeats are sent while Ray connects, or starts a cluster here."""
 
 
 @contextmanager
@@ -38,16 +38,17 @@ def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
     Args:
         address: ``HOST:PORT``, ``auto`` for the cluster that this machine is part of, or ``local``
             for a new one on this machine alone.
-        heartbeat: called often while the cluster is waited for, in any thread. An error that it
+        heartbeat: called often while this waits for the cluster, in any thread. An error that it
             raises in this thread ends the waiting.
 
     Raises:
         Resumable: there is no such cluster, or it does not answer.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a local cluster reports nothing home
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics leave this machine
     import ray
 
-    logging.getLogger("ray").setLevel(logging.CRITICAL)  # the terminal is ours; import sets it
+    # Importing Ray sets its log level, and its messages would disturb the progress display.
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
     if ray.is_initialized():
         yield Cluster()
         return
@@ -83,13 +84,13 @@ def connected(address: str, heartbeat: Callable[[], None]) -> Iterator[Cluster]:
 
 @contextmanager
 def _heartbeats(heartbeat: Callable[[], None]) -> Iterator[None]:
-    """Send heartbeats from a thread, for `INIT_SECONDS` at most, while Ray is at work."""
-    over = threading.Event()
+    """Send heartbeats from a thread inside the context, for `INIT_SECONDS` at most."""
+    closed = threading.Event()
 
     def beat() -> None:
-        with suppress(Interrupted):  # a signal is acted on when Ray returns
+        with suppress(Interrupted):  # the main thread acts on a signal when Ray returns
             for _ in range(INIT_SECONDS):
-                if over.wait(1.0):
+                if closed.wait(1.0):
                     return
                 heartbeat()
 
@@ -98,7 +99,7 @@ def _heartbeats(heartbeat: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        closed.set()
         thread.join()
 
 
@@ -113,9 +114,9 @@ class Cluster:
     """The cluster that this process is connected to.
 
     Attributes:
-        is_lost: whether its head is gone. Ray ends this process when it has noticed, after a
-            minute, and waits for the head until then: nothing is asked of it any more.
-        machines: the nodes that are alive, also those without processors, as the head said last.
+        is_lost: whether the cluster's head is gone. Then Ray is not called any more: a call would
+            wait for the head until Ray ends this process, after a minute.
+        machines: the nodes that are alive by the head's last answer, with or without processors.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,7 @@ class Cluster:
     def answers(self, seconds: float = ANSWER_SECONDS) -> bool:
         """Ask the head for its machines, and return whether it answers in time.
 
-        A thread asks, since Ray waits for ever for a head that hangs.
+        The question is asked in a thread, because Ray waits for ever for a head that hangs.
         """
         if self._asking is None:
             self._has_answered = False
@@ -144,7 +145,7 @@ class Cluster:
 
         host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
         with suppress(Exception):
-            # Ray tries again for a long time where nothing listens any more.
+            # Connect first: Ray would try again for a long time if nothing listens any more.
             socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
             nodes = [node for node in ray.nodes() if node["Alive"]]
             self.machines = [Machine(node["NodeID"], node["Resources"]) for node in nodes]
@@ -166,14 +167,14 @@ class Cluster:
         return ray.remote(run_on_worker).options(**options).remote(task)
 
     def finished(self, running: Collection[Any], seconds: float) -> list[Any]:
-        """Wait for the first task to end, at most so long, and return the tasks that have ended."""
+        """Wait up to `seconds` for the first task to end; return the tasks that have ended."""
         import ray
 
         done, _ = ray.wait(list(running), num_returns=1, timeout=seconds)
         return list(done)
 
     def outcome(self, reference: Any) -> Outcome:
-        """Return the result of a task that is over."""
+        """Return the outcome of a task that has ended."""
         import ray
         from ray import exceptions
 

@@ -1,4 +1,4 @@
-"""The driver's loop: a task for each pending shard, its result journaled, what fails done again."""
+"""The driver's loop: submits a task for each pending shard, journals results, repeats failures."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from resumerge.planning.plan import Shard
 from resumerge.planning.versions import Versions
 
 POLL_SECONDS = 0.25
-"""Time between two looks at signals and heartbeats."""
+"""Seconds between two checks of signals and heartbeats."""
 
 START_SECONDS = 60.0
-"""The time that a worker's process may take to start, whatever ``--stall-timeout`` is."""
+"""Seconds that a worker's process may take to start, even if ``--stall-timeout`` is shorter."""
 
 HEAD_SECONDS, LOST_SECONDS = 5.0, 20.0
-"""Time between two looks at the cluster's head, and without an answer until it counts as lost: Ray
-would end this process after 60 seconds."""
+"""Seconds between two questions to the cluster's head, and seconds without an answer until the head
+counts as lost: Ray would end this process after 60 seconds."""
 
 JOIN_SECONDS = 15.0
-"""After this time without a machine that could ever take a task, the user is told. One may still
-join (an autoscaler takes minutes), until ``--stall-timeout`` ends the waiting."""
+"""Seconds without a machine that could ever take a task after which the user is told. A machine may
+still join (an autoscaler takes minutes), until ``--stall-timeout`` ends the waiting."""
 
 
 class Driver:
@@ -71,44 +71,45 @@ class Driver:
         self._context, self._plan = computation.context, computation.plan
         self._ledger, self._reporter = computation.ledger, computation.context.reporter
         self._stop = computation.context.stop
-        self._left = {shard.index: shard for shard in pending}
+        self._unfinished = {shard.index: shard for shard in pending}
         self._tries = {shard.index: Tries() for shard in pending}
         self._running: dict[Any, RunningTask] = {}
         self._fingerprint = computation.ledger.run()["fingerprint"]
         self._heartbeats_read_at = 0.0
         self._head_asked_at = self._head_answered_at = time.monotonic()
-        self._has_worked = self._noted_misfit = False
+        self._any_task_started = self._noted_misfit = False
 
     def run(self) -> None:
         """Work until every shard is sealed.
 
-        A shard whose tasks have failed too often is computed by this process, after the last task
-        has ended: while it computes, it journals no results and reads no heartbeats.
+        This process itself computes a shard whose tasks have failed too often, but only after the
+        last task has ended, because it journals no results and reads no heartbeats meanwhile.
 
         Raises:
             Interrupted: a signal stopped the run.
             Resumable: the run cannot go on now.
         """
         try:
-            for shard in self._left.values():
+            for shard in self._unfinished.values():
                 self._submit(shard)
-            while self._left:
+            while self._unfinished:
                 self._stop.check()
                 self._reporter.heartbeat()
                 self._exchange.check()
                 if self._active():
                     for reference in self._cluster.finished(self._running, POLL_SECONDS):
-                        self._ended(self._running.pop(reference), self._cluster.outcome(reference))
-                    self._look_at_tasks()
+                        outcome = self._cluster.outcome(reference)
+                        self._handle_end(self._running.pop(reference), outcome)
+                    self._check_tasks()
                 else:
-                    self._compute_here(next(iter(self._left.values())))
+                    self._compute_here(next(iter(self._unfinished.values())))
         finally:
             for reference in self._running:
                 self._cluster.cancel(reference)
 
     def _submit(self, shard: Shard) -> None:
-        """Submit a task for a shard, on a machine where none has failed as long as there is one."""
-        self._cluster.answers()  # a machine may have gone, if a task has just failed
+        """Submit a task for a shard, if possible on a machine where none of its tasks failed."""
+        self._cluster.answers()  # reads the machines again: one may be gone if a task has failed
         tries, machines = self._tries[shard.index], self._cluster.machines
         request = self._request(tries, machines)
         suited = {machine.id for machine in machines if request.fits(machine)}
@@ -120,8 +121,8 @@ class Driver:
     def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
         """Return the resources that the next task of a shard asks for.
 
-        It asks for all processors of the smallest machine that can take it, unless the options say
-        how many.
+        Unless the options say how many processors, it asks for all of the smallest machine that can
+        take the task.
         """
         options = self._context.options
         further = read_task_resources(options.ray_resources or "{}")
@@ -153,28 +154,29 @@ class Driver:
             ),
         )
 
-    def _ended(self, running: RunningTask, outcome: Outcome) -> None:
-        """Do what follows from the end of a task."""
+    def _handle_end(self, running: RunningTask, outcome: Outcome) -> None:
+        """Journal the result of a task that has ended, or handle its failure."""
         task, shard = running.task, running.shard
         if isinstance(outcome, Finished):
             self._computation.reader.ranges.count(outcome.bytes_received, outcome.requests)
-            if shard.index not in self._left:
+            if shard.index not in self._unfinished:
                 self._journal.compare(shard, outcome.record, task.id, str(outcome.node))
             elif self._journal.commit(shard, outcome, task.id):
-                self._committed(running, outcome)
+                self._finish_shard(running, outcome)
             elif not running.given_up:
                 text = f"{shard.name} is not in the output, or another file is"
-                self._failed(running, Failed(outcome.node, Reason.UNPUBLISHED, text))
+                self._handle_failure(running, Failed(outcome.node, Reason.UNPUBLISHED, text))
         elif isinstance(outcome, WorkerRefused):
             self._note_failure(running, str(outcome.node), Reason.REFUSED, str(outcome.differences))
-            raise _refused(outcome)
+            raise _refusal(outcome)
         elif not running.given_up:
-            self._failed(running, outcome)
+            self._handle_failure(running, outcome)
 
-    def _committed(self, running: RunningTask, finished: Finished) -> None:
+    def _finish_shard(self, running: RunningTask, finished: Finished) -> None:
+        """Note that a shard is committed, and give up other tasks of it."""
         shard = running.shard
-        del self._left[shard.index]
-        self._started(running, finished.node)
+        del self._unfinished[shard.index]
+        self._note_start(running, finished.node)
         self._ledger.events.add(
             EventKind.TASK_FINISHED,
             task=running.task.id,
@@ -189,22 +191,22 @@ class Driver:
                 self._give_up(other)
         self._report(shard)
 
-    def _failed(self, running: RunningTask, failed: Failed) -> None:
-        """Count a failure, and submit the shard again if it may have another try (`run`).
+    def _handle_failure(self, running: RunningTask, failed: Failed) -> None:
+        """Count the failure of a task, and submit its shard again unless it has failed too often.
 
         Raises:
-            Resumable: the task would fail anywhere.
+            Resumable: the task would fail on every machine.
         """
         beat = self._heartbeats.last(running)
         node = failed.node or (beat.node if beat else None)
         if failed.reason != Reason.UNSCHEDULED:
-            self._started(running, node)
+            self._note_start(running, node)
         self._note_failure(running, str(node or ""), failed.reason, failed.message)
         if failed.reason == Reason.HASH_CONFLICT:
             facts = {"shard": running.shard.name, "task": running.task.id, "node": str(node or "")}
             self._ledger.events.add(EventKind.HASH_CONFLICT, **facts, message=failed.message)
         if stops_the_run(failed):
-            self._journal.watch.check_all()  # says which tensors are concerned
+            self._journal.watch.check_all()  # raises an error that names the tensors concerned
             raise Resumable(failed.reason, f"{node}: {failed.message}")
         if self._adopt_if_published(running, node):
             return
@@ -221,13 +223,13 @@ class Driver:
         record = self._exchange.record(running.task.id, shard)
         if node is None or record is None or not record.fits(self._plan, shard, self._fingerprint):
             return False
-        found = Finished(node, record, shard.nbytes, 0.0, 0)
-        if not self._journal.commit(shard, found, running.task.id):
+        finished = Finished(node, record, shard.nbytes, 0.0, 0)
+        if not self._journal.commit(shard, finished, running.task.id):
             return False
         for reference in [r for r, other in self._running.items() if other is running]:
             del self._running[reference]
             self._cluster.cancel(reference)
-        self._committed(running, found)
+        self._finish_shard(running, finished)
         return True
 
     def _note_failure(self, running: RunningTask, node: str, reason: Reason, message: str) -> None:
@@ -241,42 +243,43 @@ class Driver:
         )
 
     def _give_up(self, running: RunningTask) -> None:
-        """Have a task end if it is still at work."""
+        """Mark a task as given up, and have it end if it is still running."""
         running.given_up = True
         self._exchange.give_up(running.task.id)
         for reference, other in self._running.items():
             if other is running:
                 self._cluster.cancel(reference)
 
-    def _look_at_tasks(self) -> None:
-        """Read the heartbeats, and give up tasks that are silent for too long."""
+    def _check_tasks(self) -> None:
+        """Read the heartbeats, and handle tasks that are silent for too long as failed."""
         now = time.monotonic()
         if now - self._heartbeats_read_at < self._exchange.beat_seconds:
             return
         self._heartbeats_read_at = now
         for running in self._heartbeats.read(self._active()):
             if running.beat is not None:
-                self._started(running, running.beat.node)
+                self._note_start(running, running.beat.node)
         self._report()
         if now - self._head_asked_at >= HEAD_SECONDS:
             self._head_asked_at = now
-            self._look_at_machines(now)
+            self._check_machines(now)
         limit = self._context.options.stall_timeout
         if not limit:
             return
         active = self._active()
-        last = max((r.changed for r in active), default=now)
+        last_change = max((r.changed for r in active), default=now)
         for running in active:
-            # A task that waits for its turn has no heartbeat: it counts if nothing else goes on.
-            quiet = now - (running.changed if running.beat else last)
+            # A task that waits for a machine has no heartbeat. It is late only if no task of the
+            # run makes progress.
+            quiet = now - (running.changed if running.beat else last_change)
             if running.beat and quiet > limit:
                 text = f"no heartbeat for {quiet:.0f} s"
-                self._failed(running, Failed(None, Reason.TASK_SILENT, text))
+                self._handle_failure(running, Failed(None, Reason.TASK_SILENT, text))
             elif not running.beat and quiet > max(limit, START_SECONDS):
-                self._unscheduled(running, quiet)
+                self._handle_unscheduled(running, quiet)
 
-    def _look_at_machines(self, now: float) -> None:
-        """See whether the head answers, and where tasks are, or could be."""
+    def _check_machines(self, now: float) -> None:
+        """Ask the head for its machines, and handle tasks whose machine is gone or missing."""
         if not self._cluster.answers():
             self._stop_if_head_is_lost(now - self._head_answered_at)
             return
@@ -285,9 +288,9 @@ class Driver:
         alive = {machine.id for machine in machines}
         for running in self._active():
             if running.beat is not None:
-                # Ray waits for the worker of a lost machine as long as its connection seems open.
+                # Ray itself waits for the worker of a lost machine while its connection seems open.
                 if running.beat.node.id not in alive:
-                    self._failed(running, Failed(None, Reason.LOST, "its machine is gone"))
+                    self._handle_failure(running, Failed(None, Reason.LOST, "its machine is gone"))
             elif any(running.request.fits(machine) for machine in machines):
                 running.fitted = now
             elif now - running.fitted > JOIN_SECONDS:
@@ -304,7 +307,7 @@ class Driver:
             )
 
     def _note_misfit(self, running: RunningTask) -> None:
-        """Say, once, that the cluster lacks a machine for what tasks ask for."""
+        """Tell the user, once, that the cluster has no machine with the resources of a task."""
         if not self._noted_misfit:
             self._noted_misfit = True
             self._reporter.note(
@@ -313,15 +316,15 @@ class Driver:
                 "--threads"
             )
 
-    def _unscheduled(self, running: RunningTask, seconds: float) -> None:
-        """Have the driver compute what no machine takes, unless none has ever taken a task.
+    def _handle_unscheduled(self, running: RunningTask, seconds: float) -> None:
+        """Handle a task that no machine takes as failed: the driver will compute its shard.
 
         Raises:
             Resumable: no machine has ever taken a task.
         """
         why = f"no machine had room for it for {seconds:.0f} s"
-        if self._has_worked:
-            self._failed(running, Failed(None, Reason.UNSCHEDULED, why))
+        if self._any_task_started:
+            self._handle_failure(running, Failed(None, Reason.UNSCHEDULED, why))
             return
         raise Resumable(
             Reason.CLUSTER,
@@ -334,11 +337,11 @@ class Driver:
         return f"A task needs {running.request}. The machines have: {machines}."
 
     def _compute_here(self, shard: Shard) -> None:
-        """Compute a shard in this process; until that is done, nothing else is (`run`).
+        """Compute a shard in this process, as `run_task` does on a worker.
 
         Raises:
             Interrupted: a signal stopped the run.
-            Resumable: this fails, too.
+            Resumable: the computation fails here, too.
         """
         tries, here = self._tries[shard.index], Node("", hostname())
         why = f"{shard.name} failed {tries.failed} times on the cluster"
@@ -348,7 +351,7 @@ class Driver:
         tries.count += 1
         request = TaskRequest(self._computation.budget.threads, tries.memory, {})
         running = RunningTask(self._task(shard, request.threads), shard, request)
-        self._started(running, here)
+        self._note_start(running, here)
         outcome = run_task(running.task, here, self._stop, self._reporter)
         if isinstance(outcome, Failed):
             self._note_failure(running, str(here), outcome.reason, outcome.message)
@@ -356,24 +359,24 @@ class Driver:
                 outcome.reason,
                 f"{shard.name} cannot be computed, on the cluster or here: {outcome.message}",
             )
-        self._ended(running, outcome)
-        if shard.index in self._left:
+        self._handle_end(running, outcome)
+        if shard.index in self._unfinished:
             raise Resumable(
                 Reason.CLUSTER,
                 f"{shard.name} was computed, but the output folder lacks it or has another file of "
                 "that name: another program may be writing there. Stop it, then resume.",
             )
 
-    def _started(self, running: RunningTask, node: Node | None) -> None:
-        """Note that a task started, if that is news."""
+    def _note_start(self, running: RunningTask, node: Node | None) -> None:
+        """Note in the ledger that a task started, unless it is noted already."""
         if running.started:
             return
-        running.started = self._has_worked = True
+        running.started = self._any_task_started = True
         facts = {"task": running.task.id, "shard": running.shard.name}
         self._ledger.events.add(EventKind.TASK_STARTED, **facts, node=str(node or ""))
 
     def _active(self) -> list[RunningTask]:
-        """Return the tasks that are not given up."""
+        """Return the running tasks that are not given up."""
         return [running for running in self._running.values() if not running.given_up]
 
     def _report(self, shard: Shard | None = None) -> None:
@@ -390,7 +393,7 @@ class Driver:
         )
 
 
-def _refused(refused: WorkerRefused) -> Resumable:
+def _refusal(refused: WorkerRefused) -> Resumable:
     return Resumable(
         Reason.CLUSTER,
         f"{refused.node} cannot work on this run:\n"

@@ -1,4 +1,4 @@
-"""What becomes of a finished task: its hashes are journaled, or compared with those known."""
+"""The journal of finished tasks: their hashes are committed, or compared with committed ones."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from resumerge.planning.plan import Shard
 
 @dataclass
 class ShardJournal:
-    """A journal of the shards that tasks finish. The first hashes of a block are kept.
+    """A journal of the shards that tasks finish. The first hash of a block is kept.
 
     Args:
         computation: the computation whose shards these are.
-        progress: the progress of every unit, as it is known now.
+        progress: the progress of every unit; `commit` keeps it up to date.
     """
 
     computation: Computation
@@ -48,13 +48,13 @@ class ShardJournal:
     @property
     def units_done(self) -> int:
         """The number of units that are complete."""
-        return sum(known.is_complete for known in self.progress)
+        return sum(unit.is_complete for unit in self.progress)
 
     def commit(self, shard: Shard, finished: Finished, task: str) -> bool:
         """Journal a shard and seal it. Return False if its file is not where it should be.
 
         Raises:
-            Resumable: a source changed, or some blocks had other hashes before.
+            Resumable: a source changed, or a block is committed with another hash.
         """
         record = finished.record
         self.compare(shard, record, task, str(finished.node))
@@ -62,9 +62,9 @@ class ShardJournal:
         if not self.exchange.has(shard, record):
             return False
         fresh = [unit for unit in record.units if not self.progress[unit.number].is_complete]
-        known = [self.progress[unit.number] for unit in fresh]
+        progress = [self.progress[unit.number] for unit in fresh]
         before = bytes_committed(
-            [self.computation.plan.units[unit.number] for unit in fresh], known
+            [self.computation.plan.units[unit.number] for unit in fresh], progress
         )
         self._batch += 1
         self._units += len(fresh)
@@ -88,7 +88,9 @@ class ShardJournal:
                 self.computation.attempt,
                 self._batch,
             )
-        self.computation.files.remove(shard)  # what an attempt without a cluster had begun
+        self.computation.files.remove(
+            shard
+        )  # the partial file of an earlier attempt without a cluster
         record_sealed(
             shard, self.computation.ledger, self.computation.context.storage, record.mirrored
         )
@@ -97,19 +99,21 @@ class ShardJournal:
         return True
 
     def compare(self, shard: Shard, record: ShardRecord, task: str, node: str) -> None:
-        """Compare what a task computed with what is known of the shard's blocks.
+        """Compare the hashes that a task computed with those that are committed.
 
         Raises:
-            Resumable: they differ.
+            Resumable: the hashes of a block differ.
         """
         for unit in record.units:
-            known = self.progress[unit.number].hashes
-            if unit.hashes[: len(known)] == known:
+            committed = self.progress[unit.number].hashes
+            if unit.hashes[: len(committed)] == committed:
                 continue
             name = self.computation.plan.units[unit.number].name
-            places = range(0, len(known), HASH_BYTES)
-            at = next(n for n in places if unit.hashes[n:][:HASH_BYTES] != known[n:][:HASH_BYTES])
-            first, second = (hashes[at:][:HASH_BYTES].hex() for hashes in (known, unit.hashes))
+            places = range(0, len(committed), HASH_BYTES)
+            at = next(
+                n for n in places if unit.hashes[n:][:HASH_BYTES] != committed[n:][:HASH_BYTES]
+            )
+            first, second = (hashes[at:][:HASH_BYTES].hex() for hashes in (committed, unit.hashes))
             conflict = HashConflict(name, at // HASH_BYTES, first, second)
             facts = {"shard": shard.name, "task": task, "node": node, **asdict(conflict)}
             self.computation.ledger.events.add(EventKind.HASH_CONFLICT, **facts)

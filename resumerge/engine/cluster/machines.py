@@ -1,4 +1,4 @@
-"""The machines of a cluster, and what a task asks of one."""
+"""The machines of a cluster, and the resources that a task asks for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Machine:
     """A node of the cluster that is alive.
 
     Args:
-        resources: all that it has, free or not, by Ray's names: ``CPU``, ``GPU``, ``memory``
-            (bytes), and those that its `ray start` named.
+        resources: all its resources, free or not, by Ray's names: ``CPU``, ``GPU``, ``memory``
+            (bytes), and the custom ones of its `ray start`.
     """
 
     id: str
@@ -53,7 +53,7 @@ class TaskRequest:
     further: Mapping[str, Any]
 
     def fits(self, machine: Machine) -> bool:
-        """Return whether a machine has all of the request when nothing else runs there."""
+        """Return whether an idle machine has the requested resources."""
         return all(machine.resources.get(name, 0.0) >= n for name, n in self._needed().items())
 
     def options(self) -> dict[str, Any]:
@@ -87,5 +87,5 @@ class TaskRequest:
 
 
 def show_machines(machines: Collection[Machine]) -> str:
-    """Return a text about what machines have, each kind once."""
+    """Return a text on the resources of machines, once for each kind of machine."""
     return "; ".join(sorted({str(machine) for machine in machines})) or "no machine is there"

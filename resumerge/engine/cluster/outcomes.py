@@ -1,4 +1,4 @@
-"""What comes back from a task."""
+"""The outcomes of tasks, as workers return them to the driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resumerge.engine.shards.shard_record import ShardRecord
 from resumerge.errors import Reason
 
 OUT_OF_MEMORY = (Reason.OOM, Reason.MEMORY)
-"""The reasons after which a task may do with less memory; the second is the governor's."""
+"""The reasons after which the next task gets less memory; `MEMORY` is the governor's."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Finished:
     """The outcome of a task whose shard has its final name.
 
     Args:
-        record: the hashes of its blocks, and of what they were computed from.
+        record: the hashes of its blocks and of their inputs.
         seconds: seconds that the task took.
         peak_rss: largest RSS of the worker's process, in bytes.
         bytes_received: bytes of streamed files.
@@ -83,8 +83,8 @@ class Failed:
     """The outcome of a task that published nothing.
 
     Args:
-        node: where it ran; None if the worker was lost before it said where it was.
-        reason: why it failed.
+        node: the machine where it ran; None if the worker was lost before its first heartbeat.
+        reason: the reason of the failure.
     """
 
     node: Node | None

@@ -1,7 +1,7 @@
-"""Whether the head of a Ray cluster answers at an address.
+"""A probe: does the head of a Ray cluster answer at an address?
 
-`ray.init` waits for ever for whatever accepts a connection and is no Ray, and no signal ends that.
-So a process of its own asks first, which is given up after a while.
+If another program accepts connections there, `ray.init` waits for ever, and no signal ends that. So
+a separate process asks first, and is ended after a while.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from resumerge.errors import Reason, Resumable
 
 START_SECONDS, ANSWER_SECONDS = 90, 20
-"""The seconds that a process may take to import Ray, and the head to answer then."""
+"""The most seconds for the process to import Ray, and then for the head to answer."""
 
 _WAIT_SECONDS = 0.2
 
@@ -29,7 +29,7 @@ address = canonicalize_bootstrap_address_or_die(address)
 signal.alarm(answer)
 GcsClient(address=address).get_all_node_info(timeout=answer)
 """
-"""The alarm ends the process also where its parent is gone."""
+"""The program of the process. Its alarm ends it even if its parent is gone."""
 
 
 def check_is_ray(address: str, heartbeat: Callable[[], None]) -> None:
@@ -37,11 +37,11 @@ def check_is_ray(address: str, heartbeat: Callable[[], None]) -> None:
 
     Args:
         address: ``HOST:PORT`` or ``auto``.
-        heartbeat: called a few times a second; what it raises ends the waiting.
+        heartbeat: called a few times a second; an error that it raises ends the waiting.
 
     Raises:
         ConnectionError: the head refuses, or there is none.
-        Resumable: something else listens at the address, or the head hangs.
+        Resumable: another program listens at the address, or the head hangs.
     """
     with subprocess.Popen(
         [sys.executable, "-P", "-c", _ASK, address, str(START_SECONDS), str(ANSWER_SECONDS)],
@@ -49,16 +49,16 @@ def check_is_ray(address: str, heartbeat: Callable[[], None]) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-    ) as asking:
+    ) as process:
         try:
             while True:
                 heartbeat()
                 with suppress(subprocess.TimeoutExpired):
-                    _, said = asking.communicate(timeout=_WAIT_SECONDS)
+                    _, errors = process.communicate(timeout=_WAIT_SECONDS)
                     break
         finally:
-            asking.kill()
-    if asking.returncode == -signal.SIGALRM:
+            process.kill()
+    if process.returncode == -signal.SIGALRM:
         raise Resumable(
             Reason.CLUSTER,
             f"{address} is not the head of a Ray cluster, or the head hangs. Name the "
@@ -66,6 +66,6 @@ def check_is_ray(address: str, heartbeat: Callable[[], None]) -> None:
             "(8265 is the dashboard, 10001 is for Ray's client). If that is the address, the head "
             "hangs: end it with `ray stop`, and start it again. Then resume.",
         )
-    if asking.returncode != 0:
-        lines = [line for line in said.splitlines() if line.strip()]
-        raise ConnectionError(lines[-1] if lines else f"exit code {asking.returncode}")
+    if process.returncode != 0:
+        lines = [line for line in errors.splitlines() if line.strip()]
+        raise ConnectionError(lines[-1] if lines else f"exit code {process.returncode}")

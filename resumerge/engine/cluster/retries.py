@@ -1,7 +1,8 @@
-"""What follows when a task fails: where the next one goes, with what memory, or the driver.
+"""The retries of a shard after a task failed: on which machine, and with how much memory.
 
-The next task goes to a machine where none has failed, and the last one has half of the memory. A
-task that ran out of memory is followed by one with half of it at once.
+The next task goes to a machine where no task of the shard has failed. If a task ran out of memory,
+the next one gets half of its memory; the last task gets half in any case. After that, the driver
+computes the shard.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from resumerge.errors import Reason
 from resumerge.host.oom import lowered_budget
 
 TRIES = 3
-"""Tasks of a shard that may fail before the driver computes it."""
+"""The number of tasks of a shard that may fail before the driver computes it."""
 
 _EVERYWHERE = (Reason.SOURCE_CHANGED, Reason.HASH_CONFLICT)
-"""Reasons that another machine has, too. A full disk may be one of the machine's own; if it is the
-shared one, the driver finds that in the end."""
+"""Reasons for which a task would fail on every machine. A full disk is none: it may be a disk of
+that machine alone. If it is the shared disk, the driver fails there in the end, too."""
 
 
 def stops_the_run(failed: Failed) -> bool:
@@ -30,11 +31,11 @@ class Tries:
     """The tasks of one shard so far.
 
     Args:
-        count: tasks that were submitted.
-        failed: tasks that failed.
+        count: number of tasks that were submitted.
+        failed: number of tasks that failed.
         is_refused: whether no machine of the cluster took a task.
         nodes: ids of the nodes where tasks failed.
-        memory: budget of the next task in bytes; None for what the run's options say.
+        memory: the memory of the next task in bytes; None to use the run's options.
     """
 
     count: int = 0
@@ -45,14 +46,14 @@ class Tries:
 
     @property
     def may_try_again(self) -> bool:
-        """Whether there is another task; else the driver computes the shard."""
+        """Whether another task may be submitted; otherwise the driver computes the shard."""
         return self.failed < TRIES and not self.is_refused
 
     def avoided(self, suited: set[str]) -> set[str]:
-        """Return the ids of the nodes that the next task is kept from.
+        """Return the ids of the nodes that the next task must not run on.
 
         Args:
-            suited: ids of the nodes that have what the task asks for.
+            suited: ids of the nodes with the resources of the task.
         """
         return self.nodes if suited - self.nodes else set()
 
@@ -61,8 +62,8 @@ class Tries:
 
         Args:
             failed: the outcome.
-            node: id of the node; empty if it is not known.
-            budget: bytes that the task had; 0 if that is not known.
+            node: id of the node; empty if it is unknown.
+            budget: bytes of memory that the task had; 0 if that is unknown.
         """
         if failed.reason == Reason.UNSCHEDULED:
             self.is_refused = True
@@ -70,6 +71,6 @@ class Tries:
             self.failed += 1
         if node:
             self.nodes.add(node)
-        last = not self.is_refused and self.failed == TRIES - 1
-        if failed.reason in OUT_OF_MEMORY or last:
+        next_is_last = not self.is_refused and self.failed == TRIES - 1
+        if failed.reason in OUT_OF_MEMORY or next_is_last:
             self.memory = lowered_budget(budget) or self.memory

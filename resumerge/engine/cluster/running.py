@@ -1,4 +1,4 @@
-"""The tasks that are not over, and what is heard of them."""
+"""The running tasks, and the reading of their heartbeats."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from resumerge.planning.plan import Shard
 
 @dataclass
 class RunningTask:
-    """A task that was submitted, and is not over.
+    """A task that was submitted and has not ended.
 
     Args:
-        request: the resources that it asks of a machine.
-        changed: when its heartbeat changed last, or it was submitted; seconds of this machine's
-            clock.
-        fitted: when a machine was known last that can take it, or it was submitted.
-        started: whether the ledger has the event.
-        given_up: whether another task has its shard; what comes back is compared.
+        request: the resources that the task asks for.
+        changed: the time of the last change of its heartbeat, at first of its submission; seconds
+            of this machine's clock.
+        fitted: the last time when the cluster had a machine that can take it, at first the time of
+            its submission.
+        started: whether the ledger has the event of its start.
+        given_up: whether another task has its shard, so that its result is only compared.
     """
 
     task: ShardTask
@@ -42,10 +43,12 @@ class Heartbeats:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._read = time.monotonic()
+        self._last_read = time.monotonic()
 
     def read(self, tasks: Sequence[RunningTask]) -> list[RunningTask]:
-        """Return the tasks with a new heartbeat. No task is late as long as none can be read.
+        """Return the tasks with a new heartbeat.
+
+        While heartbeats cannot be read, no task counts as silent.
 
         Raises:
             Resumable: heartbeats cannot be read for too long.
@@ -54,24 +57,24 @@ class Heartbeats:
         try:
             beats = self._exchange.beats([running.task.id for running in tasks])
         except OSError as error:
-            if getattr(error, "denied", False) or now - self._read > self._exchange.patience:
+            if getattr(error, "denied", False) or now - self._last_read > self._exchange.patience:
                 raise Resumable(
                     Reason.MIRROR, f"The heartbeats of tasks cannot be read: {error}"
                 ) from error
             for running in tasks:
                 running.changed = now
             return []
-        self._read = now
-        heard = []
+        self._last_read = now
+        with_news = []
         for running in tasks:
             beat = beats.get(running.task.id)
             if beat is not None and beat != running.beat:
                 running.beat, running.changed = beat, now
-                heard.append(running)
-        return heard
+                with_news.append(running)
+        return with_news
 
     def last(self, running: RunningTask) -> Beat | None:
-        """Return the last heartbeat of a task that is over."""
+        """Return the last heartbeat of a task that has ended; None if it sent none."""
         with suppress(OSError):
             beats = self._exchange.beats([running.task.id])
             running.beat = beats.get(running.task.id) or running.beat

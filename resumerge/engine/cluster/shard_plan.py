@@ -1,4 +1,4 @@
-"""The plan of one shard: what a task merges."""
+"""The plan of one shard, which a task merges."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from resumerge.tensors import Stored, stored_in
 
 
 def shard_plan(plan: Plan, number: int) -> Plan:
-    """Return a plan whose only shard is this one, to the same bytes.
+    """Return a plan with one shard, whose bytes are the same as in the whole plan.
 
-    It is small, since it is sent to a task. Of the sources it has the files and, of remote ones,
-    the headers that downloads are compared with. What only planning and the files beside the shards
-    need is left out.
+    The plan is sent to a task, so it is small. It has the files that the shard reads, and, for
+    remote files, the headers that downloads are compared with. Parts that only planning and the
+    files beside the shards need are left out.
     """
     shard = plan.shards[number]
     units = tuple(
@@ -24,13 +24,13 @@ def shard_plan(plan: Plan, number: int) -> Plan:
     )
     read = {(s.source, s.file) for unit in units for s in stored_in(unit.expression)}
     sources = tuple(
-        _without_the_rest(source, {file for n, file in read if n == number})
+        _with_files(source, {file for n, file in read if n == number})
         for number, source in enumerate(plan.sources)
     )
     return replace(
         plan,
         sources=sources,
-        stage_models=tuple(_without_the_rest(model, set()) for model in plan.stage_models),
+        stage_models=tuple(_with_files(model, set()) for model in plan.stage_models),
         units=units,
         shards=(replace(shard, index=0, first=0, last=len(units)),),
         stages=(),
@@ -48,11 +48,11 @@ def shard_plan(plan: Plan, number: int) -> Plan:
     )
 
 
-def _without_the_rest(source: Source, read: set[str]) -> Source:
+def _with_files(source: Source, read: set[str]) -> Source:
     """Return a source with only the files that are read, and the headers of remote ones."""
     prefixes = {"base/": source.base, "adapter/": source.adapter}
     parts = {
-        prefix: part and _without_the_rest(part, {name.removeprefix(prefix) for name in read})
+        prefix: part and _with_files(part, {name.removeprefix(prefix) for name in read})
         for prefix, part in prefixes.items()
     }
     files: dict[str, SourceFile] = {

@@ -1,6 +1,6 @@
-"""A task: one shard, computed and published. Runs on a worker, or on the driver itself.
+"""A task: it computes and publishes one shard, on a worker or on the driver itself.
 
-The code that computes is that of any merge: the task has a plan of one shard, a ledger of its own
+It computes with `LocalComputation`, like any merge: it has a plan of one shard, a ledger of its own
 in a temporary folder, and a folder to write to.
 """
 
@@ -50,14 +50,14 @@ from resumerge.storage import Storage
 
 @dataclass(frozen=True)
 class ShardTask:
-    """What a task is started with.
+    """The arguments of a task.
 
     Args:
         id: an id that is unique in its attempt.
         shard: the shard's number in the run's plan.
         first: number of its first unit in the run's plan.
         endpoint: the task's side of the exchange with the driver.
-        plan: the result of `shard_plan`, pickled: it is read after the versions were compared.
+        plan: the result of `shard_plan`, pickled, so that versions are compared before it is read.
         options: the run's options, with the memory and threads of the task.
     """
 
@@ -72,7 +72,7 @@ class ShardTask:
 
 
 def run_on_worker(task: ShardTask) -> Outcome:
-    """Compute and publish the shard, and return the outcome, also of what fails."""
+    """Compute and publish the shard of a task in a worker of Ray, and return the outcome."""
     import ray
 
     node = Node(ray.get_runtime_context().get_node_id(), hostname())
@@ -86,10 +86,10 @@ def run_on_worker(task: ShardTask) -> Outcome:
 def run_task(
     task: ShardTask, node: Node, stop: StopRequest, inner: Reporter | None = None
 ) -> Outcome:
-    """Compute and publish the shard on this machine, whatever is installed here.
+    """Compute and publish the shard of a task on this machine, without comparing versions.
 
     Args:
-        task: the orders.
+        task: the task.
         node: this machine.
         stop: whether a signal asks to stop.
         inner: a reporter that gets the heartbeats, too.
@@ -136,13 +136,13 @@ def run_task(
 def _compute(
     context: RunContext, task: ShardTask, plan: Plan, reader: SourceReader, folder: Path
 ) -> ShardRecord:
-    """Merge the plan in the task's own folder, with a ledger that is thrown away."""
+    """Merge the plan in the task's own folder, with a temporary ledger."""
     reuse_freed_memory()
     estimated = estimate(plan, context.options.mirror)
     budget = resource_budget(context, plan, estimated, memory_wait=context.options.memory_wait)
     sparse = starts_sparse(estimated, folder, frees=False)
     files = ShardFiles(plan, folder, context.storage, sparse=sparse)
-    # Not in the output, which machines share: SQLite's locks and its WAL need a disk of this one.
+    # The ledger is not in the output, which machines share: SQLite needs a local disk.
     with TemporaryFolder() as state, closing(Ledger.create(state / LEDGER_FILE)) as ledger:
         ledger.begin(_run_row(task, folder), source_rows(plan), shard_rows(plan), unit_rows(plan))
         attempt = ledger.attempts.start(
@@ -194,7 +194,7 @@ def _run_row(task: ShardTask, folder: Path) -> dict[str, object]:
 
 
 def _state_folder() -> Path:
-    """Return where a machine that works for others keeps what it knows of its cached files."""
+    """Return the state folder of tasks on this machine, for its cache of metadata."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HOME) / "resumerge" / "tasks"

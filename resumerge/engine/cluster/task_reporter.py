@@ -18,7 +18,7 @@ class TaskReporter(Reporter):
     Args:
         endpoint: the task's side of the exchange; its working folder exists.
         node: this machine.
-        inner: a reporter that gets the heartbeats, and what is waited for, too.
+        inner: a reporter that gets heartbeats and texts of waiting, too.
 
     Raises:
         TaskAbandoned: from every call, once the task is given up.

@@ -18,10 +18,13 @@ from resumerge.planning.plan import Plan, Shard
 
 @dataclass(frozen=True)
 class Beat:
-    """A heartbeat of a task. A later one differs: clocks of machines are not compared.
+    """A heartbeat of a task.
+
+    Each heartbeat differs from the one before, so that the driver need not compare clocks.
 
     Args:
-        node: where the task runs.
+        node: the machine where the task runs.
+        count: the number of the heartbeat.
         budget: bytes of RSS that the task may use; 0 until it is known.
         nbytes: bytes of the shard that are written.
     """
@@ -37,7 +40,7 @@ class Beat:
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Beat | None:
-        """Return the heartbeat in a JSON file that anybody may have written; None if it is none."""
+        """Return the heartbeat in a file, which anybody may have written; None if it is none."""
         try:
             value = json.loads(data)
             node = Node(**value["node"])
@@ -60,10 +63,11 @@ class TaskAbandoned(ResumergeError):
 class TaskEndpoint(ABC):
     """A task's side of the exchange: made by the driver, pickled, and used on a worker.
 
-    Once the task is given up, `beat` and `publish` raise `TaskAbandoned`, however late it wakes up.
+    Once the task is given up, `beat` and `publish` raise `TaskAbandoned`, however late the task
+    calls them.
 
     Attributes:
-        beat_seconds: least time between two heartbeats.
+        beat_seconds: least seconds between two heartbeats.
     """
 
     beat_seconds: ClassVar[float]
@@ -87,22 +91,22 @@ class TaskEndpoint(ABC):
     def publish(
         self, plan: Plan, record: ShardRecord, beat: Beat, moved: Callable[[int], None]
     ) -> ShardRecord:
-        """Give the complete shard in the working folder its final name, and leave its record.
+        """Give the complete shard in the working folder its final name, and write its record.
 
-        A shard that is there already stays, if it has the same bytes.
+        A shard that was published before stays, if it has the same bytes.
 
         Args:
             plan: the plan of one shard.
-            record: the hashes of what was computed.
+            record: the hashes of the computed blocks.
             beat: the last heartbeat.
             moved: called between pieces of the work, with bytes that were moved.
 
         Returns:
-            the record, with what is known now.
+            the record, completed by the place of an uploaded shard.
 
         Raises:
-            TaskAbandoned: nothing was published.
-            Resumable: the shard that is there has other bytes, or the place cannot be used.
+            TaskAbandoned: the task was given up, and published nothing.
+            Resumable: a shard with other bytes was published before, or the place cannot be used.
         """
 
 
@@ -110,7 +114,7 @@ class Exchange(ABC):
     """The driver's side of the exchange, in one attempt.
 
     Attributes:
-        beat_seconds: time between two looks at the heartbeats.
+        beat_seconds: seconds between two readings of the heartbeats.
         patience: seconds for which heartbeats may be unreadable.
     """
 
@@ -127,7 +131,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:
-        """Return the side of a new task.
+        """Return the endpoint of a new task.
 
         Args:
             task: the task's id, ``shardN-TRY``.
@@ -144,14 +148,14 @@ class Exchange(ABC):
 
     @abstractmethod
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
-        """Return the record of a shard that a task has published and not told of; None without one.
+        """Return the record of a shard that a lost task has published; None if it published none.
 
-        Anybody may have written it.
+        Anybody may have written the record, so it is to be checked.
         """
 
     @abstractmethod
     def has(self, shard: Shard, record: ShardRecord) -> bool:
-        """Return whether a published shard is there, as this machine sees it."""
+        """Return whether this machine sees the published shard of a record."""
 
     @abstractmethod
     def journaled(self, task: str, shard: Shard) -> None:
@@ -163,7 +167,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def adopt(self) -> list[int]:
-        """Give every task up, and journal what was published and not journaled.
+        """Give every task up, and journal the shards that were published and not journaled.
 
         Returns:
             the numbers of the shards that were journaled.
@@ -171,7 +175,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the exchange, so that nothing is left of the tasks."""
+        """End the exchange, and delete the tasks' files."""
 
     def check(self) -> None:  # noqa: B027, a folder has nothing to say
         """Check that the driver may go on; called often.

@@ -37,10 +37,10 @@ class BucketExchange(Exchange):
     Args:
         plan: the run's plan.
         ledger: the run's ledger.
-        files: the shards on this machine, which holds none that a task computes.
+        files: the shards on this machine; those that tasks compute are not here.
         mirror: the mirror session.
         replicator: the mirror's replicator, started.
-        waiting: called a few times a second while the mirror is waited for.
+        waiting: called a few times a second while this waits for the mirror.
     """
 
     beat_seconds = BEAT_SECONDS
@@ -61,15 +61,16 @@ class BucketExchange(Exchange):
         self.patience = replicator.options.stall_seconds
 
     def open(self, pending: Sequence[Shard]) -> None:
-        # A mirror with shards and no snapshot would be nobody's.
+        # Without a snapshot, no machine could tell whose shards are in the mirror.
         self._replicator.wait_for_snapshot(self._waiting)
         listed = self._ask(self._store.list)
-        there = [shard for shard in pending if shard.name in listed]
-        ours = [shard.name for shard in there if listed[shard.name] == shard.nbytes]
-        others = backup_names({shard.name for shard in there} - set(ours), listed)
-        # Damaged, or uploaded by a task that died before it wrote its record: no snapshot names it.
-        self._change(lambda: self._store.put({}, ours))
-        for name, now in others.items():
+        uploaded = [shard for shard in pending if shard.name in listed]
+        own = [shard.name for shard in uploaded if listed[shard.name] == shard.nbytes]
+        backups = backup_names({shard.name for shard in uploaded} - set(own), listed)
+        # A pending shard of the right size is damaged, or its task died before it wrote its record.
+        # No snapshot names it, so it is deleted.
+        self._change(lambda: self._store.put({}, own))
+        for name, now in backups.items():
             self._change(lambda: back_up(self._mirror, {name: now}))  # noqa: B023, called now
             self._ledger.events.add(
                 EventKind.FILE_SET_ASIDE, name=name, now=now, mirror=self._mirror.url
@@ -84,12 +85,12 @@ class BucketExchange(Exchange):
     def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
         listed = self._store.list() if tasks else {}
         names = {task: self._name(task).name for task in tasks}
-        found = {
+        beats = {
             task: Beat.of_bytes(read_object(self._store, name))
             for task, name in names.items()
             if name in listed
         }
-        return {task: beat for task, beat in found.items() if beat is not None}
+        return {task: beat for task, beat in beats.items() if beat is not None}
 
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
         return self._ask(lambda: uploaded_record(self._store, self._name(task)))
@@ -101,7 +102,7 @@ class BucketExchange(Exchange):
         self._replicator.uploaded([self._name(task).name])
 
     def give_up(self, task: str) -> None:
-        with suppress(OSError):  # the object goes with all others at the end
+        with suppress(OSError):  # at the end, the objects of all tasks are deleted anyway
             self._store.put({}, [self._name(task).name])
 
     def adopt(self) -> list[int]:
@@ -116,7 +117,7 @@ class BucketExchange(Exchange):
                 replicator.token,
                 replicator.check_lease,
             )
-        except (InputError, Resumable):  # the next attempt does it
+        except (InputError, Resumable):  # the next attempt will adopt them
             return []
         self._replicator.uploaded(superfluous)
         return adopted
@@ -131,23 +132,23 @@ class BucketExchange(Exchange):
         return TaskName(self._replicator.token, task)
 
     def _change(self, call: Callable[[], None]) -> None:
-        """Change something in the bucket, as long as no other machine has taken over.
+        """Make a call that changes the bucket, after checking that no machine has taken over.
 
         Raises:
             Resumable: another machine has taken over, or the bucket fails or denies the change.
         """
 
-        def checked() -> None:
+        def change_with_lease() -> None:
             self._replicator.check_lease()
             call()
 
-        self._ask(checked)
+        self._ask(change_with_lease)
 
     def _ask(self, call: Callable[[], T]) -> T:
-        """Do something with the bucket, again if it fails for a moment.
+        """Make a call to the bucket, again if the bucket fails for a moment.
 
         Raises:
-            Resumable: the bucket fails for longer, or denies it.
+            Resumable: the bucket fails for longer, or denies the call.
         """
         try:
             return retry_store(self._store, call)

@@ -28,10 +28,11 @@ from resumerge.planning.plan import Plan
 from resumerge.retry import Backoff, retry
 
 BEAT_SECONDS = 5.0
-"""Each heartbeat is two requests, which cost money; the driver reads it by one more."""
+"""Seconds between two heartbeats. Each is two requests, and one more by the driver, which cost
+money."""
 
 JOIN_SECONDS = 60.0
-"""The time that a bucket may fail when a task begins."""
+"""Seconds for which the bucket may fail when a task begins."""
 
 
 def opening(nonce: str) -> bytes:
@@ -47,13 +48,13 @@ def _content(nonce: str, content: Mapping[str, Any]) -> bytes:
 class BucketEndpoint(TaskEndpoint):
     """A task's side of an exchange in a bucket. The task's object is deleted when it is given up.
 
-    The object is only ever replaced, under the condition that it is what this task wrote last. So a
-    task that wakes up late leaves nothing behind.
+    The task only replaces the object, on the condition that the object is what it wrote last. So a
+    task that was given up and wakes up late creates no object again.
 
     Args:
         url: the mirror's address. Every machine opens it with its own credentials.
         object: the name of the task's object.
-        nonce: a text that differs from that of every other task.
+        nonce: a text that no other task has.
         rate: bytes a second that are uploaded; None for no limit.
         patience: seconds that the bucket may fail while the shard is uploaded.
     """
@@ -63,17 +64,18 @@ class BucketEndpoint(TaskEndpoint):
     nonce: str
     rate: int | None
     patience: float
-    _known: bytes = field(init=False, repr=False)
+    _written: bytes = field(init=False, repr=False)
+    """The object's content that this task is sure to have written last."""
     _unsure: bytes = field(init=False, repr=False, default=b"")
-    """What may have been written: the answer was lost."""
+    """A content that may have been written: the server's answer was lost."""
     _folder: Path = field(init=False, repr=False)
     _created: bool = field(init=False, repr=False, default=False)
-    """This task has put the shard there."""
+    """Whether this task has uploaded the shard."""
 
     beat_seconds = BEAT_SECONDS
 
     def __post_init__(self) -> None:
-        self._known = opening(self.nonce)
+        self._written = opening(self.nonce)
 
     @cached_property
     def _store(self) -> BucketStore:
@@ -85,7 +87,7 @@ class BucketEndpoint(TaskEndpoint):
         backoff = Backoff(first=0.5, longest=5.0, seconds=JOIN_SECONDS)
         try:
             retry(lambda: self._write(Beat(node).as_json()), backoff, is_temporary=_is_temporary)
-        except TaskAbandoned:  # the task itself finds that out at once
+        except TaskAbandoned:  # the next heartbeat of the task raises it again
             return ""
         except (InputError, StoreError) as error:
             return f"{self.url} cannot be used from here: {error}"
@@ -108,11 +110,11 @@ class BucketEndpoint(TaskEndpoint):
             _pause(limit.seconds(nbytes), moved)
 
         def attempt() -> ShardRecord:
-            self._write(beat.as_json())  # it has not been given up
+            self._write(beat.as_json())  # raises if the task has been given up
             uploaded = self._upload(plan, record, beat.node, paced)
-            whole = replace(record, uploaded=uploaded)
-            self._write({**beat.as_json(), RECORD: whole.as_json()})
-            return whole
+            complete = replace(record, uploaded=uploaded)
+            self._write({**beat.as_json(), RECORD: complete.as_json()})
+            return complete
 
         backoff = Backoff(first=1.0, longest=30.0, seconds=self.patience)
         try:
@@ -129,23 +131,23 @@ class BucketEndpoint(TaskEndpoint):
             raise
 
     def _upload(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> Uploaded:
-        """Upload the shard, or compare it with the one that is there, and return what is there."""
+        """Upload the shard, or compare it with the uploaded one; return the shard in the bucket."""
         name = plan.shards[0].name
         path = self._folder / name
         nbytes = path.stat().st_size
-        there = self._store.listed(name)
-        sha256 = self._store.create(name, path, moved) if there is None else None
-        found = there or self._store.listed(name)
-        if found is None:
+        uploaded_before = self._store.listed(name)
+        sha256 = self._store.create(name, path, moved) if uploaded_before is None else None
+        listed = uploaded_before or self._store.listed(name)
+        if listed is None:
             raise StoreError(f"{name} in {self.url} was deleted")
-        if found.nbytes != nbytes:
+        if listed.nbytes != nbytes:
             message = f"Another file has the name {name} in {self.url}: resuming renames it"
             raise Resumable(Reason.MIRROR, message)
         if sha256 is None:
             sha256 = self._compare(plan, record, node, moved)
         else:
             self._created = True
-        return Uploaded(nbytes, sha256, found.etag)
+        return Uploaded(nbytes, sha256, listed.etag)
 
     def _compare(self, plan: Plan, record: ShardRecord, node: Node, moved: Moved) -> str:
         """Compare the shard with one that another task has uploaded, and return its SHA-256.
@@ -154,24 +156,24 @@ class BucketEndpoint(TaskEndpoint):
             Resumable: they differ.
         """
         name, copy = plan.shards[0].name, self._folder / "uploaded"
-        ours = sha256_of(self._folder / name, lambda: moved(0))
-        if self._store.sha256(name, moved) != ours:
+        computed = sha256_of(self._folder / name, lambda: moved(0))
+        if self._store.sha256(name, moved) != computed:
             self._store.download(name, copy, moved)
             compare_with_record(copy, name, plan, record, node)
             raise StoreError(f"{name} in {self.url} was replaced while it was read")
-        return ours
+        return computed
 
     def _remove_orphans(self, name: str) -> None:
-        """Remove what this task has uploaded if it is nobody's.
+        """Remove what this task has uploaded, unless a run or a finished model needs it.
 
-        Parts are removed if there is no lease: whoever holds one may go on with them. The shard is
-        removed if there is no finished model either.
+        Uploaded parts are removed if nobody holds the lease: a process that holds it may go on with
+        the parts. The shard is removed if there is also no finished model.
         """
         with suppress(OSError):
-            there = self._store.list()
-            if not fencing_tokens(there):
+            listed = self._store.list()
+            if not fencing_tokens(listed):
                 self._store.abandon_uploads([name])
-                if self._created and MANIFEST_FILE not in there:
+                if self._created and MANIFEST_FILE not in listed:
                     self._store.put({}, [name])
 
     def _write(self, content: Mapping[str, Any]) -> None:
@@ -182,11 +184,11 @@ class BucketEndpoint(TaskEndpoint):
             StoreError: the bucket cannot be used now.
         """
         data = _content(self.nonce, content)
-        for each in (self._unsure, data) if self._unsure else (data,):
-            self._unsure = each
-            if not self._store.put_if_unchanged(self.object.name, each, self._known):
+        for content_now in (self._unsure, data) if self._unsure else (data,):
+            self._unsure = content_now
+            if not self._store.put_if_unchanged(self.object.name, content_now, self._written):
                 raise TaskAbandoned
-            self._known, self._unsure = each, b""
+            self._written, self._unsure = content_now, b""
 
 
 def _is_temporary(error: Exception) -> bool:
@@ -194,8 +196,8 @@ def _is_temporary(error: Exception) -> bool:
 
 
 def _pause(seconds: float, moved: Moved) -> None:
-    """Wait, with a look around four times a second."""
+    """Wait, and call `moved` four times a second, which may raise to end the waiting."""
     deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(0.25, left))
+    while (remaining := deadline - time.monotonic()) > 0:
+        time.sleep(min(0.25, remaining))
         moved(0)

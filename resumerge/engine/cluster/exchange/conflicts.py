@@ -1,4 +1,4 @@
-"""A shard that was published before is compared with what was computed now."""
+"""The comparison of a shard that was published before with the hashes that are computed now."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from resumerge.planning.plan import Plan
 
 
 def compare_with_record(path: Path, name: str, plan: Plan, record: ShardRecord, node: Node) -> None:
-    """Compare a shard that somebody published with what was computed here.
+    """Compare a shard that another task published with the hashes computed here.
 
     Args:
-        path: the path of the shard, or of its copy.
+        path: the path of the published shard, or of a copy.
         name: the shard's name.
         plan: the plan of one shard.
-        record: the hashes of what was computed here.
-        node: where it was computed.
+        record: the hashes of the blocks computed here.
+        node: this machine.
 
     Raises:
         Resumable: they differ.
     """
     with path.open("rb") as shard:
-        for unit, known in zip(plan.units, record.units):
-            block = first_mismatch(shard.fileno(), unit, known.hashes)
+        for unit, commit in zip(plan.units, record.units):
+            block = first_mismatch(shard.fileno(), unit, commit.hashes)
             if block is not None:
                 offset, nbytes = unit.block_span(block)
                 first = hash_block(os.pread(shard.fileno(), nbytes, offset)).hex()
-                second = known.hashes[HASH_BYTES * block :][:HASH_BYTES].hex()
+                second = commit.hashes[HASH_BYTES * block :][:HASH_BYTES].hex()
                 conflict = HashConflict(unit.name, block, first, second)
                 raise Resumable(Reason.HASH_CONFLICT, conflict.message(name, str(node)))

@@ -31,10 +31,10 @@ from resumerge.planning.plan import Plan, Shard
 from resumerge.storage import Storage
 
 VISIBLE_SECONDS = 60.0
-"""The time that a network filesystem may take to show a file that another machine renamed."""
+"""Seconds that a network filesystem may take to show a file that another machine renamed."""
 
 BEAT_SECONDS = 1.0
-"""The time between two heartbeats of a task, and between two looks of the driver at all of them.
+"""Seconds between two heartbeats of a task, and between two readings of all heartbeats.
 
 Each is a rename on the shared disk.
 """
@@ -123,7 +123,7 @@ class FolderExchange(Exchange):
         plan: the run's plan.
         ledger: the run's ledger.
         files: the run's shards.
-        waiting: called a few times a second while a file is waited for.
+        waiting: called a few times a second while this waits for a file.
     """
 
     beat_seconds = BEAT_SECONDS
@@ -141,8 +141,8 @@ class FolderExchange(Exchange):
         return FolderEndpoint(self._folder, task, shard.index, self._files.folder)
 
     def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
-        found = {task: read_beat(self._folder / task) for task in tasks}
-        return {task: beat for task, beat in found.items() if beat is not None}
+        beats = {task: read_beat(self._folder / task) for task in tasks}
+        return {task: beat for task, beat in beats.items() if beat is not None}
 
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
         if not self._files.has_size_and_header(shard, self._files.final(shard)):
@@ -157,7 +157,7 @@ class FolderExchange(Exchange):
                 return False
             folder = next((f for f in path.parents if f.exists()), path.parent)
             with suppress(OSError):
-                next(folder.iterdir(), None)  # has NFS look again
+                next(folder.iterdir(), None)  # makes NFS read the folder again
             self._waiting()
             time.sleep(0.2)
         return True
