@@ -1,8 +1,8 @@
 """Makes the plan of a merge: units, shards, fingerprint and estimate.
 
 `planner.py` has the order of the steps, `plan.py` the result. Problems are collected and raised
-together; `stacks/` checks layers that slices choose. Nothing here reads weights. Imports
-tokenizers, layout and what lies below.
+together; `stacks/` checks layers that slices choose. Nothing here reads weights, except small
+tensors of whole numbers. This room imports tokenizers, layout and the rooms below.
 
 The package is not named ``plan``: importing it would replace the function `resumerge.plan`.
 """

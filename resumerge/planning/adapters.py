@@ -27,10 +27,10 @@ from resumerge.tensors import Factors
 from resumerge.tensors.target import Target
 
 ONE_FILE = {"": ADAPTER_STEM}
-"""peft reads adapters of one file."""
+"""The stem of the only file of an adapter: peft reads no other."""
 
 OF_MODELS = ("tokenizer", "chat_template", "experts_together", "extract_expert", "quantised_as")
-"""What a recipe can ask of models alone."""
+"""Keys of a recipe that a combination of adapters cannot have."""
 
 
 def plan_extraction(
@@ -41,7 +41,7 @@ def plan_extraction(
     seed: int,
     reading: Reading = reading,
 ) -> Plan:
-    """Plan the adapter of how a model differs from its base.
+    """Plan the extraction of an adapter from the difference between a model and its base.
 
     Raises:
         InputError: the models do not fit, or the adapter would be empty, or could not be loaded.
@@ -60,11 +60,11 @@ def plan_extraction(
 def with_ranks(plan: Plan, chosen: Mapping[str, int]) -> Plan:
     """Return the plan of an extracted adapter with the ranks that the differences have chosen.
 
-    It is that of the same adapter: fingerprint and size of shards stay.
+    It plans the same adapter, so the fingerprint and the size of shards stay.
 
     Args:
         plan: the plan with the highest ranks.
-        chosen: the ranks, by the names of modules; those that are missing stay.
+        chosen: the ranks, by the names of modules; a module that is missing keeps its rank.
     """
     assert plan.adapter is not None
     made = plan.adapter.with_ranks(chosen)
@@ -104,7 +104,7 @@ def _with_rank(target: Target, ranks: Mapping[str, int]) -> Target:
 def plan_combination(
     recipe: Recipe, sources: Mapping[ModelRef, Source], method: MergeMethod, *, seed: int
 ) -> Plan:
-    """Plan an adapter that is combined of others, without their base model.
+    """Plan an adapter that combines other adapters, without their base model.
 
     Raises:
         InputError: with every problem that was found.
@@ -130,20 +130,20 @@ def plan_combination(
         raise InputError([*invalid, *parameters.problems] or error.problems) from None
     except InputError as error:
         raise InputError([*invalid, *parameters.problems, *error.problems]) from None
-    if found := [*invalid, *parameters.problems]:
-        raise InputError(found)
+    if problems := [*invalid, *parameters.problems]:
+        raise InputError(problems)
     notes = [*METHODS.notes_on(method.name), *notes, *more]
     reference = sources[inputs[0].model]
     return _plan(recipe, sources, reference, Layers({}, None), made, targets, notes, left_out, seed)
 
 
 def is_combination(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
-    """Return whether a recipe merges adapters alone, or some that no model is named before."""
+    """Return whether a recipe merges adapters without a model: an adapter is listed as a model."""
     return recipe.has_method and any(sources[ref].is_adapter for ref in recipe.merged_models)
 
 
 def rank_of_models(recipe: Recipe) -> Iterator[Problem]:
-    """Yield the problem of a rank in a recipe whose models are no adapters."""
+    """Yield a problem if a recipe has a rank, but merges models."""
     if recipe.rank is not None:
         yield recipe.problem(
             "A rank is of adapters that are combined",
@@ -157,7 +157,7 @@ def rank_of_models(recipe: Recipe) -> Iterator[Problem]:
 def _problems(
     recipe: Recipe, sources: Mapping[ModelRef, Source], method: MergeMethod
 ) -> Iterator[Problem]:
-    """Yield the problems with a recipe of adapters that show before these are opened."""
+    """Yield the problems of a recipe of adapters that do not depend on the adapters' tensors."""
     adapters = [ref for ref in recipe.merged_models if sources[ref].is_adapter]
     models = [ref for ref in recipe.merged_models if not sources[ref].is_adapter]
     if (first := next(iter(models), None)) and has_matrices(sources[first].tensors):
@@ -219,7 +219,7 @@ def _problems(
 
 
 def _check_count(recipe: Recipe, method: MergeMethod, inputs: Sequence[Input]) -> Iterator[Problem]:
-    """Check how many adapters there are: a required base is counted, and is none of them."""
+    """Check the number of adapters; a base that the method requires counts, but is no adapter."""
     base = method.base == "required"
     fewest, most = max(1, method.fewest - base), method.most and method.most - base
     if len(inputs) < fewest or (most is not None and len(inputs) > most):
@@ -249,7 +249,7 @@ def _plan(
     size = sum(target.nbytes for target in targets)
     units, shards = pack(targets, size, ONE_FILE)
     of_models = [note for source in sources.values() for note in source.notes]
-    of_sources = (each for source in sources.values() for each in source.left_out)
+    of_sources = (tensor for source in sources.values() for tensor in source.left_out)
     return Plan(
         recipe=recipe,
         sources=tuple(sources.values()),

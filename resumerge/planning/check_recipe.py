@@ -37,10 +37,10 @@ def read_recipe(path: Path) -> Recipe:
 
 def check_recipe(recipe: Recipe) -> list[Problem]:
     """Return the problems with methods, parameters, the number of models and chat templates."""
-    found: list[Problem] = []
-    for document in recipe.documents:  # variants of a sweep have what they share in each
-        found += [problem for problem in _check_document(document) if problem not in found]
-    return found
+    problems: list[Problem] = []
+    for document in recipe.documents:  # variants of a sweep repeat the problems that they share
+        problems += [problem for problem in _check_document(document) if problem not in problems]
+    return problems
 
 
 def _check_document(recipe: Recipe) -> list[Problem]:
@@ -58,9 +58,9 @@ def _check_document(recipe: Recipe) -> list[Problem]:
 
 
 def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
-    """Return whether all models may be adapters, as far as that is known before they are opened.
+    """Return whether all models may be adapters, as far as can be told before they are opened.
 
-    Adapters are combined without a base model. What else is wrong is found with the plan.
+    If so, the recipe needs no base model, and planning finds any other problems.
     """
     may_lack_base = method.combines_changes and method.base == "required"
     if method.base != "required" or recipe.base_model is not None or recipe.stages:
@@ -76,8 +76,8 @@ def _may_be_of_adapters(recipe: Recipe, method: MergeMethod) -> bool:
 def _check_names(recipe: Recipe) -> list[Problem]:
     """Return the problems with the method and with parameters.
 
-    If the method is unknown, parameters are checked against the method with the closest name; if
-    none is close, it may be one of the user's own, with parameters that are not known either.
+    If the method is unknown, parameters are checked against the method with the closest name. If no
+    name is close, it may be a method of the user, and its parameters are not checked.
     """
     if not recipe.has_method:
         return []
@@ -93,7 +93,7 @@ def find_method(name: str) -> MergeMethod:
     """Return the merge method of a name that a user typed.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such method.
     """
     if name not in METHODS:
         raise refuse(

@@ -1,4 +1,4 @@
-"""Makes the expression that computes each output tensor."""
+"""Makes the expression of each output tensor: the tree of tensors that computes it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Operand:
 
 
 class Taken(NamedTuple):
-    """A tensor that is taken as it is, and its model."""
+    """A model, and a tensor of it that an output tensor is taken from."""
 
     model: ModelRef
     tensor: Tensor
@@ -43,10 +43,10 @@ class Taken(NamedTuple):
 
 @dataclass
 class Expressions:
-    """The making of every output tensor's expression, which collects problems, not raising them.
+    """A maker of the output tensors' expressions. It collects problems instead of raising them.
 
     Attributes:
-        left_out: tensors of inputs that are matched and not taken.
+        left_out: tensors of inputs that are matched with an output tensor and not used for it.
     """
 
     recipe: Recipe
@@ -60,7 +60,7 @@ class Expressions:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def target(self, spec: TensorSpec) -> Target | None:
-        """Return the output tensor; None if there is a problem, or the output does not need it."""
+        """Return the output tensor; None if there is a problem, or the tensor may be left out."""
         inputs = spec.slice_.inputs
         of_inputs = [self.models.find(i.model, name) for i, name in zip(inputs, spec.names)]
         if None in of_inputs and self._head_is_optional(spec):
@@ -81,7 +81,7 @@ class Expressions:
         return self._result(spec, self.method, operands, params, base)
 
     def _alone(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken | None:
-        """Return the only model that gives a tensor, with its tensor; None if several are merged.
+        """Return the only model that a tensor is taken from; None if tensors of models are merged.
 
         Args:
             spec: the output tensor.
@@ -96,7 +96,7 @@ class Expressions:
         return None if place is None or tensor is None else Taken(inputs[place].model, tensor)
 
     def _first(self, spec: TensorSpec, of_inputs: list[Tensor | None]) -> Taken:
-        """Return the model that guides the slice, or else the reference, with its tensor."""
+        """Return the tensor of the model that guides the slice, or else of the reference."""
         guide = guide_of(self.recipe, spec.slice_)
         tensor = of_inputs[spec.slice_.inputs.index(guide)]
         if tensor is not None:
@@ -106,13 +106,13 @@ class Expressions:
         return own
 
     def _of_reference(self, spec: TensorSpec) -> Taken | None:
-        """Return the reference model and its tensor of that shape; None in a stacked layer."""
+        """Return the reference's tensor with the shape of the output; None in a stacked layer."""
         reference = self.models.reference
         tensors = self.models.sources[reference].tensors
         return Taken(reference, tensors[spec.like]) if spec.like else None
 
     def _leave_out(self, of_inputs: list[Tensor | None], reason: UnusedReason) -> None:
-        """Record why of these inputs' tensors at most one is taken."""
+        """Record the reason why at most one of these tensors is used."""
         if len(of_inputs) > 1:
             self.left_out += (LeftOut(tensor, reason) for tensor in of_inputs if tensor is not None)
 
@@ -123,12 +123,12 @@ class Expressions:
         template: Taken,
         base: ModelRef | None,
     ) -> list[Operand]:
-        """Return the inputs' tensors that have the template's shape; the others are mismatches.
+        """Return the inputs' tensors with the template's shape; record others as mismatches.
 
         Args:
             spec: the output tensor.
             of_inputs: the tensor of each input, or None.
-            template: the tensor whose shape the others must have.
+            template: the tensor whose shape all inputs must have.
             base: the base model; None for none.
         """
         operands = []
@@ -153,7 +153,7 @@ class Expressions:
         params: Mapping[str, Value],
         base: ModelRef | None,
     ) -> Target:
-        """Return a method's result for operands: a merge, or an operand where that is the same."""
+        """Return the result of a method; an only operand itself if the method copies it."""
         rounded = tuple(rounded_input(o.tensor, self.recipe.dtype) for o in operands)
         inputs, shape = rounded, operands[0].tensor.shape
         refs = tuple(operand.model for operand in operands)
@@ -182,17 +182,17 @@ class Expressions:
         if answers.is_copy and len(operands) == 1 and inputs == rounded:
             expression = self._copied(operands[0].tensor, inputs[0], dtype)
         if expression is None:
-            # A plan has many tensors: a copy of each would take a tenth of its time.
+            # `replace` only if needed: for all tensors of a plan it takes a tenth of its time.
             kept = block == merged.block_elements
             expression = merged if kept else replace(merged, block_elements=block)
         return Target(spec.name, dtype, shape, block, expression, {spec.name: shape})
 
     def _copied(self, own: Tensor, rounded: Tensor, dtype: str) -> Tensor | None:
-        """Return the tensor whose bytes an only operand's copy has; None where it is rounded.
+        """Return the tensor that is copied for an only operand; None if its numbers are rounded.
 
         Args:
-            own: the operand, whose rows are those of the output.
-            rounded: the same, rounded to the dtype of the recipe.
+            own: the operand, which has the rows of the output.
+            rounded: the operand, rounded to the dtype of the recipe.
             dtype: the dtype of the output.
         """
         if own.dtype == dtype and self.recipe.dtype in (None, FLOATS[own.dtype]):
@@ -200,10 +200,10 @@ class Expressions:
         return rounded if isinstance(rounded, Adapted) and rounded.dtype == dtype else None
 
     def _of_one_model(self, spec: TensorSpec, ref: ModelRef, tensor: Tensor) -> Target:
-        """Return a tensor that one model alone gives the output, in the output's dtype and rows.
+        """Return an output tensor that is taken from one model, in the output's dtype and rows.
 
-        It has whole numbers, is a buffer that some models lack, or is of a part that the recipe
-        does not name. Numbers that are no values (whole ones, positions) are copied as they are.
+        Such a tensor has whole numbers, is a buffer that some models lack, or is in a part that the
+        recipe does not name. Whole numbers and positions are copied as they are.
         """
         if tensor.dtype not in FLOATS or is_position(tensor):
             block, tensors = block_elements(None), {spec.name: tensor.shape}
@@ -214,17 +214,17 @@ class Expressions:
         return self._result(spec, method, operands, defaults, None)
 
     def _names(self, ref: ModelRef, name: str) -> tuple[str, ...]:
-        """Return the names that filters are matched with."""
+        """Return the names of a tensor that filters of the recipe are matched with."""
         return self.models.names_of(ref, name) if self.parameters.has_filters else (name,)
 
     def _shape(self, ref: ModelRef, tensor: Tensor) -> tuple[int, ...]:
-        """Return the shape of a tensor, with the rows of the output's vocabulary if it has any."""
+        """Return the shape of a tensor; a tensor of tokens has the output vocabulary's rows."""
         if self.alignment and self.alignment.applies(ref, tensor):
             return self.alignment.shape(tensor)
         return tensor.shape
 
     def _contradiction(self, name: str, expected: str, operands: list[Operand]) -> None:
-        """Collect, once, that the method rejects the parameters of a tensor."""
+        """Collect the problem of contradicting parameters, for the first tensor that has it."""
         known = [p.name for p in self.method.parameters if p.per_model]
         values = [
             f"{parameter} {' and '.join(f'{o.params[parameter]:g}' for o in having)}"
@@ -245,7 +245,7 @@ class Expressions:
             )
 
     def _dtype(self, own: set[str]) -> str:
-        """Return the recipe's dtype, or the narrowest that holds all values of these dtypes."""
+        """Return the recipe's dtype, or else the narrowest with all values of these dtypes."""
         asked = self.recipe.plain_dtype
         if asked:
             return BY_TORCH_NAME[asked]
@@ -262,7 +262,7 @@ class Expressions:
 
 
 def _why_one(tensor: Tensor) -> UnusedReason:
-    """Return why a tensor is taken of one model alone."""
+    """Return the reason why the tensors of other models are not used, by the one that is."""
     return UnusedReason.COMPUTED if is_computed(tensor) else UnusedReason.FROM_ANOTHER
 
 

@@ -1,4 +1,4 @@
-"""What decides the bytes of the output, and what changed between two plans."""
+"""The fingerprint of a plan: everything that decides the output's bytes, and its differences."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _identity(plan: Plan) -> dict[str, Any]:
 
 
 def methods_in(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts that say which code computes."""
+    """Return the parts that identify merge methods and their code."""
     return {key: part for key, part in parts.items() if key.split(" of ")[0] == METHOD}
 
 

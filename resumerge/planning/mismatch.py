@@ -15,7 +15,7 @@ from resumerge.tensors import Tensor
 
 @dataclass
 class Mismatches:
-    """The tensors that one of two models lacks, or has in another shape, by pair of models."""
+    """The tensors that prevent merging: missing, surplus or unlike, for each pair of models."""
 
     recipe: Recipe
     models: ModelViews
@@ -32,7 +32,7 @@ class Mismatches:
     def unlike(
         self, input_: Input, name: str, guide: ModelRef, like: Tensor, found: Tensor
     ) -> None:
-        """Record a tensor of an input that has another shape, or integers."""
+        """Record a tensor of an input that has another shape, or integers instead of floats."""
         entry = (name, like, found)
         self._unlike.setdefault((input_.path, input_.model, guide), []).append(entry)
 
@@ -87,9 +87,13 @@ class Mismatches:
     def _missing_problem(
         self, path: str, ref: ModelRef, guide: ModelRef, names: list[str]
     ) -> Problem:
-        theirs = self.models.sources[ref].tensors
-        ours = {self.models.name_in(ref, name) for name in self.models.sources[guide].tensors}
-        extra = [name for name in theirs if name not in ours and not self._deeper(ref, name)]
+        tensors = self.models.sources[ref].tensors
+        guide_names = {
+            self.models.name_in(ref, name) for name in self.models.sources[guide].tensors
+        }
+        extra = [
+            name for name in tensors if name not in guide_names and not self._deeper(ref, name)
+        ]
         one = len(names) == 1
         what = (
             f"A tensor is missing from {ref}"
@@ -99,7 +103,7 @@ class Mismatches:
         found = f"no such tensor{'s' * (not one)}"
         if extra:
             found += f"; {ref} has {len(extra)} that {guide} lacks: {listed(extra)}"
-        similar = "" if extra else did_you_mean(names[0], theirs)
+        similar = "" if extra else did_you_mean(names[0], tensors)
         return self.recipe.problem(
             what,
             path,
@@ -139,7 +143,9 @@ class Mismatches:
             )
         kinds = [self.models.sources[r].config.get("model_type") for r in (ref, guide)]
         if kinds[0] != kinds[1]:
-            told = f"{ref} has model_type {kinds[0]}, {guide} has {kinds[1]}"
-            return f"Merge models of the same architecture: {told}"
-        whole = ref if names else guide
-        return f"Merge models of the same architecture, or check that {whole} was saved completely"
+            types = f"{ref} has model_type {kinds[0]}, {guide} has {kinds[1]}"
+            return f"Merge models of the same architecture: {types}"
+        lacking = ref if names else guide
+        return (
+            f"Merge models of the same architecture, or check that {lacking} was saved completely"
+        )

@@ -1,4 +1,4 @@
-"""The part of the reference model that each module of a recipe is."""
+"""Matching of a recipe's modules with the parts of the reference model that they name."""
 
 from __future__ import annotations
 

@@ -20,31 +20,32 @@ from resumerge.recipe.spelling import correction, misspelled
 
 @dataclass
 class Parameters:
-    """The parameters of one recipe, resolved; each problem is collected once, not for each tensor.
+    """The parameters of one recipe, resolved for each tensor; each problem is collected once.
 
     Args:
-        valid: whether nothing is wrong with them, or with the number of models.
+        valid: whether neither the parameters nor the number of models has a problem.
     """
 
     recipe: Recipe
     method: MergeMethod
     valid: bool = True
-    _found: dict[tuple[str, str], Problem] = field(default_factory=dict)
-    _known: dict[tuple[tuple[str, str], ...], dict[str, Value]] = field(default_factory=dict)
-    """Values that tensors share: most have the same."""
+    _problems: dict[tuple[str, str], Problem] = field(default_factory=dict)
+    """The problems so far, by YAML path and parameter."""
+    _interned: dict[tuple[tuple[str, str], ...], dict[str, Value]] = field(default_factory=dict)
+    """One dictionary for all tensors with the same values: most tensors have the same."""
 
     @cached_property
     def has_filters(self) -> bool:
         """Whether a value depends on the names of tensors."""
         scopes = self.recipe.parameter_scopes()
-        settings = (setting for _, found in scopes for setting in found.values())
+        settings = (setting for _, in_scope in scopes for setting in in_scope.values())
         entries = (e for setting in settings if isinstance(setting, tuple) for e in setting)
         return any(isinstance(entry, Conditional) for entry in entries)
 
     @property
     def problems(self) -> list[Problem]:
         """The problems that were found so far."""
-        return list(self._found.values())
+        return list(self._problems.values())
 
     def of_merge(self, spec: TensorSpec, names: Sequence[str]) -> dict[str, Value]:
         """Return the parameters that are given once for the merge.
@@ -53,12 +54,12 @@ class Parameters:
             spec: the output tensor.
             names: the output tensor's names, which filters are matched with.
         """
-        found = {
+        values = {
             p.name: self._value(p, spec, None, names)
             for p in self.method.parameters
             if not p.per_model
         }
-        return self._shared(found)
+        return self._shared(values)
 
     def of_input(
         self, spec: TensorSpec, input_: Input, names: Sequence[str], *, is_base: bool
@@ -73,16 +74,16 @@ class Parameters:
         """
         if is_base and self.method.base != "none":
             return {}
-        found = {
+        values = {
             p.name: self._value(p, spec, input_, names)
             for p in self.method.parameters
             if p.per_model
         }
-        return self._shared(found)
+        return self._shared(values)
 
     def _shared(self, values: dict[str, Value]) -> dict[str, Value]:
-        """Return the same values, in one piece of memory for all tensors that have them."""
-        return self._known.setdefault(
+        """Return an equal dictionary, the same object for all tensors with these values."""
+        return self._interned.setdefault(
             tuple((name, repr(value)) for name, value in values.items()), values
         )
 
@@ -172,41 +173,43 @@ class Parameters:
     def _problem(self, path: str, parameter: Parameter, what: str, **facts: str) -> None:
         self.valid = False
         key = (path, parameter.name)
-        if key not in self._found:
-            self._found[key] = self.recipe.problem(what, path, **facts)
+        if key not in self._problems:
+            self._problems[key] = self.recipe.problem(what, path, **facts)
 
 
 def check_parameters(recipe: Recipe, method: MergeMethod) -> tuple[list[Problem], list[str]]:
-    """Check names and values wherever parameters stand, and keys that stand beside them.
+    """Check names and values of parameters in every scope, and unknown keys beside `parameters`.
 
-    mergekit ignores what a method does not read, so parameters of other methods and names that mean
-    nothing are notes here. A misspelled name is a problem, and so is a parameter outside of
-    ``parameters``.
+    mergekit ignores parameters that a method does not read, so parameters of other methods and
+    unknown names are only notes here. A misspelled name is a problem, and so is a parameter outside
+    of ``parameters``.
 
     Returns:
         problems, and notes.
     """
-    own = {p.name: p for p in method.parameters}
+    own_parameters = {p.name: p for p in method.parameters}
     written = {name for _, settings in recipe.parameter_scopes() for name in settings}
-    every: set[str] = set()
-    if recipe.ignored or not written <= own.keys():
+    all_names: set[str] = set()
+    if recipe.ignored or not written <= own_parameters.keys():
         # Only if needed: this loads installed methods, and the files of RESUMERGE_METHODS.
-        every = {p.name for other in METHODS.values() for p in other.parameters}
+        all_names = {p.name for other in METHODS.values() for p in other.parameters}
     problems: list[Problem] = []
     notes: list[str] = []
     for path, settings in recipe.parameter_scopes():
         for name, setting in settings.items():
             place = f"{path}.{name}"
-            if name in own:
-                problems += _invalid_values(recipe, own[name], setting, place)
-                notes += _surprising_values(own[name], setting, place)
-            elif name not in every and (near := misspelled(name, sorted({*own, *every}))):
-                expected = ", ".join(sorted(own))
+            if name in own_parameters:
+                problems += _invalid_values(recipe, own_parameters[name], setting, place)
+                notes += _surprising_values(own_parameters[name], setting, place)
+            elif name not in all_names and (
+                near := misspelled(name, sorted({*own_parameters, *all_names}))
+            ):
+                expected = ", ".join(sorted(own_parameters))
                 problems.append(_misspelled_parameter(recipe, name, near, place, expected))
             else:
                 notes.append(f"{method.name} has no parameter {name!r}; it is ignored ({path})")
     for place, key in recipe.ignored.items():
-        if meant := key if key in every else misspelled(key, sorted(every)):
+        if meant := key if key in all_names else misspelled(key, sorted(all_names)):
             problems.append(_misplaced_parameter(recipe, key, meant, place))
         else:
             notes.append(f"the key {key!r} has no effect, as in mergekit ({place})")
@@ -240,11 +243,11 @@ def _misplaced_parameter(recipe: Recipe, name: str, meant: str, path: str) -> Pr
 def _invalid_values(
     recipe: Recipe, parameter: Parameter, setting: Setting, path: str
 ) -> Iterator[Problem]:
-    for at, value in _values(setting, ""):
+    for place, value in _values(setting, ""):
         if not _is_valid(parameter, value):
             yield recipe.problem(
                 f"The parameter {parameter.name!r} has an invalid value",
-                path + at,
+                path + place,
                 expected=f"{_wanted(parameter)} ({parameter.meaning})",
                 found=repr(value),
                 fix=f"Write {_wanted(parameter)}",
@@ -252,27 +255,27 @@ def _invalid_values(
 
 
 def _surprising_values(parameter: Parameter, setting: Setting, path: str) -> Iterator[str]:
-    """Yield notes on values that are taken for others, as in mergekit."""
-    for at, value in _values(setting, path):
+    """Yield notes on values that count as other values, as in mergekit."""
+    for place, value in _values(setting, path):
         if parameter.kind == "bool":
             if isinstance(value, str):
-                yield f"{at} is the text {value!r}: it counts as {str(truth(value)).lower()}"
+                yield f"{place} is the text {value!r}: it counts as {str(truth(value)).lower()}"
         elif isinstance(value, bool):
-            yield f"{at} is {str(value).lower()}: it counts as {int(value)}"
+            yield f"{place} is {str(value).lower()}: it counts as {int(value)}"
         elif not isinstance(value, str) and parameter.saturates and value > parameter.high:
-            yield f"{at} is {value:g}: it counts as {parameter.high:g}, the largest value"
+            yield f"{place} is {value:g}: it counts as {parameter.high:g}, the largest value"
 
 
-def _values(setting: Setting, at: str) -> Iterator[tuple[str, Scalar]]:
-    """Yield (where in the setting, value) of every value written in it."""
+def _values(setting: Setting, path: str) -> Iterator[tuple[str, Scalar]]:
+    """Yield (path, value) of every value written in a setting."""
     entries: tuple[Conditional | Scalar, ...] = setting if isinstance(setting, tuple) else ()
     if not isinstance(setting, tuple):
-        yield at, setting
+        yield path, setting
     for index, entry in enumerate(entries):
         if isinstance(entry, Conditional):
-            yield from _values(entry.value, f"{at}[{index}].value")
+            yield from _values(entry.value, f"{path}[{index}].value")
         else:
-            yield f"{at}[{index}]", entry
+            yield f"{path}[{index}]", entry
 
 
 def _is_valid(parameter: Parameter, value: Scalar) -> bool:
@@ -301,7 +304,7 @@ def _wanted(parameter: Parameter) -> str:
 
 
 def notes_on_filters(recipe: Recipe, models: ModelViews) -> Iterator[str]:
-    """Yield a note on each filter that matches no tensor, with the parts of names most like it."""
+    """Yield a note on each filter that matches no tensor, with the most similar parts of names."""
     entries: dict[str, tuple[str, Conditional]] = {}
     for path, settings in recipe.parameter_scopes():
         for name, setting in settings.items():
@@ -317,8 +320,11 @@ def notes_on_filters(recipe: Recipe, models: ModelViews) -> Iterator[str]:
         for name in models.names_of(ref, own)
     }
     parts = {part for name in names for part in name.split(".") if not part.isdecimal()}
-    for text, (at, entry) in entries.items():
+    for text, (place, entry) in entries.items():
         if not matches(entry, tuple(names)):
             near = ", ".join(map(repr, get_close_matches(text, parts, n=3)))
-            meant = f"; names of tensors have {near}" if near else ""
-            yield f"the filter {text!r} matches no tensor, so its value is not used ({at}){meant}"
+            similar = f"; names of tensors have {near}" if near else ""
+            yield (
+                f"the filter {text!r} matches no tensor, so its value is not used ({place})"
+                + similar
+            )

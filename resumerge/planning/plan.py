@@ -25,7 +25,7 @@ from resumerge.tokenizers.output_vocabulary import OutputVocabulary
 
 
 class Unshared(Enum):
-    """The fate of tensors that not all models have, if they are matched by name alone."""
+    """What happens to tensors that not all models have, if models are matched by name alone."""
 
     REFUSED = ""
     UNION = "union"
@@ -33,31 +33,30 @@ class Unshared(Enum):
 
 
 NUMERICS = 5
-"""The version of the arithmetic, part of the fingerprint: raised when any output's bits may change.
-"""
+"""The version of the arithmetic, a part of the fingerprint. Raise it if an output's bits change."""
 
 SourceFileKey = tuple[int, str]
-"""A weight file: the number of its source in the plan, and its name there."""
+"""A weight file: the number of its source in the plan, and its name in the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """An output tensor, or several that are computed as one: what the ledger journals.
+    """An output tensor, or several tensors that are computed as one. The ledger journals units.
 
     Args:
         index: position in the plan.
         dtype: the elements' type, by safetensors' name.
-        shard: number of the shard it stands in.
+        shard: number of the shard that has the unit.
         offset: offset of its first byte in the shard's file.
         nbytes: length in bytes.
         block_elements: elements of a block; `BLOCK`, or as many whole rows as fit if rows must not
             be split.
-        expression: what computes it; a tensor that is not `Merged` is copied.
-        tensors: shapes of the tensors of the output that begin in it, by name; they follow each
-            other. If a unit has only the first part of one, the units after it have the rest, and
-            no tensors. Empty also if only the place of the unit is known.
-        dtypes: the dtypes of `tensors` where the unit is the bytes (U8) of tensors of several
-            dtypes.
+        expression: the tensor that computes the unit's elements; one that is not `Merged` is
+            copied.
+        tensors: shapes of the output tensors that begin in the unit, by name, in the order of their
+            bytes. If a unit has only the first part of a tensor, the units after it have the other
+            parts, and no `tensors`. Also empty if only the place of the unit is known.
+        dtypes: the dtypes of `tensors`, if the unit is the bytes (U8) of tensors of several dtypes.
     """
 
     index: int
@@ -78,7 +77,7 @@ class Unit:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks; an empty tensor has one, which is empty too."""
+        """The number of blocks; an empty tensor has one empty block."""
         return max(1, -(-self.numel // self.block_elements))
 
     def block_span(self, index: int) -> tuple[int, int]:
@@ -97,20 +96,20 @@ class Unit:
 
     @property
     def is_copied(self) -> bool:
-        """Whether the unit's bytes lie in a file as they are.
+        """Whether the unit's bytes are copied unchanged from a range of a file.
 
-        Its blocks are read, hashed and written one by one: each stays in the processor's cache
-        meanwhile. A copy within the kernel (`copy_file_range`) would read it once more, and takes
-        up to twice as long.
+        Its blocks are read, hashed and written one by one, so that each stays in the processor's
+        cache meanwhile. A copy within the kernel (`copy_file_range`) would have to read each block
+        once more for its hash, and takes up to twice as long.
         """
         return isinstance(self.expression, Stored) and self.expression.is_contiguous
 
     def run_blocks(self, nbytes: int) -> int:
-        """Return how many blocks are computed together; see `Tensor.run_blocks`."""
+        """Return the number of blocks that are computed together; see `Tensor.run_blocks`."""
         return self.expression.run_blocks(self.block_elements, nbytes)
 
     def block_run(self, indices: range) -> BlockRun:
-        """Return consecutive blocks, which are read and computed together."""
+        """Return the run of consecutive blocks, which are read and computed together."""
         return BlockRun.of(self.numel, self.block_elements, indices)
 
 
@@ -119,12 +118,12 @@ class Shard:
     """One output file.
 
     Args:
-        name: final name, without ``.partial``; with the folder of its component, if it has one.
+        name: final name, without ``.partial``; in a pipeline, with the folder of its component.
         header: the file's first bytes: the length and the JSON.
         nbytes: size of the whole file.
         first: index of its first unit.
         last: one past the index of its last unit.
-        copied: the weight file that it is a copy of, byte by byte; None if it is none.
+        copied: the weight file that it is an exact copy of; None if it is no copy.
     """
 
     index: int
@@ -148,8 +147,8 @@ class LayerMap:
     """The origins of the layers of one stack, in an output whose layers were chosen by slices.
 
     Args:
-        stack: its name in the output, like ``model.layers``.
-        keys: the dotted keys of config.json that count it.
+        stack: the stack's name in the output, like ``model.layers``.
+        keys: the dotted keys of config.json with the number of its layers.
         origins: the origin of each layer of the output.
     """
 
@@ -168,30 +167,33 @@ class Plan:
     """Everything that is known before the first byte is computed.
 
     Args:
-        sources: the pinned inputs; the operands count them.
+        sources: the pinned inputs; stored tensors name their source by its place here.
         reference: the number of the model that gives the layout, config and tokenizer.
         layers: the reference model's layers.
         layer_maps: the map of each stack whose layers slices chose; empty if layers stay as they
             are.
         seed: the seed of the random masks.
         shard_size: largest shard in bytes; None if the shards are the files of the reference model.
-        notes: what a person should know, a line each.
-        reminders: the notes that are given again when the output is complete: what it lacks.
-        vocabulary: the output's vocabulary; None if the reference's tokenizer comes along as it is.
+        notes: messages for the user, a line each.
+        reminders: the notes that are given again when the output is complete, on files it lacks.
+        vocabulary: the output's vocabulary; None if the reference's tokenizer is copied.
         chat_template: a Jinja template; None to keep the tokenizer's.
-        tokenizers: a digest of each tokenizer that decides the output, by model.
-        unshared: what becomes of tensors that not all models have.
-        stages: the plans of the merges whose results are models of this one, or of each other.
-        stage_models: these results, and what adapters make of them; numbered after the sources.
-        mixture: the mixture of experts that is made; None if none is.
-        adapter: the LoRA adapter that is extracted; None if none is.
+        tokenizers: the digest of each tokenizer that affects the output, by model.
+        unshared: what happens to tensors that not all models have.
+        stages: the plans of earlier merges, whose results are models of this merge or of each
+            other.
+        stage_models: the results of stages, without and with adapters; numbered after the sources.
+        mixture: the mixture of experts that is made; None if the output is none.
+        adapter: the LoRA adapter that is extracted or combined; None if the output is none.
         variants: the plans of a sweep's models, by their names; empty without a sweep. Units and
-            shards are those of all of them, and the rest, but for the recipe, is that of the first.
-        kept: names of the stages whose results are written, too: their units and shards come after
+            shards of this plan are those of all variants. Its recipe is the sweep's, and all other
+            fields are those of the first variant.
+        kept: names of the stages whose results are written, too. Their units and shards come after
             those of the model.
-        left_out: the tensors of its models that this merge does not use, stages aside.
-        accounts: what became of every tensor of the sources, in all stages.
-        quantised: how the weights of the output are quantised; None if they are plain.
+        left_out: the tensors of its models that this merge does not use, without those of stages.
+        accounts: the use of every tensor of the sources, or the reason why it has none, in all
+            stages.
+        quantised: the quantisation of the output's weights; None if they are plain.
     """
 
     recipe: Recipe
@@ -225,11 +227,11 @@ class Plan:
 
     @property
     def own_sources(self) -> tuple[Source, ...]:
-        """The sources without those that only other models of the same run are made of."""
+        """The sources that this model is made of; other sources are only for other variants."""
         recipes = (self.recipe, *(stage.recipe for stage in self.stages))
-        named = [ref for each in recipes for part in each.documents for ref in part.models]
-        own = {each for ref in named for each in (ref, *ref.parts[1:])}
-        return tuple(source for source in self.sources if source.ref in own)
+        refs = [ref for recipe in recipes for part in recipe.documents for ref in part.models]
+        refs_and_adapters = {part for ref in refs for part in (ref, *ref.parts[1:])}
+        return tuple(source for source in self.sources if source.ref in refs_and_adapters)
 
     @property
     def method(self) -> str:
@@ -238,12 +240,12 @@ class Plan:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether shards have other places and sizes when all units are committed."""
+        """Whether ranks, and so offsets and sizes, are only known when all units are committed."""
         return self.adapter is not None and self.adapter.is_undecided
 
     @property
     def merged(self) -> str:
-        """A description of what is merged: ``ties of 3 models in 2 stages``."""
+        """A description of the merge: ``ties of 3 models in 2 stages``."""
         stages = f" in {counted(1 + len(self.stages), 'stage')}" if self.stages else ""
         sweep = f", {counted(len(self.variants), 'variant')}" if self.variants else ""
         return f"{self.method} of {counted(len(self.own_sources), 'model')}{stages}{sweep}"
@@ -259,16 +261,16 @@ class Plan:
         return self.model(self.reference)
 
     def with_reminders(self, reminders: Iterable[str]) -> Plan:
-        """Return the plan with further notes, which are given again when the output is complete."""
+        """Return the plan with further reminders, which are notes, too."""
         added = tuple(reminders)
         return replace(self, notes=(*self.notes, *added), reminders=(*self.reminders, *added))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the output, by name, in their order in the files.
 
-        Those of a quantised weight are bytes (U8).
+        The tensors of a quantised weight are bytes (U8).
         """
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         units = iter(self.units)
         for unit in units:
             first = 0
@@ -277,13 +279,13 @@ class Plan:
                     shape = (nbytes(unit.dtypes[name], math.prod(shape)),)
                 size = math.prod(shape)
                 if size > unit.numel:
-                    rest = islice(units, size // unit.numel - 1)
-                    parts = (unit.expression, *(other.expression for other in rest))
-                    found[name] = Stacked.of(name, shape, parts)
+                    further_units = islice(units, size // unit.numel - 1)
+                    parts = (unit.expression, *(further.expression for further in further_units))
+                    tensors[name] = Stacked.of(name, shape, parts)
                 else:
-                    found[name] = Sliced.of(name, shape, unit.expression, first)
+                    tensors[name] = Sliced.of(name, shape, unit.expression, first)
                 first += size
-        return found
+        return tensors
 
     @property
     def output_bytes(self) -> int:
@@ -291,7 +293,7 @@ class Plan:
         return sum(shard.nbytes for shard in self.shards)
 
     def nodes(self) -> Iterator[Tensor]:
-        """Yield every tensor that units are computed from, as often as it is used, and theirs."""
+        """Yield every node of the units' expressions, as often as it is used."""
         for unit in self.units:
             yield from unit.expression.nodes()
 

@@ -1,4 +1,4 @@
-"""Makes the plan from a recipe and the headers of its sources; finds every problem on the way."""
+"""Makes the plan from a recipe and the headers of its sources; reports all problems together."""
 
 from __future__ import annotations
 
@@ -78,18 +78,20 @@ def make_plan(
     stem: str = STEM,
     reading: Reading = reading,
 ) -> Plan:
-    """Plan a merge, a mixture of experts, or an adapter: extracted, or combined of others.
+    """Plan a merge, a mixture of experts, or an adapter that is extracted or combined.
 
     Args:
         recipe: the recipe.
         sources: every model that the recipe names, opened and numbered.
         tokenizers: the tokenizers that the recipe needs, if it needs any.
         seed: the seed of the random masks.
-        shard_size: largest shard in bytes; a single weight file as reference makes one shard. None
-            for the files of the model where the output is one model, and else for `SHARD_SIZE`.
-        unshared: what becomes of tensors that not all models have, of models without config.json.
-        stem: how the names of the output's weight files begin, if it is no pipeline.
-        reading: the means to read tensors that an extraction compares.
+        shard_size: largest shard in bytes. None to write the same files as the reference model if
+            the output has the same tensors, and otherwise shards of `SHARD_SIZE`. A reference that
+            is a single weight file always makes one shard.
+        unshared: what happens to tensors that not all models have, if the models are matched by
+            name alone.
+        stem: the start of the names of the output's weight files, if it is no pipeline.
+        reading: opens the models whose tensors an extraction compares.
 
     Raises:
         InputError: with every problem that was found.
@@ -118,11 +120,11 @@ def _find_method(recipe: Recipe) -> MergeMethod:
 
 
 class _Matched(NamedTuple):
-    """The parts of the models that belong together.
+    """The recipe's modules, matched with parts of the models.
 
     Args:
         modules: the recipe's modules, each with the part of the reference that it names.
-        fitting: those of them whose layers all models have.
+        fitting: the modules whose layers all models have.
         unnamed: the parts of the reference that no module names.
         layer_maps: the origins of stacked layers.
     """
@@ -134,7 +136,7 @@ class _Matched(NamedTuple):
 
 
 class _Specified(NamedTuple):
-    """What the output has.
+    """The tensors of the output, before it is known how each is computed.
 
     Args:
         specs: every tensor of the output.
@@ -146,11 +148,11 @@ class _Specified(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """What the output's tokenizer asks for.
+    """The tokens of the output.
 
     Args:
-        rows: how rows of tokens are aligned; None where they stay as they are.
-        chat_template: the chat template of the output; None for that of the reference.
+        rows: the alignment of the rows of tokens; None if rows stay as they are.
+        chat_template: the chat template of the output; None for the reference's.
     """
 
     rows: RowAlignment | None
@@ -158,11 +160,11 @@ class _Tokens(NamedTuple):
 
 
 class _Expressed(NamedTuple):
-    """How the output is computed.
+    """The tensors of the output, each with the expression that computes it.
 
     Args:
-        planned: the output tensors, in the order of the files.
-        targets: the same with their experts as the reference's files have them.
+        planned: the tensors, in the order of the files.
+        targets: the same tensors, with experts packed or split as in the reference's files.
     """
 
     planned: list[Target]
@@ -177,12 +179,12 @@ class _Planner:
         recipe: the recipe, with its base models in every slice.
         method: the recipe's merge method.
         parameters: the method's parameters.
-        models: the models, seen from the reference.
-        mixtures: the same models with their experts in one form.
-        flat: tensors are matched by their own names only.
+        models: the models, whose tensors are found by the reference's names.
+        mixtures: the same models, with their experts in one form.
+        flat: whether tensors are matched by name alone.
         tokenizers: the tokenizers that the recipe needs, if it needs any.
-        unshared: what becomes of tensors that not all models have, where `flat`.
-        mismatches: the tensors in which models differ, so that they cannot be merged.
+        unshared: what happens to tensors that not all models have, if `flat`.
+        mismatches: the tensors that cannot be merged, because models differ in them.
     """
 
     recipe: Recipe
@@ -206,12 +208,13 @@ class _Planner:
         tokenizers: Tokenizers,
         unshared: Unshared,
     ) -> _Planner:
-        """Check the recipe by itself, and see its models from the reference.
+        """Check the recipe without its models, and match the models' names with the reference's.
 
         The reference is the base model, or else the first model.
 
         Raises:
-            InputError: no such method; a dense model that cannot be made of a mixture.
+            InputError: there is no such method; or a dense model cannot be extracted from a
+                mixture.
         """
         method = _find_method(recipe)
         recipe, problems = with_bases(recipe, method)
@@ -239,7 +242,7 @@ class _Planner:
         )
 
     def plan(self, seed: int, shard_size: int | None, stem: str) -> Plan:
-        """Make the plan: which tensors belong together, how each is computed, where it is written.
+        """Make the plan: match the tensors, decide how each is computed and where it is written.
 
         Raises:
             InputError: with every problem that was found.
@@ -256,7 +259,7 @@ class _Planner:
         return self._in_files(matched.layer_maps, expressed.targets, tokens, seed, shard_size, stem)
 
     def _compare_models(self) -> None:
-        """Note what the models are, and check that their configs fit the reference's."""
+        """Collect the notes on the models, and check that their configs fit the reference's."""
         self.notes += [note for source in self.models.sources.values() for note in source.notes]
         if self.unshared.value and not self.flat:
             self.problems.append(not_flat(self.recipe, self.unshared))
@@ -271,18 +274,18 @@ class _Planner:
         modules, unnamed, problems = match_modules(self.recipe, self.models)
         self.problems += problems
         fitting = modules if self.flat else [each for each in modules if self._fits(*each)]
-        # Where layers are missing, there is nothing to say of what they are.
+        # If layers are missing, their origins are not checked: that problem has to be mended first.
         layer_maps = [] if self.problems else self._layer_maps(modules)
         return _Matched(modules, fitting, unnamed, layer_maps)
 
     def _fits(self, module: Module, part: ModulePart) -> bool:
-        """Check that every model has the layers of a module that are merged."""
+        """Return whether every model has the layers that a module merges; collect problems."""
         problems = list(check_layers(self.recipe, self.models, module, part))
         self._collect(problems)
         return not problems
 
     def _layer_maps(self, modules: list[ModuleMatch]) -> list[LayerMap]:
-        """Return where the layers of stacked modules come from, and check that they may."""
+        """Return the origins of the layers of stacked modules, and check that they fit together."""
         maps = []
         for module, part in modules:
             if not module.stacked:
@@ -301,7 +304,7 @@ class _Planner:
         return maps
 
     def _tokenizer(self) -> _Tokens:
-        """Return how rows of tokens are aligned, and the chat template of the output."""
+        """Return the alignment of the rows of tokens, and the chat template of the output."""
         templates = self.tokenizers.templates
         reference = self.models.reference
         first = {reference: templates[reference]} if reference in templates else {}
@@ -316,7 +319,7 @@ class _Planner:
         return _Tokens(rows, template)
 
     def _specify(self, matched: _Matched) -> _Specified:
-        """Name every tensor of the output, and the tensors that it does not use."""
+        """Return every tensor of the output, and the models' tensors that it does not use."""
         if self.flat:
             return _Specified(self._flat_specs(), {})
         specs = self._tensor_specs(matched.fitting, matched.unnamed)
@@ -371,7 +374,7 @@ class _Planner:
         return _Expressed(planned, targets)
 
     def _check(self, layer_maps: list[LayerMap], expressed: _Expressed) -> None:
-        """Check that the tensors are those of a model that can be written."""
+        """Check that there are tensors, and that they make a model that can be written."""
         if not expressed.targets and not self.problems:
             self.problems.append(self._nothing_to_merge())
         reference = self.models.sources[self.models.reference]
@@ -430,7 +433,7 @@ class _Planner:
         shard_size: int | None,
         stem: str,
     ) -> Plan:
-        """Return the plan, with the output in its dtypes, units and files."""
+        """Return the plan: quantise the tensors if asked, and pack them into units and files."""
         reference = self.models.reference
         source = self.models.sources[reference]
         targets, quantised, notes = quantised_output(self.recipe, source, targets)

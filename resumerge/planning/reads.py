@@ -1,4 +1,4 @@
-"""What a merge reads of its sources' files, in order: what is read ahead, and what is fetched."""
+"""The ranges that a merge reads of its sources' files, in order: to read ahead, and to estimate."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Read = tuple[Stored, int, int]
 """The elements ``first:last`` of a stored tensor."""
 
 KEPT_BYTES = 8 << 20
-"""A unit of one block whose operands have no more is fetched once, for all passes of its method."""
+"""The most bytes of the operands of a unit of one block that are fetched once for all passes."""
 
 
 def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
-    """Yield the reads of each run of a unit's blocks, from the first one that is not committed on.
+    """Yield the reads of each run of a unit's blocks, from block `first` on.
 
-    What is read once and held for many blocks is left out.
+    Tensors that are read once and held for many blocks are left out (`reads_once`).
     """
     step = unit.run_blocks(RUN_BYTES)
     for at in range(first, unit.blocks if unit.numel else 0, step):
@@ -42,23 +42,23 @@ def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Re
 
 
 def is_kept(unit: Unit) -> bool:
-    """Return whether a unit's inputs, read once, stay in memory until it is computed."""
+    """Return whether a unit's inputs are fetched once and stay in memory until it is computed."""
     nodes = list(unit.expression.nodes()) if unit.blocks == 1 else []
-    several = any(isinstance(node, Merged) and node.needs_statistics for node in nodes)
-    spilled = any(isinstance(node, Spilled) for node in nodes)
+    has_passes = any(isinstance(node, Merged) and node.needs_statistics for node in nodes)
+    is_spilled = any(isinstance(node, Spilled) for node in nodes)
     stored = sum(node.nbytes for node in nodes if isinstance(node, Stored))
-    return several and not spilled and stored <= KEPT_BYTES
+    return has_passes and not is_spilled and stored <= KEPT_BYTES
 
 
 def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:
-    """Yield all that a unit reads, in passes, each of which reads its runs one after the other."""
+    """Yield the passes of a unit, its blocks among them; each pass yields the reads of its runs."""
     yield reads_of_blocks(unit)
     if not is_kept(unit):
         yield from _passes_before_blocks(unit)
 
 
 def reads_once(nodes: Iterable[Tensor], steps: Iterable[Step]) -> Iterator[Read]:
-    """Yield the reads of what is held for many blocks, and of steps.
+    """Yield the reads of tensors that are held for many blocks, and of steps.
 
     Args:
         nodes: the nodes of the expressions of a plan, each once.
@@ -71,7 +71,7 @@ def reads_once(nodes: Iterable[Tensor], steps: Iterable[Step]) -> Iterator[Read]
 
 
 def _passes_before_blocks(unit: Unit) -> Iterator[Iterator[list[Read]]]:
-    """Yield the reads of scans, and of what is computed for scratch files."""
+    """Yield the passes for scratch files, and the scans of methods."""
     if unit.numel == 0:
         return
     for spilled in spilled_in(unit.expression):

@@ -1,4 +1,4 @@
-"""Whether the reference has the config.json and the tokenizer that the output gets from it."""
+"""Check that the reference has the config.json and the tokenizer that the output gets from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def compare_configs(
     Args:
         recipe: says which models are merged.
         models: the models, and which of them is the reference.
-        flat: tensors are matched by name alone.
+        flat: whether tensors are matched by name alone.
 
     Returns:
         problems; notes.
@@ -45,7 +45,7 @@ def compare_configs(
 
 
 def _other_scale(recipe: Recipe, models: ModelViews) -> Problem | None:
-    """Return the problem of models whose decoders' outputs are scaled, and not scaled."""
+    """Return a problem if some models scale their decoder's output, and others do not."""
     configs = {ref: models.sources[ref].config for ref in (models.reference, *recipe.merged_models)}
     scaling = {r: scales_outputs(c) for r, c in configs.items() if model_type(c) in SCALING}
     if len(set(scaling.values())) < 2:
@@ -64,9 +64,10 @@ def _other_scale(recipe: Recipe, models: ModelViews) -> Problem | None:
 
 
 def notes_on_quantisation(reference: Source) -> list[str]:
-    """Return notes on configs of the reference that say that its weights are quantised.
+    """Return notes on configs of the reference that wrongly say that its weights are quantised.
 
-    They are not, or the model would have been refused. Training tools leave the key behind.
+    If they were quantised, the model would have been refused by now. Training tools leave the key
+    behind.
     """
     configs = {"config.json": reference.config}
     for name in reference.components:
@@ -80,7 +81,7 @@ def notes_on_quantisation(reference: Source) -> list[str]:
 
 
 def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> list[Problem]:
-    """Return the problem of a reference without config.json; none if it has one, or is not open."""
+    """Return a problem if the reference is open and has no config.json."""
     inputs = [i for slice_ in recipe.slices for i in slice_.inputs]
     reference = recipe.base_model or inputs[0].model
     if reference not in sources or sources[reference].config:
@@ -101,7 +102,7 @@ def reference_without_config(recipe: Recipe, sources: Mapping[ModelRef, Source])
 
 
 def reminder_of_tokenizer(recipe: Recipe, models: ModelViews, tokenizers: Tokenizers) -> list[str]:
-    """Return a reminder if the output has tokens, but no tokenizer; none for one weight file."""
+    """Return a reminder if the output has tokens and no tokenizer, unless it is one weight file."""
     reference, without = models.reference, tokenizers.without
     if recipe.tokenizer or reference not in without or models.sources[reference].single:
         return []

@@ -1,4 +1,4 @@
-"""Checks what slices need: a base model, the right number of models, and layers that exist."""
+"""Checks of slices: a base model, the right number of models, and layers that exist."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def with_bases(recipe: Recipe, method: MergeMethod) -> tuple[Recipe, list[Proble
     """Return the recipe with the base model among the inputs of every slice.
 
     mergekit 0.1.5, observed: a base that ``models`` does not list is added as the last input, for
-    every method; to a slice it is never added. Here it is added to a slice too where the method
-    reads a base and all the sources have one layer range. With a method that takes one model and no
-    base, which mergekit refuses, the base is the reference only.
+    every method. It is never added to a slice. Here it is also added to a slice, if the method
+    reads a base and all sources of the slice have the same layer range. If the method takes one
+    model and no base (mergekit refuses this), the base is the reference and no input.
     """
     problems: list[Problem] = []
     if _takes_one_model(method):
@@ -41,7 +41,7 @@ def _takes_one_model(method: MergeMethod) -> bool:
 
 
 def _without_bases(recipe: Recipe) -> Recipe:
-    """Return the recipe with no other inputs than it lists."""
+    """Return the recipe without base models that were added as inputs."""
     modules = []
     for module in recipe.modules:
         slices = []
@@ -78,7 +78,7 @@ def base_of(recipe: Recipe, slice_: Slice) -> ModelRef | None:
 
 
 def merged_count(method: MergeMethod, inputs: Sequence[Input], base: ModelRef | None) -> int:
-    """Return the number of models that a method merges, as its `fewest` and `most` count them."""
+    """Return the number of models that counts for a method's `fewest` and `most`."""
     return len(inputs) - (method.base == "optional" and any(i.model == base for i in inputs))
 
 
@@ -144,21 +144,25 @@ def _check_counts(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart
 ) -> Iterator[Problem]:
     """Check that models which are merged whole have the same number of layers."""
-    ours = models.layers[models.reference].counts
+    counts = models.layers[models.reference].counts
     stacks = [part.stack] if part.stack else []
     if part.stack == models.layers[models.reference].main:
-        stacks = [stack for stack in ours if any(n.startswith(f"{stack}.") for n in part.tensors)]
+        stacks = [stack for stack in counts if any(n.startswith(f"{stack}.") for n in part.tensors)]
     for input_ in module.slices[0].inputs:
         for stack in stacks:
-            theirs = models.stack_in(input_.model, stack)
-            count = models.layers[input_.model].counts[theirs] if theirs else ours[stack]
-            if count == ours[stack]:
+            their_stack = models.stack_in(input_.model, stack)
+            count = (
+                models.layers[input_.model].counts[their_stack] if their_stack else counts[stack]
+            )
+            if count == counts[stack]:
                 continue
             what = f"{input_.model} and {models.reference} have different numbers of layers"
-            expected = f"{ours[stack]} layers {stack}.*, as in {models.reference}: layer i of each "
+            expected = (
+                f"{counts[stack]} layers {stack}.*, as in {models.reference}: layer i of each "
+            )
             expected += "is merged"
             found = f"{count} in {input_.model}"
-            if unlike := _unlike_layers(models, input_.model, stack, theirs):
+            if unlike := _unlike_layers(models, input_.model, stack, their_stack):
                 yield recipe.problem(
                     what,
                     input_.path or module.path,
@@ -168,8 +172,8 @@ def _check_counts(
                     "or stacked together",
                 )
                 continue
-            fewest = min(count, ours[stack])
-            ranges = ((models.reference, ours[stack]), (input_.model, count))
+            fewest = min(count, counts[stack])
+            ranges = ((models.reference, counts[stack]), (input_.model, count))
             equal = spelled_slices([[(str(m), (0, fewest)) for m, _ in ranges]])
             stacked = spelled_slices([[(str(m), (0, n))] for m, n in ranges])
             yield recipe.problem(
@@ -186,7 +190,7 @@ def _check_counts(
 
 
 def _unlike_layers(models: ModelViews, ref: ModelRef, stack: str, theirs: str | None) -> str:
-    """Return how the first layer of a stack differs in shape from the reference's; or nothing."""
+    """Return how the first layer of a stack differs in shape from the reference's; "" if not."""
     our, their = models.sources[models.reference].tensors, models.sources[ref].tensors
     for name, tensor in our.items():
         inner = name.removeprefix(f"{stack}.0.")
@@ -198,14 +202,14 @@ def _unlike_layers(models: ModelViews, ref: ModelRef, stack: str, theirs: str | 
 
 
 def _no_stack(recipe: Recipe, input_: Input, layers: Layers) -> Problem:
-    several = ", ".join(f"{stack} ({n} layers)" for stack, n in layers.counts.items())
+    stacks = ", ".join(f"{stack} ({n} layers)" for stack, n in layers.counts.items())
     return recipe.problem(
         f"The layers of {input_.model} cannot be sliced",
         f"{input_.path}.layer_range",
         expected="one numbered list of tensors, as long as config.json's layer count",
-        found=f"several: {several}" if several else "none",
+        found=f"several: {stacks}" if stacks else "none",
         fix="Write 'modules:' with 'slices:' or 'models:' for each part of the model"
-        if several
+        if stacks
         else "Merge whole models with `models:` instead of `slices:`",
     )
 

@@ -1,4 +1,4 @@
-"""The tensors of the output, and the name of each in every input."""
+"""The tensors of the output, each with its name in every input."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class TensorSpec:
         t: position of the tensor for gradients, from 0 to 1.
         module: the module of its slice; None for a part that no module names, which is copied
             from the reference.
-        like: the reference's name of the tensor that has its shape; None in a stacked layer, which
-            may be of several kinds.
+        like: the name of the reference's tensor with the same shape; None in a stacked layer, since
+            layers may be of several kinds.
     """
 
     name: str
@@ -104,7 +104,7 @@ def copied(models: ModelViews, part: ModulePart) -> Iterator[TensorSpec]:
 
 
 def layer_map(models: ModelViews, module: Module, stack: str) -> LayerMap:
-    """Return where each layer of a stacked module comes from."""
+    """Return the origin of each layer of a stacked module."""
     origins = [
         LayerOrigin(
             tuple(
@@ -148,37 +148,37 @@ def _untied(
 ) -> Iterator[TensorSpec]:
     """Yield the tensors that the reference ties to its embedding, if the output cannot tie them.
 
-    That is so if an input has a head of its own (as in mergekit 0.1.5, observed), or if the head
-    comes from another slice than the embedding. The operand of a tied model is its embedding. All
-    that the reference ties is yielded, because its config.json ties all or nothing.
+    The output cannot if an input has a head of its own (as in mergekit 0.1.5, observed), or if the
+    head comes from another slice than the embedding. The operand of a tied model is its embedding.
+    All tied tensors of the reference are yielded, because its config.json ties all or none.
     """
     reference = models.sources[models.reference]
     absent = tied_names(reference.config, reference.tensors)
     absent = {name: stored for name, stored in absent.items() if stored in part.tensors}
     heads = {i.model: own_head(models.sources[i.model]) for i in last.inputs}
-    found = None
-    for ref, own in heads.items():
-        name = models.name_like_ours(ref, own) if own else ""
+    own_head_spec = None
+    for ref, head in heads.items():
+        name = models.name_like_ours(ref, head) if head else ""
         embedding = find_tensor(reference, name)
         if name in reference.tensors or embedding is None or embedding.name not in part.tensors:
             continue
         names = tuple(heads[i.model] or name for i in last.inputs)
-        found = TensorSpec(name, last, names, 0.0, module, embedding.name)
+        own_head_spec = TensorSpec(name, last, names, 0.0, module, embedding.name)
         break
-    if found is None and _same_inputs(first, last):
+    if own_head_spec is None and _same_inputs(first, last):
         return
     for name, stored in absent.items():
-        if found is None or not is_head(name):
+        if own_head_spec is None or not is_head(name):
             slice_ = first if is_embedding(name) else last
             names = tuple(heads.get(i.model) or name for i in slice_.inputs)
             names = names if is_head(name) else (name,) * len(slice_.inputs)
             yield TensorSpec(name, slice_, names, 0.0, module, stored)
-    if found is not None:
-        yield found
+    if own_head_spec is not None:
+        yield own_head_spec
 
 
 def _same_inputs(first: Slice, last: Slice) -> bool:
-    """Return whether two slices compute a tensor outside the layers from the same."""
+    """Return whether two slices compute a tensor outside the layers from the same inputs."""
     one, other = (
         (s.base_model, s.parameters, [(i.model, i.parameters) for i in s.inputs])
         for s in (first, last)
@@ -187,11 +187,11 @@ def _same_inputs(first: Slice, last: Slice) -> bool:
 
 
 def tied_again(models: ModelViews, targets: list[Target]) -> list[Target]:
-    """Return the targets without those that the reference ties and the output may tie, too.
+    """Return the targets without tensors that the output can tie as the reference does.
 
     Args:
         models: the models.
-        targets: the tensors of the output, and for each that it may have to untie a tensor.
+        targets: the tensors of the output, with a tensor of its own for each that is tied.
     """
     reference = models.sources[models.reference]
     absent = tied_names(reference.config, reference.tensors)
@@ -220,10 +220,10 @@ def unused_tensors(
     specs: Iterable[TensorSpec],
     mismatches: Mismatches,
 ) -> dict[ModelRef, list[str]]:
-    """Return the tensors that the output lacks, by model, of models that are merged whole.
+    """Return for each model that is merged whole its tensors that the output does not have.
 
-    Such a tensor inside merged layers is a mismatch, unless the model computes it: the reference's
-    architecture has no place for it.
+    Such a tensor inside merged layers is recorded as a mismatch, because the reference's
+    architecture has no place for it, unless transformers computes the tensor anyway.
     """
     whole = [(module, part) for module, part in modules if not module.stacked]
     if not whole:
@@ -232,11 +232,17 @@ def unused_tensors(
     for spec in specs:
         for input_, name in zip(spec.slice_.inputs, spec.names):
             used[input_.model].add(name)
-    ours = models.sources[models.reference].tensors
+    reference_tensors = models.sources[models.reference].tensors
     unused: dict[ModelRef, list[str]] = {}
     for ref, source in models.sources.items():
-        known = used[ref] | {models.name_in(ref, name) for name in ours}
-        unused[ref] = [n for n in source.tensors if n not in known and not is_tied_copy(source, n)]
+        used_or_like_reference = used[ref] | {
+            models.name_in(ref, name) for name in reference_tensors
+        }
+        unused[ref] = [
+            n
+            for n in source.tensors
+            if n not in used_or_like_reference and not is_tied_copy(source, n)
+        ]
     for module, part in whole:
         stacks = {s for s in models.layers[models.reference].counts if _holds(part, s)}
         for input_ in module.slices[0].inputs:
@@ -252,11 +258,11 @@ def unused_tensors(
 def unnamed_tensors(
     recipe: Recipe, models: ModelViews, specs: Iterable[TensorSpec]
 ) -> Iterator[LeftOut]:
-    """Yield every tensor of a model that no tensor of the output is made from, with the reason.
+    """Yield every tensor that no output tensor has as an input, with the reason.
 
-    What is matched and then not taken (whole numbers, tied heads) is recorded where that is
-    decided, in `expressions` and `flat/matching`. A tensor without a reason is left out here: the
-    accounts tell of it.
+    Tensors that are matched with an output tensor and then not used (whole numbers, tied heads) are
+    recorded in `expressions` and `flat/matching`. A tensor without a reason is not yielded: the
+    accounts report it.
 
     Args:
         recipe: the recipe.
@@ -286,14 +292,15 @@ def unnamed_tensors(
 
 
 class _MergedModel:
-    """A model of which some tensors are merged, and others are not.
+    """A merged model, and the reasons why some of its tensors are not used.
 
     Args:
         models: all models.
         ref: the model.
-        named: its tensors that tensors of the output have as inputs.
-        givers: for each tensor of the output the models that give it, by the reference's name of
-            it; a tied embedding names the output's embedding, and its head.
+        named: the names of its tensors that output tensors have as inputs.
+        givers: the sets of models that output tensors are made from, by the name of the
+            reference's tensor of the same shape. A tied embedding has two sets: the output's
+            embedding and head.
     """
 
     def __init__(
@@ -309,19 +316,19 @@ class _MergedModel:
         for layer in filter(None, map(self._layers.locate, named)):
             self._chosen[layer.stack].add(layer.index)
         reference = models.sources[models.reference].tensors
-        ours = {models.name_in(ref, name): name for name in reference}
+        reference_names = {models.name_in(ref, name): name for name in reference}
         self._from_others = {
-            own
-            for own, name in ours.items()
+            own_name
+            for own_name, name in reference_names.items()
             if any(ref not in models for models in givers.get(name, ()))
         }
-        self._unplaced = self._source.tensors.keys() - ours.keys()
+        self._unplaced = self._source.tensors.keys() - reference_names.keys()
         groups = tied_groups(self._source.config, self._source.tensors)
         stored = ([name for name in group if name in self._source.tensors] for group in groups)
         self._tied = {name for group in stored for name in group[1:]}
 
     def reason(self, name: str) -> UnusedReason | None:
-        """Return why a tensor is not used; None where no rule says it."""
+        """Return the reason why a tensor is not used; None if no rule leaves it out."""
         if is_computed(self._source.tensors[name]):
             return UnusedReason.COMPUTED
         if name in self._tied or is_tied_copy(self._source, name):

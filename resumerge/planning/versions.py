@@ -1,4 +1,4 @@
-"""The versions that decide the bytes of a merge: alike on two machines, or before and now."""
+"""The versions that decide the bytes of a merge: compared between machines, or with a card's."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _METHOD = "merge method "
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that decide bytes.
+    """The versions that decide bytes: of the program, its numerics, methods and libraries.
 
-    A task of a cluster gets them before its plan, whose form they decide; a model card has them.
+    A task of a cluster compares them before it reads its pickled plan. A model card has them.
     """
 
     known: Mapping[str, Any]
@@ -37,26 +37,28 @@ class Versions:
             needs_torch = needs_torch or node.needs_torch
         libraries = ["torch"] if needs_torch else []
         libraries += ["numpy"] if plan.adapter is not None else []
-        return cls(_found([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))]))
+        return cls(
+            _versions_here([*_ALWAYS, *libraries, *(_METHOD + name for name in sorted(names))])
+        )
 
     def differences(self, there: str) -> list[str]:
-        """Return the versions that this machine has otherwise, a line each.
+        """Return the versions that differ on this machine, a line each.
 
         Args:
-            there: where the known ones are, like ``at the driver``.
+            there: the place of `known`, in words: ``at the driver``.
         """
-        found = _found(self.known)
+        here = _versions_here(self.known)
         return [
-            f"{name}: {_shown(self.known[name])} {there}, {_shown(found[name])} here"
+            f"{name}: {_shown(self.known[name])} {there}, {_shown(here[name])} here"
             for name in self.known
-            if found[name] != self.known[name]
+            if here[name] != self.known[name]
         ]
 
 
 _ALWAYS = ("resumerge", "numerics", "block")
 
 
-def _found(names: Iterable[str]) -> dict[str, Any]:
+def _versions_here(names: Iterable[str]) -> dict[str, Any]:
     return {name: _version(name) for name in names}
 
 

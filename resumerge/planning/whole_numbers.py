@@ -1,6 +1,6 @@
-"""Tensors of whole numbers, such as counters and positions: one model's are taken.
+"""Tensors of whole numbers, such as counters and positions: the output takes one model's.
 
-No method merges them. Some files hold them as floats.
+No method merges such tensors. Some files hold them as floats.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.evaluation import Evaluation, HeldValues
 
 LARGEST = 8 << 20
-"""Bytes that are read for a plan. Counters and positions are small; a plan does not wait for the
-others."""
+"""The most bytes that planning reads to compare whole numbers. Counters and positions are small;
+larger tensors are not compared, so that planning stays quick."""
 
 _POSITIONS = re.compile(
     r"(^|\.)(position_ids|token_type_ids|num_batches_tracked|relative_position_index)$"
 )
-"""The names of buffers that are whole numbers, also where files hold them as floats."""
+"""The names of buffers that are whole numbers, even if files hold them as floats."""
 
 _BUFFERS = {"I64", "BOOL"}
-"""The types that buffers alone have. Others beside floats may be codes of quantised weights."""
+"""The types that only buffers have. Any other type that is no float may be a quantised weight's."""
 
 _NUMBERS: dict[str, str] = {
     **{"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "u2", "I16": "i2", "F16": "f2"},
@@ -49,23 +49,23 @@ def is_position(tensor: Tensor) -> bool:
     return _POSITIONS.search(tensor.name) is not None
 
 
-def taken(found: Sequence[Tensor | None], guide: int) -> int | None:
-    """Return whose tensor is taken because it holds whole numbers; None if tensors are merged.
+def taken(of_inputs: Sequence[Tensor | None], guide: int) -> int | None:
+    """Return the number of the input whose whole numbers are taken; None if tensors are merged.
 
-    It is the guide's, if that is stored as whole numbers or all are floats; else that of the first
-    model that stores it as whole numbers, since floats may have rounded them.
+    It is the guide, if its tensor is stored as whole numbers or all tensors are floats. Otherwise
+    it is the first input whose tensor is stored as whole numbers, since floats may be rounded.
 
     Args:
-        found: the tensor of each input; None for an input without it.
+        of_inputs: the tensor of each input; None for an input without it.
         guide: the number of the input that decides which tensors there are.
     """
-    there = [tensor for tensor in found if tensor is not None]
-    whole = [i for i, t in enumerate(found) if t is not None and t.dtype not in FLOATS]
+    present = [tensor for tensor in of_inputs if tensor is not None]
+    whole = [i for i, t in enumerate(of_inputs) if t is not None and t.dtype not in FLOATS]
     if not whole:
-        return guide if any(map(is_position, there)) and found[guide] is not None else None
-    if len(whole) < len(there) and not any(map(is_computed, there)):
-        types = {tensor.dtype for tensor in there} - FLOATS.keys()
-        if not types <= _BUFFERS or len({tensor.shape for tensor in there}) > 1:
+        return guide if any(map(is_position, present)) and of_inputs[guide] is not None else None
+    if len(whole) < len(present) and not any(map(is_computed, present)):
+        types = {tensor.dtype for tensor in present} - FLOATS.keys()
+        if not types <= _BUFFERS or len({tensor.shape for tensor in present}) > 1:
             return None
     return guide if guide in whole else whole[0]
 
@@ -79,19 +79,19 @@ def notes_on_differences(
         recipe: the recipe.
         models: the models.
         specs: every tensor of the output.
-        flat: whether tensors are matched by name alone. Else those that transformers computes when
-            it loads the model do not count.
+        flat: whether tensors are matched by name alone. If not, tensors that transformers computes
+            when it loads a model do not count.
     """
     copied: dict[ModelRef, dict[str, list[Tensor]]] = defaultdict(dict)
     for spec in specs:
         inputs = spec.slice_.inputs
         if len(inputs) == 1 or spec.module is None:
             continue
-        found = [models.find(i.model, name) for i, name in zip(inputs, spec.names)]
-        number = taken(found, inputs.index(guide_of(recipe, spec.slice_)))
-        there = [tensor for tensor in found if tensor is not None]
-        if number is not None and (flat or not any(map(is_computed, there))):
-            copied[inputs[number].model][spec.name] = there
+        of_inputs = [models.find(i.model, name) for i, name in zip(inputs, spec.names)]
+        number = taken(of_inputs, inputs.index(guide_of(recipe, spec.slice_)))
+        present = [tensor for tensor in of_inputs if tensor is not None]
+        if number is not None and (flat or not any(map(is_computed, present))):
+            copied[inputs[number].model][spec.name] = present
     with_files = {source.number: source for source in models.sources.values() if source.files}
     notes = []
     for ref, tensors in copied.items():
@@ -118,15 +118,15 @@ def compare(
         sources: the sources with files, by the numbers that stored tensors state.
 
     Returns:
-        (names of those that differ, names of those that were not compared): their files are not on
-        this disk, they are a stage's, or all that is compared would be more than `LARGEST`, the
-        smallest first.
+        (names of tensors that differ, names of tensors that were not compared). A tensor is not
+        compared if its file is not on this disk, if it is a stage's, or if it and all smaller ones
+        have more than `LARGEST` bytes.
 
     Raises:
         Resumable: a file cannot be read now.
     """
     differing, unread = [], []
-    left = LARGEST
+    bytes_left = LARGEST
     ascending = sorted(tensors.items(), key=lambda item: (item[1][0].nbytes, item[0]))
     with closing(SourceReader(sources)) as reader:
         for name, alike in ascending:
@@ -135,10 +135,10 @@ def compare(
             comparable = len(types) == 1 or types <= _NUMBERS.keys()
             if len({tensor.shape for tensor in alike}) > 1 or not comparable:
                 differing.append(name)
-            elif size > left or not all(_is_here(tensor, sources) for tensor in alike):
+            elif size > bytes_left or not all(_is_here(tensor, sources) for tensor in alike):
                 unread.append(name)
             else:
-                left -= size
+                bytes_left -= size
                 first, *others = (_read(tensor, reader) for tensor in alike)
                 if not all(np.array_equal(first, other) for other in others):
                     differing.append(name)
@@ -147,18 +147,18 @@ def compare(
 
 def _is_here(tensor: Tensor, sources: Mapping[int, Source]) -> bool:
     stored = list(stored_in(tensor))
-    known = all(s.source in sources for s in stored)
-    return known and all(sources[s.source].files[s.file].present for s in stored)
+    in_files = all(s.source in sources for s in stored)
+    return in_files and all(sources[s.source].files[s.file].present for s in stored)
 
 
 def _read(tensor: Tensor, reader: SourceReader) -> np.ndarray:
-    """Return the numbers of a tensor, flat; its bytes (uint8) where numpy has no such numbers."""
-    found = np.empty(tensor.nbytes, np.uint8)
+    """Return the numbers of a tensor, flat; its bytes (uint8) if numpy has no such type."""
+    data = np.empty(tensor.nbytes, np.uint8)
     evaluation = Evaluation(reader, Buffers(), HeldValues(0), _no_method, {})
-    tensor.read(evaluation, 0, tensor.numel, found)
+    tensor.read(evaluation, 0, tensor.numel, data)
     if tensor.dtype not in _NUMBERS:
-        return found
-    numbers = found.view(_NUMBERS[tensor.dtype])
+        return data
+    numbers = data.view(_NUMBERS[tensor.dtype])
     if tensor.dtype == "BF16":
         return (numbers.astype(np.uint32) << 16).view(np.float32)
     return numbers

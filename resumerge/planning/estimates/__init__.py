@@ -1,6 +1,5 @@
-"""What a merge will need, from the plan alone: memory, disk, download and time.
+"""Estimates from the plan alone: the memory, disk space, downloads and time of a merge.
 
-`estimate` makes one pass over the units; `reads_of_files`, `memory` and `time`
-count, each what it is about.
-Nothing here measures the machine: `host/` does.
+`estimate` makes one pass over the units, and hands each to the counters in `reads_of_files`, `memory`
+and `time`. Nothing here measures the machine: `host/` does.
 """

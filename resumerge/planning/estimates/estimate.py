@@ -1,4 +1,4 @@
-"""What a merge will take, from the plan alone: memory, disk, download, time."""
+"""The estimate of a plan: the memory, disk space, downloads and time of its merge."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ COMPANION_BYTES = 30_000_000
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of a plan on any machine, in bytes if nothing else is said.
+    """The cost of a plan on any machine, in bytes unless stated otherwise.
 
     Args:
         output: bytes of all shards.
         tensors: the number of tensors in all shards.
-        shards_here: most bytes of the shards that are in the output's folder at one time.
+        shards_here: the most bytes of the shards that are in the output's folder at one time.
         largest: the unit with the most bytes.
-        largest_block: the largest block of the output.
-        scratch: most bytes of the scratch files at one time.
-        read: bytes that are read of each weight file, each tensor once.
+        largest_block: bytes of the largest block of the output.
+        scratch: the most bytes of the scratch files at one time.
+        read: bytes that are read of each weight file, counting each tensor once.
         missing: the files of `read` that are not on this machine: downloads, and streamed files.
-        streamed: bytes that are fetched of each file that is read by ranges and not stored; what is
-            read several times counts as often.
-        download: bytes that are still to be fetched of `missing`.
-        cached: size of the files of `read` that are on this machine.
-        steps: the cost of what comes before the blocks.
+        streamed: bytes that are fetched of each file that is read by ranges and not stored; a range
+            that is read several times counts each time.
+        download: bytes of `missing` that are still to be fetched.
+        cached: bytes of the files of `read` that are on this machine.
+        steps: the steps, which are computed before the blocks.
         uses_torch: whether a method or a step computes with torch.
-        memory: the memory, by the number of threads.
-        time: the time, by the number of threads and the speed of the machine.
-        notes: what a person should know, a line each.
+        memory: the memory, for any number of threads.
+        time: the time, for any number of threads and any speed of the machine.
+        notes: messages for the user, a line each.
     """
 
     output: int
@@ -62,7 +62,7 @@ class Estimate:
     @property
     def disk(self) -> int:
         """The bytes to be free in the output's folder."""
-        scratch = self.scratch if self.shards_here else 0  # they are where shards are made
+        scratch = self.scratch if self.shards_here else 0  # scratch files are where shards are made
         return self.shards_here + scratch + COMPANION_BYTES
 
     def read_of(self, source: int) -> dict[str, int]:
@@ -85,7 +85,7 @@ class Prediction:
     Args:
         need: memory of the merging process.
         seconds: seconds of the merge, without downloads.
-        basis: what the time rests on.
+        basis: a text on the measurements that the time is based on.
     """
 
     estimate: Estimate
@@ -100,11 +100,11 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
     Args:
         plan: the plan.
         mirror: address of the run's mirror, if it has one.
-        most_shards: the most shards in the output's folder at one time, where the mirror alone has
-            the others; None for all.
+        most_shards: the most shards in the output's folder at one time, if only the mirror keeps
+            the others; None for all shards.
     """
     files, memory, time = FileReads(plan.sources), MemoryCounter(), TimeCounter()
-    found: set[Step] = set()
+    all_steps: set[Step] = set()
     uses_torch, largest, largest_block, tensors = False, plan.units[0], 1, 0
     for unit in plan.units:
         nodes = list(unit.expression.nodes())
@@ -112,11 +112,11 @@ def estimate(plan: Plan, mirror: str | None = None, most_shards: int | None = No
         memory.add(unit, nodes)
         time.add(unit, nodes)
         tensors += len(unit.tensors)
-        found |= {node.step for node in nodes if isinstance(node, Computed)}
+        all_steps |= {node.step for node in nodes if isinstance(node, Computed)}
         uses_torch = uses_torch or any(node.uses_torch for node in nodes)
         largest = max(largest, unit, key=lambda unit: unit.nbytes)
         largest_block = max(largest_block, unit.bytes_of(range(1)))
-    steps, read = frozenset(found), files.read
+    steps, read = frozenset(all_steps), files.read
     streamed = files.streamed(steps)
     sizes = {(number, name): plan.sources[number].files[name] for number, name in read}
     missing = tuple(key for key, file in sizes.items() if not file.present)
@@ -156,7 +156,7 @@ def _notes(memory: MemoryCounter) -> Iterator[str]:
 
 
 def largest_file(plan: Plan, estimate: Estimate) -> Path | None:
-    """Return the largest of the files that are read and are on this machine already."""
+    """Return the largest file on this machine that the merge reads; None if there is none."""
     files = [
         (plan.sources[number].files[name].size, plan.sources[number].path(name))
         for number, name in estimate.read.keys() - set(estimate.missing)

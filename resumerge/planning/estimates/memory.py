@@ -1,4 +1,4 @@
-"""How much memory a merge takes, from the plan alone."""
+"""The estimate of the memory that a merge takes, from the plan alone."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ BASE_RSS = 261_000_000
 build of torch takes another amount, which a run measures before it computes)."""
 
 KERNELS_RSS = 54_000_000
-"""The same without torch: the kernels compute, or the plan only copies bytes."""
+"""The same bytes without torch: the kernels compute, or the plan only copies bytes."""
 
 RANDOM_RSS = 4_600_000
-"""What NumPy's generators take, which random tensors load."""
+"""The bytes of NumPy's random generators, which random tensors load."""
 
 PROMPTS_RSS = 6_500_000
 """The bytes of the library tokenizers, which splits the prompts that steps are made of."""
@@ -48,16 +48,16 @@ BUCKETS_RSS, FURTHER_CLOUD_RSS = 40_000_000, 30_000_000
 for each further kind of cloud, which shares some modules with it (measured: 15 to 29 MB)."""
 
 UPLOAD_RSS = 30_000_000
-"""The bytes of the part of a shard that is sent to a mirror in a bucket (measured: 9 to 29 MB)."""
+"""The bytes of the buffers of an upload to a mirror in a bucket (measured: 9 to 29 MB)."""
 
 CLIENT_RSS = {"hub": 18_000_000}
-"""The bytes of the client of a server that files are streamed from, by the kind of source; boto3
-is counted above."""
+"""The bytes of the client that streams files, by the kind of source. The clients of buckets are
+counted by `BUCKETS_RSS`."""
 
 FLOAT32 = 4
 
 SAFETY = 1.05
-"""The share of the predicted memory that a budget must hold."""
+"""The factor from the predicted memory to the budget that it needs."""
 
 TOKEN_BYTES = 500
 """The bytes of a token of a tokenizer that is read: text, number and merges, as Python objects."""
@@ -67,24 +67,23 @@ MADE_TOKEN_BYTES = 600
 151,000 tokens)."""
 
 HEADER_FACTOR = 28
-"""The bytes for each byte of the header of a model in GGUF: of the tokenizer that it is made from
-(measured: 26 for 49,000 tokens)."""
+"""The bytes that making the header of a model in GGUF takes, for each byte of the header: most are
+of the tokenizer (measured: 26 for 49,000 tokens)."""
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """The bytes of RSS that a merge takes with so many threads, and what they are for.
+    """The bytes of RSS that a merge takes with a given number of threads, by their purpose.
 
     Args:
         process: bytes of the process without its blocks.
-        shared: bytes of all threads together, beside their blocks: tokenizers, reductions, what is
-            held from block to block, and buffers.
+        shared: bytes that all threads share, beside their blocks: tokenizers, reductions, values
+            that are held from block to block, and buffers.
         least: bytes of the blocks of one thread.
         blocks: bytes of the blocks of all threads.
-        traffic: bytes read and written, which the page cache would like to keep.
-        steps: bytes of what comes before the blocks: what steps are made of, and then they
-            themselves.
-        least_steps: bytes of the same with one thread.
+        traffic: bytes read and written, which the page cache keeps if it has room.
+        steps: the most bytes of planning or computing a step, before the blocks.
+        least_steps: the same with one thread.
     """
 
     process: int
@@ -97,44 +96,45 @@ class MemoryNeed:
 
     @property
     def peak_rss(self) -> int:
-        """The bytes with all threads."""
+        """The most bytes of RSS with all threads."""
         return self.process + max(self.shared + self.blocks, self.steps)
 
     @property
     def enough(self) -> int:
-        """The budget that holds the need, even if the prediction is a little off."""
+        """The budget that suffices even if the prediction is a little too low."""
         return int(self.peak_rss * SAFETY)
 
     @property
     def least_enough(self) -> int:
-        """The budget that holds one thread."""
+        """The budget that suffices for one thread."""
         return int(self.least_rss * SAFETY)
 
     @property
     def least_rss(self) -> int:
-        """The bytes with one block in flight."""
+        """The most bytes of RSS with one thread."""
         return self.process + max(self.shared + self.least, self.least_steps)
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """The bytes of RSS that a merge takes, whatever the number of threads.
+    """The bytes of RSS that a merge takes, for any number of threads.
 
-    The size of a batch is no part of it: output that waits for its commit is in the page cache.
+    The batch size does not count: output that waits for its commit is in the page cache.
 
     Args:
         process: bytes of the process without its blocks.
         vocabulary: bytes of the tokenizers that are read, and of the maps of rows made from them.
-        reductions: most bytes that reductions take of a unit and the next one, whose reductions are
-            begun before it is done. Those of further units are begun if they need no more.
-        across_blocks: most bytes held for the blocks of several units: the matrices of two tensors
-            of each adapter, the means of rows, and the results of steps.
-        buffers: bytes of what multiplies the matrices, and of what is read ahead of servers.
+        reductions: the most bytes that reductions of a unit and the next unit take together, since
+            the next one starts before the first is done. Further units start only if they need no
+            more memory than that.
+        across_blocks: the most bytes held for the blocks of several units: the matrices of two
+            tensors of each adapter, the means of rows, and the results of steps.
+        buffers: bytes for multiplying the matrices, and for reading ahead of servers.
         kept: bytes of the largest run of blocks whose memory its thread keeps for the next run.
-        passing: larger runs, which give their memory back: (bytes, blocks) of units that follow
-            each other; 0 bytes for a unit without such a run.
-        traffic: bytes read and written, which the page cache would like to keep.
-        steps: the cost of what comes before the blocks.
+        passing: for runs that are larger, and whose memory is freed: (bytes, blocks) of units that
+            follow each other; 0 bytes for a unit without such a run.
+        traffic: bytes read and written, which the page cache keeps if it has room.
+        steps: the steps, which are computed before the blocks.
     """
 
     process: int
@@ -148,7 +148,7 @@ class MemoryEstimate:
     steps: frozenset[Step]
 
     def need(self, threads: int) -> MemoryNeed:
-        """Return the memory that the merge takes with so many threads."""
+        """Return the memory that the merge takes with this number of threads."""
         return MemoryNeed(
             process=self.process,
             shared=self.vocabulary + self.reductions + self.across_blocks + self.buffers,
@@ -160,11 +160,11 @@ class MemoryEstimate:
         )
 
     def blocks(self, threads: int) -> int:
-        """Return the most bytes of the runs of blocks that threads compute at once.
+        """Return the most bytes of the runs of blocks that threads compute at the same time.
 
-        Runs of the usual size leave their memory to the next ones: in the end each thread has as
-        much as the largest took. Larger ones (whole tensors) count while they are computed; a
-        thread may be busy with one while the others go on with those that are next in line.
+        Threads keep the memory of runs of the usual size, so in the end each thread has the memory
+        of the largest such run. Larger runs (whole tensors) count only while they are computed. A
+        thread may be busy with one of them while the other threads compute the runs after it.
         """
         at_once, length = 0, 2 * threads + 1
         in_line: deque[int] = deque(maxlen=length)
@@ -180,7 +180,7 @@ class MemoryEstimate:
 
 @dataclass
 class Neighbours:
-    """The most bytes of a unit and the next one, of units that are added in order."""
+    """The most bytes of two units that follow each other; units are added in order."""
 
     most: int = 0
     _last: int = 0
@@ -192,12 +192,12 @@ class Neighbours:
 
 @dataclass
 class MemoryCounter:
-    """A counter of what the units of a plan take in memory, and in scratch files.
+    """A counter of the memory, and of the scratch files, that the units of a plan take.
 
     Args:
-        whole: the largest tensor that must be held whole: (bytes, index of its unit, method, name);
-            None if none must.
-        spilled: tensors that are written to scratch files.
+        whole: the largest tensor that a method must hold as a whole: (bytes, index of its unit,
+            method, name); None if there is none.
+        spilled: number of tensors that are written to scratch files.
     """
 
     needs_torch: bool = False
@@ -208,7 +208,7 @@ class MemoryCounter:
     _draws: bool = False
     _kept: int = 0
     _kept_beside: int = 0
-    """Bytes of the buffers of quantised weights, which are kept beside those in `_kept`."""
+    """Bytes of the buffers of quantised weights, which are kept beside the bytes in `_kept`."""
     _multiplies: bool = False
     _held_to_the_end: int = 0
     _reductions: Neighbours = field(default_factory=Neighbours)
@@ -245,12 +245,12 @@ class MemoryCounter:
             elif isinstance(node, Merged):
                 reductions += _reduction_bytes(node)
                 if node.merge_method.whole_tensor and node.block_elements >= node.numel:
-                    found = (nbytes, unit.index, node.method, unit.name)
-                    self.whole = max(self.whole or found, found)
+                    whole = (nbytes, unit.index, node.method, unit.name)
+                    self.whole = max(self.whole or whole, whole)
         self._reductions.add(reductions)
 
     def _add_to_line(self, nbytes: int, blocks: int) -> None:
-        """Add blocks that are next in line; neighbours of one size are one entry."""
+        """Add the blocks of the next unit to `_passing`; neighbours of one size are one entry."""
         if self._passing and self._passing[-1][0] == nbytes:
             blocks += self._passing.pop()[1]
         self._passing.append((nbytes, blocks))
@@ -263,11 +263,11 @@ class MemoryCounter:
         traffic: int,
         mirror: str | None,
     ) -> MemoryEstimate:
-        """Return the memory of a plan all of whose units were added.
+        """Return the memory of a plan, once all its units are added.
 
         Args:
             plan: the plan.
-            steps: its steps.
+            steps: the plan's steps.
             streamed: the files that are streamed.
             traffic: bytes read and written.
             mirror: address of the run's mirror, if it has one.
@@ -324,12 +324,12 @@ def _run_elements(unit: Unit) -> int:
 
 
 def _parts(plan: Plan) -> list[Source]:
-    """Return the folders and repos that the models of a plan consist of."""
+    """Return the parts of all models of a plan: each model itself, or its base and adapter."""
     return [part for source in plan.sources for part in source.parts.values()]
 
 
 def _run_bytes(unit: Unit, elements: int) -> int:
-    """Return the bytes of the buffers of one run of blocks, and of its methods beside them."""
+    """Return the bytes that one run of blocks takes: its output, operands and working memory."""
     tensor = unit.expression
     if isinstance(tensor, Merged):
         within = tensor.computing_bytes(elements)  # a merge computes whole blocks

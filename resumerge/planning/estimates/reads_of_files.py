@@ -1,4 +1,4 @@
-"""What a merge reads of each weight file, and what it fetches while it streams."""
+"""The count of the bytes that a merge reads of each weight file, and fetches of streamed ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from resumerge.tensors.dtypes import nbytes
 
 
 class FileReads:
-    """A counter of what the units of a plan read of files.
+    """A counter of the bytes that the units of a plan read of files.
 
     Attributes:
-        read: bytes of each file, each tensor once.
+        read: bytes that are read of each file, counting each tensor once.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -32,7 +32,7 @@ class FileReads:
         ]
         self._streamed: Counter[SourceFileKey] = Counter(dict.fromkeys(streamed, 0))
         self._once: set[Tensor] = set()
-        """What held values are computed from, where files are streamed."""
+        """The nodes of all units if files are streamed: some read held values, which count once."""
 
     def add(self, unit: Unit, nodes: Sequence[Tensor]) -> None:
         """Add the next unit, with the nodes of its expression."""
@@ -54,10 +54,10 @@ class FileReads:
         self._once.update(nodes)
 
     def streamed(self, steps: Iterable[Step]) -> dict[SourceFileKey, int]:
-        """Return the bytes that are fetched of each streamed file, as often as they are read.
+        """Return the bytes that are fetched of each streamed file; each reading counts.
 
-        A selection by magnitude reads its operands once or twice more if its guess is wrong, which
-        is rare, and not known before.
+        Not counted: a selection by magnitude reads its operands once or twice more if its guess is
+        wrong, which is rare and unknown before.
 
         Args:
             steps: the steps of the plan, all of whose units were added.
@@ -77,16 +77,16 @@ class FileReads:
 
 
 def _is_plain(unit: Unit) -> bool:
-    """Return whether a unit is computed from different tensors that lie in files.
+    """Return whether all operands of a unit are different stored tensors.
 
-    Most units of a large model are, and what they read is counted without a look at each block.
+    Most units of a large model are plain. Their bytes are counted without visiting each block.
     """
     leaves = _leaves(unit)
     return all(isinstance(leaf, Stored) for leaf in leaves) and len(set(leaves)) == len(leaves)
 
 
 def _fetched_of_plain(unit: Unit) -> Iterator[tuple[Stored, int]]:
-    """Yield the tensors that a plain unit is computed from, with the bytes fetched of each."""
+    """Yield (operand, bytes that are fetched of it) of a plain unit."""
     tensor, times, sampled = unit.expression, 1, 0
     if isinstance(tensor, Merged) and tensor.needs_statistics and not is_kept(unit):
         samples = tensor.merge_method.samples(tensor.context)

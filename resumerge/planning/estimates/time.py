@@ -1,4 +1,4 @@
-"""How long a merge takes: what there is to read, write and compute, at the machine's speed."""
+"""The estimate of the time that a merge takes: reading, writing and computing at a given speed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from resumerge.sizes import show_size
 from resumerge.tensors import Merged, Quantised, Spilled, Step, Tensor
 
 REFERENCE_COMPUTE = 5.3e9
-"""Elements in a second, found by `measure_speed` on the machine where the costs were measured."""
+"""Elements a second that `measure_speed` finds on the machine where all costs were measured."""
 
 START_SECONDS, TORCH_SECONDS = 0.35, 1.5
-"""CPU time until a merge begins, and for loading torch where it is needed."""
+"""Seconds of CPU time until a merge begins, and for importing torch if it is needed."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class TimeEstimate:
     Args:
         read: bytes of the sources' files.
         write: bytes of the output.
-        milliseconds: time of one core of the machine that costs were measured on, for all elements,
-            as if 2^20 of them were one.
-        steps: the cost of what comes before the blocks.
-        needs_torch: whether torch has to be loaded.
-        computes: whether anything is computed, rather than only copied.
+        milliseconds: time to compute all blocks, of one core of the machine that costs were
+            measured on; in milliseconds times 2^20, because costs are for 2^20 elements.
+        steps: the steps, which are computed before the blocks.
+        needs_torch: whether torch has to be imported.
+        computes: whether a unit or a step is computed, rather than all units copied.
     """
 
     read: int
@@ -40,10 +40,10 @@ class TimeEstimate:
     computes: bool
 
     def seconds(self, threads: int, speed: Speed) -> tuple[float, str]:
-        """Return the seconds for all of it, without downloads, and what that rests on.
+        """Return the seconds of the merge, without downloads, and a text on their basis.
 
-        Reading, computing and writing go on at once, so the slowest of them decides. Steps come
-        before.
+        Reading, computing and writing of blocks go on at the same time, so the slowest of them
+        decides. Steps come before the blocks.
         """
         scale = REFERENCE_COMPUTE / speed.compute if speed.compute else 1.0
         compute = scale * self.milliseconds / (1 << 20) / 1000 / threads
@@ -79,16 +79,16 @@ class TimeCounter:
     def result(
         self, steps: frozenset[Step], read: int, write: int, *, needs_torch: bool
     ) -> TimeEstimate:
-        """Return the time of a plan all of whose units were added."""
+        """Return the time of a plan, once all its units are added."""
         computes = self.merges or any(step.seconds(1) for step in steps)
         return TimeEstimate(read, write, self.milliseconds, steps, needs_torch, computes)
 
 
 def _milliseconds(tensor: Tensor) -> float:
-    """Return the time of one core, in units of `TimeEstimate.milliseconds`.
+    """Return the time that a tensor takes one core, in the unit of `TimeEstimate.milliseconds`.
 
-    An operand is computed again in each pass of its method, and a weight once more for its factor.
-    What is spilled is only read here.
+    An operand is computed again in each pass of its method, and a weight once more for its
+    quantisation's factor. A spilled tensor is only read here.
     """
     if isinstance(tensor, Spilled):
         return tensor.nbytes * READ_MS

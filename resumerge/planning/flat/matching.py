@@ -1,6 +1,6 @@
-"""Flat matching: a tensor of the output is made from the tensors of that name in all models.
+"""Flat matching: a tensor of the output is made from the tensors of the same name in all models.
 
-Nothing is known of the architecture, so no tensor is tied to another, computed or renamed.
+The architecture is unknown, so no tensor is tied to another, computed or renamed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from resumerge.tensors import Tensor
 
 
 def is_flat(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
-    """Return whether whole models are merged of which none has a config.json."""
+    """Return whether a recipe merges whole models, none of which has a config.json."""
     whole = all(module.name is None and not module.stacked for module in recipe.modules)
     configured = any(sources[ref].config for ref in recipe.merged_models)
     return whole and not configured and recipe.tokenizer is None
 
 
 class FlatViews(ModelViews):
-    """Models whose tensors are known by their own names only."""
+    """Models whose tensors are found only by their own names."""
 
     def renames(self, ref: ModelRef) -> list[Rename]:
         return []
@@ -53,13 +53,14 @@ class FlatViews(ModelViews):
 
 @dataclass
 class FlatMatching:
-    """The tensors of the output, and what becomes of those that not all models have.
+    """A matching of the models' tensors by name, with a decision on tensors that not all have.
 
     Args:
-        module: the whole model, as the recipe has it.
+        module: the recipe's only module: the whole model.
+        unshared: what happens to tensors that not all models have.
 
     Attributes:
-        left_out: tensors that the output does not get; complete after `specs`.
+        left_out: tensors that the output does not use; complete after `specs`.
     """
 
     recipe: Recipe
@@ -76,13 +77,13 @@ class FlatMatching:
         return self.module.slices[0].inputs
 
     def specs(self) -> list[TensorSpec]:
-        """Return every tensor of the output. Problems and notes are collected on the way."""
+        """Return every tensor of the output, and collect problems and notes."""
         self._lacking: dict[ModelRef, list[str]] = defaultdict(list)
         self._alone: dict[ModelRef, list[str]] = defaultdict(list)
         self._unfit: list[str] = []
-        found = [self._spec(name, having) for name, having in self._tensors().items()]
-        specs = [spec for spec in found if spec is not None]
-        self._tell(specs)
+        maybe_specs = [self._spec(name, having) for name, having in self._tensors().items()]
+        specs = [spec for spec in maybe_specs if spec is not None]
+        self._collect(specs)
         return specs
 
     def _tensors(self) -> dict[str, tuple[Input, ...]]:
@@ -98,7 +99,7 @@ class FlatMatching:
         }
 
     def _spec(self, name: str, having: tuple[Input, ...]) -> TensorSpec | None:
-        """Return the tensor of that name; None if the output does not get it."""
+        """Return the output's tensor of a name; None if the output does not have it."""
         [slice_] = self.module.slices
         module: Module | None = self.module
         if len(having) < len(slice_.inputs):
@@ -123,9 +124,9 @@ class FlatMatching:
         return TensorSpec(name, replace(slice_, inputs=having), names, position, module, None)
 
     def _leave_out(self, name: str, reason: UnusedReason, refs: Iterable[ModelRef]) -> None:
-        """Record that the tensors of a name in these models are not used."""
-        found = (self.models.sources[ref].tensors.get(name) for ref in refs)
-        self.left_out += (LeftOut(tensor, reason) for tensor in found if tensor is not None)
+        """Record that these models' tensors of a name are not used."""
+        tensors = (self.models.sources[ref].tensors.get(name) for ref in refs)
+        self.left_out += (LeftOut(tensor, reason) for tensor in tensors if tensor is not None)
 
     def _can_merge(self, inputs: tuple[Input, ...]) -> bool:
         """Return whether the method can merge the tensors of these inputs alone."""
@@ -135,8 +136,8 @@ class FlatMatching:
         count = merged_count(method, inputs, base)
         return count >= method.fewest and (method.most is None or count <= method.most)
 
-    def _tell(self, specs: list[TensorSpec]) -> None:
-        """Collect the problems and notes that follow from what was found."""
+    def _collect(self, specs: list[TensorSpec]) -> None:
+        """Collect the problems and notes on tensors that not all models have."""
         lacking = "; ".join(
             f"{ref} lacks {len(names)}: {listed(names)}" for ref, names in self._lacking.items()
         )
@@ -161,20 +162,22 @@ class FlatMatching:
     def _check_components(self, specs: list[TensorSpec]) -> None:
         """Check that the output has the components that the reference's pipeline has."""
         reference = self.models.reference
-        ours = [name for name, stem in self.models.sources[reference].components.items() if stem]
-        if not ours:
+        components = [
+            name for name, stem in self.models.sources[reference].components.items() if stem
+        ]
+        if not components:
             return
-        self.notes.append(f"the components of {reference} are merged: {', '.join(ours)}")
-        found = {spec.name.partition("/")[0] for spec in specs}
-        empty = ", ".join(name for name in ours if name not in found)
-        others = ", ".join(sorted(found.difference(ours)))
+        self.notes.append(f"the components of {reference} are merged: {', '.join(components)}")
+        merged = {spec.name.partition("/")[0] for spec in specs}
+        empty = ", ".join(name for name in components if name not in merged)
+        others = ", ".join(sorted(merged.difference(components)))
         if (empty or others) and not self.problems:
             self.problems.append(
                 self.recipe.problem(
                     "The components of the pipelines differ",
                     "models",
-                    expected=f"{', '.join(ours)}, as in {reference}",
-                    found="; ".join(
+                    expected=f"{', '.join(components)}, as in {reference}",
+                    merged="; ".join(
                         text
                         for text in (
                             f"without any tensor: {empty}" if empty else "",

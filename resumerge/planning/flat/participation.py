@@ -1,4 +1,4 @@
-"""The check that each model of a flat merge has a part in it: a tensor that is merged."""
+"""The check that each model of a flat merge takes part: that a tensor of it is merged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.recipe import ModelRef, Recipe
 from resumerge.tensors import Tensor
 
 TRIED = 5
-"""The number of names of a model that are looked for behind a prefix in another model."""
+"""The number of names of a model that are tried to find a prefix in another model."""
 
 
 def without_part(
@@ -28,8 +28,8 @@ def without_part(
         recipe: the recipe.
         tensors: the tensors of each model that is merged.
         specs: every tensor of the output.
-        unshared: what becomes of tensors that not all models have. If they are refused, a tensor
-            that two models have counts as merged: an option would keep it.
+        unshared: what happens to tensors that not all models have. If they are refused, a tensor
+            that two models have counts as merged, because an option would keep it.
     """
     if len(tensors) == 1:
         return
@@ -74,9 +74,9 @@ def prefix_between(shorter: Collection[str], longer: Collection[str]) -> str:
         longer: the names of the model.
     """
     for name in list(shorter)[:TRIED]:
-        for found in longer:
-            prefix = found.removesuffix(f".{name}") + "."
-            if prefix + name == found and 2 * sum(prefix + n in longer for n in shorter) > len(
+        for long_name in longer:
+            prefix = long_name.removesuffix(f".{name}") + "."
+            if prefix + name == long_name and 2 * sum(prefix + n in longer for n in shorter) > len(
                 shorter
             ):
                 return prefix

@@ -18,19 +18,19 @@ SAME = "same"
 """The value of ``out_dtype``."""
 
 SHOWN = 3
-"""The most weights that are named in a problem."""
+"""The most weights that a problem names."""
 
 
 @dataclass(frozen=True)
 class QuantisedOutput:
-    """How the weights of the output are quantised.
+    """The quantisation of the output's weights.
 
     Args:
         name: the value of ``out_dtype``.
         kind: the scheme in words.
-        loaders: a sentence on what loads the output.
-        config: the quantization_config.
-        tensors: the names of the tensors that are no plain weights.
+        loaders: a sentence on the programs that load the output.
+        config: the quantization_config of the output's config.json.
+        tensors: the names of the tensors that hold codes, scales and the like.
     """
 
     name: str
@@ -41,7 +41,7 @@ class QuantisedOutput:
 
 
 def check_alike(recipe: Recipe, reference: Source) -> Iterator[Problem]:
-    """Yield why the output cannot be quantised as the reference is."""
+    """Yield a problem if the output cannot be quantised as the reference is."""
 
     def problem(what: str, expected: str, found: str, fix: str) -> Problem:
         return recipe.problem(what, "out_dtype", expected=expected, found=found, fix=fix)
@@ -68,8 +68,8 @@ def quantised_alike(
 ) -> tuple[list[Target], QuantisedOutput, list[str]]:
     """Return the tensors of the output, stored as the reference stores them.
 
-    The tensors of a weight that is not changed are copied, byte by byte; so are those that say how
-    activations and caches are quantised.
+    The stored tensors of an unchanged weight are copied byte by byte, as are tensors with scales of
+    activations and caches.
 
     Args:
         recipe: the recipe.
@@ -77,10 +77,10 @@ def quantised_alike(
         targets: the tensors, plain.
 
     Returns:
-        the tensors; how they are quantised; notes.
+        the tensors; their quantisation; notes.
 
     Raises:
-        InputError: a changed weight is stored in a way that is not written.
+        InputError: a changed weight is stored in a form that this program does not write.
     """
     stored = reference.stored_tensors()
     made, changed = list[Target](), list[str]()
@@ -110,12 +110,12 @@ def quantised_alike(
 
 
 def unrounded(tensor: Tensor) -> Tensor:
-    """Return the output's tensor before it is rounded to a dtype of the model."""
+    """Return an output tensor before it is rounded to the model's dtype."""
     return tensor if isinstance(tensor, Merged) else tensor.exact
 
 
 def _is_unchanged(tensor: Tensor, own: Tensor) -> bool:
-    """Return whether an output tensor is the reference's, at most rounded."""
+    """Return whether an output tensor equals the reference's, apart from rounding."""
     while True:
         if isinstance(tensor, Rounded):
             tensor = tensor.operand
@@ -136,7 +136,7 @@ def _copied(stored: Stored) -> Target:
 
 
 def _written(target: Target, coding: Coding, stored: Mapping[str, Stored]) -> list[Target]:
-    """Return the tensors of a changed weight; none if they are stored in a way not written."""
+    """Return the quantised tensors of a changed weight; empty if their form is not written."""
     layout = coding.written
     if layout is None or target.tensors != {target.name: target.shape}:
         return []

@@ -1,4 +1,4 @@
-"""The weights of the output that are quantised, and what they are written as."""
+"""The choice of the output's weights that are quantised, and their quantised tensors."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _PLAIN = re.compile(
 """Modules that the loaders keep plain: gates of experts, norms, tables, towers of other inputs."""
 
 _FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("w1", "w3"))
-"""Modules beside each other that servers make one of: all are quantised, or none."""
+"""Neighbouring modules that servers fuse into one, so that all of them are quantised, or none."""
 
 
 def check_quantised(recipe: Recipe, reference: Source, *, flat: bool) -> Iterator[Problem]:
-    """Yield why the output's weights cannot be quantised, if the recipe asks for that.
+    """Yield a problem if the recipe asks for quantised weights, and they cannot be quantised.
 
     Args:
         recipe: the recipe.
@@ -94,10 +94,10 @@ def quantised_output(
         targets: the tensors, plain.
 
     Returns:
-        the tensors; how they are quantised; notes.
+        the tensors; their quantisation; notes.
 
     Raises:
-        InputError: no weight can be written so, or one not as the reference has it.
+        InputError: no weight fits the scheme, or a weight cannot be stored as in the reference.
     """
     name = recipe.quantised_as
     if name is None:
@@ -139,10 +139,10 @@ def _transposed(reference: Source) -> Iterator[str]:
     for name, tensor in reference.tensors.items():
         if not name.endswith(".weight") or len(tensor.shape) != 2 or not _LAYER.search(name):
             continue
-        found = transposed_by(reference.tensors.get(f"{_module(name)}.bias"), tensor)
-        if found is None:
-            found = not is_embedding(name) and orientations.is_transposed(name)
-        if found:
+        is_transposed = transposed_by(reference.tensors.get(f"{_module(name)}.bias"), tensor)
+        if is_transposed is None:
+            is_transposed = not is_embedding(name) and orientations.is_transposed(name)
+        if is_transposed:
             yield name
 
 
@@ -165,7 +165,10 @@ def _is_matrix(target: Target) -> bool:
 
 
 def _unfit(scheme: OutputScheme, targets: Sequence[Target]) -> dict[str, str]:
-    """Return the weights that do not fit the scheme, and those beside them, with the reason."""
+    """Return the weights that stay plain because they, or fused neighbours, do not fit the scheme.
+
+    Each has a reason.
+    """
     linear = {target.name: target for target in targets if _is_linear(target)}
     unfit = {n: why for n, target in linear.items() if (why := _why_unfit(scheme, target))}
     for name in list(unfit):

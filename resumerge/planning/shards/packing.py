@@ -17,13 +17,13 @@ MODEL: Mapping[str, str] = {"": STEM}
 
 
 def parts_of(reference: Source, stem: str) -> Mapping[str, str]:
-    """Return how the names of the output's weight files begin, by the prefix of their tensors.
+    """Return for each part of the output, by the prefix of its tensors, the stem of its files.
 
-    The parts are those of a pipeline, or a model and modules of sentence-transformers beside it.
+    The parts are the components of a pipeline, or a model and its modules of sentence-transformers.
 
     Args:
         reference: the reference model.
-        stem: the beginning of the names for a model of one part.
+        stem: the stem of the files of a model of one part.
     """
     parts = {f"{name}/": own for name, own in reference.components.items() if own}
     modules = reference.modules.stems if reference.modules else {}
@@ -35,15 +35,15 @@ def pack(
 ) -> tuple[tuple[Unit, ...], tuple[Shard, ...]]:
     """Fill shards in the order of the targets, part by part.
 
-    A shard is closed when the next tensor would make its data larger than `shard_size` bytes; a
-    larger tensor has a shard of its own. Within a shard, wider dtypes come first, so that every
-    tensor is aligned to its element size.
+    A shard is closed when the next tensor would make its data larger than `shard_size` bytes. A
+    tensor that is larger than that has a shard of its own. Within a shard, wider dtypes come first,
+    so that every tensor is aligned to its element size.
 
     Args:
         targets: the output tensors.
         shard_size: largest shard in bytes.
-        parts: how the names of each part's files begin, by the prefix of its tensors, which is its
-            folder. In the files the tensors have their names without it.
+        parts: the stem of each part's files, by the prefix of its tensors, which is also its
+            folder. In the files the tensors are named without the prefix.
     """
     units: list[Unit] = []
     shards: list[Shard] = []
@@ -92,10 +92,10 @@ def add_packed(
 
     Args:
         name: the shard's name.
-        tensors: the targets, those of one tensor together.
+        tensors: the targets, grouped by tensor.
         units: the units so far.
         shards: the shards so far.
-        prefix: what the names of tensors begin with, and do not in the file.
+        prefix: the prefix of the targets' names, which the names in the file do not have.
     """
     tensors.sort(key=lambda whole: -whole[0].alignment)
     group = [target for whole in tensors for target in whole]
@@ -142,7 +142,7 @@ def add_shard(
 
 
 def whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:
-    """Yield the targets, those of one tensor together: they have one dtype."""
+    """Yield the targets of each tensor together; they have one dtype."""
     whole: list[Target] = []
     for target in targets:
         if whole and not target.continues_tensor:

@@ -1,8 +1,8 @@
-"""The output in the weight files of the model that it is: ``model+adapter``, or a copy of a model.
+"""Packing an output that is one model (``model+adapter``, or a copy) into that model's files.
 
-Each file of the model becomes a shard of the same name with the same tensors. Where all of them
-have their dtype and shape, the shard begins with the file's own first bytes, and every tensor has
-the place that it has there. So a shard whose tensors are copies is the file, byte by byte.
+Each file of the model becomes a shard of the same name with the same tensors. If all of them keep
+dtype and shape, the shard begins with the first bytes of the file, and every tensor has the offset
+that it has there. So a shard whose tensors are all copied equals the file, byte by byte.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class _WeightFile:
     """A weight file of the model.
 
     Args:
-        key: the file in the plan's sources.
-        name: its name in the model's folder.
-        first: its bytes before the first tensor.
-        entries: its tensors, in the order of their bytes.
+        key: the key of the file in the plan.
+        name: the file's name in the model's folder.
+        first: the bytes before the first tensor.
+        entries: the tensors, in the order of their bytes.
     """
 
     key: SourceFileKey
@@ -50,16 +50,16 @@ class _WeightFile:
     entries: tuple[_Entry, ...]
 
     def in_place(self, tensors: Sequence[list[Target]]) -> list[Target] | None:
-        """Return targets in the order of the file's bytes; None if they do not take its places."""
+        """Return targets in the order of the file's tensors; None if these are not the same."""
         begins = {next(iter(targets[0].tensors)): targets for targets in tensors}
-        ordered, found = list[Target](), list[_Entry]()
-        while len(found) < len(self.entries):
-            targets = begins.get(self.entries[len(found)].name)
+        ordered, entries_so_far = list[Target](), list[_Entry]()
+        while len(entries_so_far) < len(self.entries):
+            targets = begins.get(self.entries[len(entries_so_far)].name)
             if targets is None:
                 return None
             ordered += targets
-            found += (entry for target in targets for entry in _entries(target))
-            if tuple(found) != self.entries[: len(found)]:
+            entries_so_far += (entry for target in targets for entry in _entries(target))
+            if tuple(entries_so_far) != self.entries[: len(entries_so_far)]:
                 return None
         return ordered if len(ordered) == sum(map(len, tensors)) else None
 
@@ -67,10 +67,10 @@ class _WeightFile:
 def pack_as_source(
     recipe: Recipe, source: Source, targets: Sequence[Target]
 ) -> tuple[tuple[Unit, ...], tuple[Shard, ...]] | None:
-    """Pack the tensors of the output into the files of the model that it is.
+    """Pack the tensors of an output that is one model into that model's files.
 
-    A tensor that the model's files lack, such as a head that an adapter unties, is in the shard of
-    the tensor before it.
+    A tensor that the files lack, such as a head that an adapter unties, goes into the shard of the
+    tensor before it.
 
     Args:
         recipe: the recipe.
@@ -78,8 +78,8 @@ def pack_as_source(
         targets: the output tensors.
 
     Returns:
-        the units and the shards; None if the output is not one model, if the names of its files are
-        not those that loaders look for, or if no file keeps the places of its tensors.
+        the units and the shards. None if the output is not one model, if loaders do not look for
+        the names of its files, or if no file keeps the offsets of its tensors.
     """
     files = {file.name: file for file in _files_of(source)} if _is_one_model(recipe) else {}
     places = {entry.name: name for name, file in files.items() for entry in file.entries}
@@ -106,7 +106,7 @@ def pack_as_source(
 
 
 def _is_one_model(recipe: Recipe) -> bool:
-    """Return whether every tensor of the output is one model's, under its name there."""
+    """Return whether every tensor of the output comes from one model, and keeps its name."""
     return (
         recipe.merge_method == COPYING
         and len(recipe.merged_models) == 1
@@ -116,9 +116,9 @@ def _is_one_model(recipe: Recipe) -> bool:
 
 
 def _files_of(source: Source) -> Iterator[_WeightFile]:
-    """Yield the weight files of a model; none if they are not the shards of one safetensors model.
+    """Yield the weight files of a model, if they are the shards of one model in safetensors.
 
-    Those of a model with an adapter are the model's.
+    For a model with an adapter these are the files of the model itself.
     """
     prefix, model = ("base/", source.base) if source.base else ("", source)
     names = sorted(model.files)
@@ -131,10 +131,10 @@ def _files_of(source: Source) -> Iterator[_WeightFile]:
 
 
 def _entries_of(first: bytes) -> tuple[_Entry, ...]:
-    """Return the tensors of a header that was validated, in the order of their bytes."""
+    """Return the tensors of a header that was validated before, in the order of their bytes."""
     header: Mapping[str, Mapping[str, list[int]]] = json.loads(first[8:])
-    found = ((name, entry) for name, entry in header.items() if name != METADATA)
-    ordered = sorted(found, key=lambda each: each[1]["data_offsets"])
+    entries = ((name, entry) for name, entry in header.items() if name != METADATA)
+    ordered = sorted(entries, key=lambda named_entry: named_entry[1]["data_offsets"])
     return tuple(_Entry(name, str(e["dtype"]), tuple(e["shape"])) for name, e in ordered)
 
 
@@ -144,7 +144,7 @@ def _entries(target: Target) -> Iterator[_Entry]:
 
 
 def _are_copies(file: _WeightFile, ordered: Sequence[Target]) -> bool:
-    """Return whether every target is what the file has in its place."""
+    """Return whether every target is a copy of the file's bytes at the same offset."""
     offset = len(file.first)
     for target in ordered:
         stored = target.expression

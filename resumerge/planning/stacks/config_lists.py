@@ -1,4 +1,4 @@
-"""What config.json says of each layer: moved with the layers, and refused where it cannot be."""
+"""Settings of config.json for each layer: they move with the layers, or the recipe is refused."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _BY_NUMBER = re.compile(r"(pattern|interval|period|every\w*)$")
 _FEATURES = re.compile(r"(feature|select)_layers?$")
 _ENCODERS = re.compile(r"vision|audio|image|speech")
 _OF_NUMBERS = {key for rules in RULES.values() for rule in rules for key in rule.keys}
-"""Keys that rules of classes read."""
+"""Keys that the rules of model classes read."""
 _PATTERNS = {"layer_types", "block_types", "layers_block_type", "attn_layer_period"}
-"""Settings that say what a layer is; numbers are not read beside them."""
+"""Settings that state the kind of each layer; model classes then ignore keys of `_BY_NUMBER`."""
 
 
 def check_settings(
@@ -46,7 +46,8 @@ def check_settings(
     unstated = [
         setting
         for setting in move_settings(config, layers.keys, count, origins)[1]
-        if not any(rest.endswith(f".{setting.key}") for rest in rests)  # it moves as a tensor
+        # A setting that is also a tensor of the layer moves with the layer anyway.
+        if not any(rest.endswith(f".{setting.key}") for rest in rests)
     ]
     if unstated:
         yield _unstated_problem(recipe, models, module, layers, unstated)
@@ -55,9 +56,9 @@ def check_settings(
 def _check_features(
     recipe: Recipe, models: ModelViews, module: Module, layers: LayerMap
 ) -> Iterator[Problem]:
-    """Check that no key names a layer of an encoder, counted from the first, whose output is read.
+    """Check that no key selects an encoder's layer by its number, counted from the first layer.
 
-    One that is counted from the last (``vision_feature_layer: -2``) means the same in the output.
+    A number from the last layer on (``vision_feature_layer: -2``) means the same in the output.
     """
     config = models.sources[models.reference].config
     parts = {part for key in layers.keys for part in _ENCODERS.findall(key)}
@@ -65,8 +66,8 @@ def _check_features(
         stated = value if isinstance(value, list) else [value]
         numbers = [n for n in stated if type(n) is int and n >= 0]
         named = _FEATURES.search(key) and any(part in key for part in parts)
-        cut = not layers.keeps_numbers or max(numbers, default=0) > len(layers.origins)
-        if named and numbers and cut:
+        loses_layers = not layers.keeps_numbers or max(numbers, default=0) > len(layers.origins)
+        if named and numbers and loses_layers:
             yield recipe.problem(
                 f"{key} in config.json names layers {layers.stack}.* by their number",
                 f"{module.slices[0].inputs[0].path}.layer_range",
@@ -80,7 +81,7 @@ def _check_features(
 def moved_config(
     models: ModelViews, layers: LayerMap, config: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return a config.json with the settings of layers as they are in the output."""
+    """Return a config.json in which the settings of layers are those of the output's layers."""
     count = models.layers[models.reference].counts[layers.stack]
     sections, _ = move_settings(config, layers.keys, count, _origins(models, layers))
     for path, section in sections.items():
@@ -125,9 +126,10 @@ def _unstated_problem(
 
 
 def notes_on_numbers(models: ModelViews, layers: LayerMap) -> Iterator[str]:
-    """Yield a note on each key that selects layers by number, once layers have changed theirs.
+    """Yield a note on each key that selects layers by number, if layers change their numbers.
 
-    Keys that a rule of a known class reads are left out: these settings move with the layers.
+    Keys that a rule of a known class reads are left out, because these settings move with the
+    layers.
     """
     if layers.keeps_numbers:
         return
@@ -139,12 +141,12 @@ def notes_on_numbers(models: ModelViews, layers: LayerMap) -> Iterator[str]:
             return
         section = section_of(config, path)
         rules = rules_of(section, config, path)
-        known = {name for rule in rules for name in rule.keys}
+        harmless = {name for rule in rules for name in rule.keys}
         if not section.get("use_sliding_window", True):
-            known.add("max_window_layers")
+            harmless.add("max_window_layers")
         for name, value in section.items():
-            tells = _BY_NUMBER.search(name) or (not rules and name in _OF_NUMBERS)
-            if tells and name not in known and type(value) is int and value > 1:
+            selects = _BY_NUMBER.search(name) or (not rules and name in _OF_NUMBERS)
+            if selects and name not in harmless and type(value) is int and value > 1:
                 yield (
                     f"config.json's {name}: {value} selects layers by their number: it applies "
                     "to the new layer numbers of the output"

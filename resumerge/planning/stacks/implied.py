@@ -1,7 +1,7 @@
 """Compares the tensors that an output will have with those that its config.json implies.
 
-The other checks ask before the output is planned; this one looks at the result, and would find
-what they do not know.
+The other checks run before the output is planned. This check compares the planned output, and finds
+differences that the other checks have no rule for.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def check_implied(
 
     Args:
         recipe: the recipe.
-        models: its models.
-        maps: where the layers of each stack come from that slices choose.
+        models: the recipe's models.
+        maps: the origins of the layers of each stack that slices choose.
         targets: the tensors of the output.
     """
     config = models.sources[models.reference].config
@@ -36,13 +36,13 @@ def check_implied(
     written = {target.name: target.shape for target in targets}
     counts = {**models.layers[models.reference].counts}
     counts |= {layers.stack: len(layers.origins) for layers in maps}
-    found = infer_layers(written, config).counts
+    inferred = infer_layers(written, config).counts
     for stack, count in counts.items():
-        if config and maps and found.get(stack) != count:
+        if config and maps and inferred.get(stack) != count:
             yield _problem(
                 recipe,
                 f"{count} layers {stack}.*",
-                f"{found[stack]}" if stack in found else "another number",
+                f"{inferred[stack]}" if stack in inferred else "another number",
             )
     for layers in maps:
         yield from _check_layers(recipe, models, layers, config, written)
@@ -55,22 +55,24 @@ def _check_layers(
     config: Mapping[str, Any],
     written: Mapping[str, tuple[int, ...]],
 ) -> Iterator[Problem]:
-    """Compare each layer with those of the reference of which config.json says the same."""
+    """Compare each layer with the reference's layers that have the same settings in config.json."""
     before = models.sources[models.reference].config
     kinds = kinds_of(models, models.reference, layers.stack)
-    own: list[dict[str, tuple[int, ...]]] = [{} for _ in layers.origins]
+    output_layers: list[dict[str, tuple[int, ...]]] = [{} for _ in layers.origins]
     for name, shape in written.items():
         located = split(name)
-        if located and located.stack == layers.stack and located.index < len(own):
-            own[located.index][located.rest] = shape
+        if located and located.stack == layers.stack and located.index < len(output_layers):
+            output_layers[located.index][located.rest] = shape
     for key in layers.keys:
         path = key.split(".")[:-1]
-        said = _together(layer_entries(before, path, len(kinds)), len(kinds))
-        says = _together(layer_entries(config, path, len(own)), len(own))
+        settings_before = _together(layer_entries(before, path, len(kinds)), len(kinds))
+        settings_after = _together(
+            layer_entries(config, path, len(output_layers)), len(output_layers)
+        )
         implied: dict[str, set[Kind]] = {}
-        for entries, kind in zip(said, kinds):
+        for entries, kind in zip(settings_before, kinds):
             implied.setdefault(entries, set()).add(kind)
-        for place, (entries, layer) in enumerate(zip(says, own)):
+        for place, (entries, layer) in enumerate(zip(settings_after, output_layers)):
             alike = implied.get(entries)
             if alike is None:
                 continue
@@ -84,8 +86,8 @@ def _check_layers(
 
 def _together(settings: Mapping[str, Sequence[Any]], count: int) -> list[str]:
     """Return all settings of each layer as one text."""
-    known = sorted(settings)
-    return [repr([settings[key][layer] for key in known]) for layer in range(count)]
+    keys = sorted(settings)
+    return [repr([settings[key][layer] for key in keys]) for layer in range(count)]
 
 
 def _problem(recipe: Recipe, expected: str, found: str) -> Problem:

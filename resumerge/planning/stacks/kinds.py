@@ -1,7 +1,7 @@
-"""Checks the kinds of layers: attention and state space, dense and expert, and so on.
+"""Checks of the kinds of layers: attention and state space, dense and expert, and so on.
 
-Every layer of the output must be of a kind that the reference has, since the output gets its
-config.json, and must be where the reference's config.json expects a layer of that kind.
+The output gets the reference's config.json. So every layer of the output must be of a kind that the
+reference has, at a position where that config.json expects a layer of this kind.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ Kind = frozenset[tuple[str, tuple[int, ...]]]
 def compare_layers(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, mismatches: Mismatches
 ) -> None:
-    """Collect how layers of other models differ from the reference's, in names and shapes.
+    """Record the names and shapes in which layers of other models differ from the reference's.
 
-    A layer has to be like one of the reference's, whatever its number. If it is like none, the
-    difference from the most similar one is told.
+    A layer has to be like any layer of the reference. If it is like none, its differences from the
+    most similar layer are recorded.
     """
     assert part.stack is not None
     reference = models.reference
-    ours = {_kind(layer): layer for layer in _layers(models, reference, part.stack).values()}
+    by_kind = {_kind(layer): layer for layer in _layers(models, reference, part.stack).values()}
     for slice_ in module.slices:
         guide = guide_of(recipe, slice_)
         if guide.model == reference or guide.layer_range is None:
             continue
-        theirs = _layers(models, guide.model, part.stack)
+        guide_layers = _layers(models, guide.model, part.stack)
         for number in range(*guide.layer_range):
-            layer = theirs.get(number, {})
-            found = _kind(layer)
-            if found in ours:
+            layer = guide_layers.get(number, {})
+            kind = _kind(layer)
+            if kind in by_kind:
                 continue
             nearest = min(
-                ours, key=lambda own: (len(ours[own].keys() ^ layer.keys()), len(own ^ found))
+                by_kind, key=lambda k: (len(by_kind[k].keys() ^ layer.keys()), len(k ^ kind))
             )
-            own = ours[nearest]
+            own = by_kind[nearest]
             stack = models.stack_in(guide.model, part.stack)
             for rest in sorted(own.keys() | layer.keys()):
                 name = f"{stack}.{number}.{rest}"
@@ -60,7 +60,7 @@ def compare_layers(
 
 
 def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str, Tensor]]:
-    """Return the tensors of each layer of a model's stack by the names that they have inside it."""
+    """Return the tensors of each layer of a model's stack, by their names inside the layer."""
     tensors, own = models.sources[ref].tensors, models.stack_in(ref, stack)
     return {
         number: {
@@ -84,12 +84,12 @@ def _kind(layer: Mapping[str, Tensor]) -> Kind:
 def check_kinds(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
 ) -> Iterator[Problem]:
-    """Check whether the layers of the output stand where its config.json expects their kinds.
+    """Check that each layer of the output is of the kind that config.json expects at its position.
 
-    If config.json states what each layer is, or its class derives it by a known rule, that moves
-    with the layers. If not, the kinds follow from a layer's number by some rule of the
-    architecture: the first few are of one kind, and the rest repeat with a period. The rule is read
-    off the reference's own layers; the output has to follow it.
+    If config.json states the kinds, or its class derives them by a known rule, they move with the
+    layers, and there is nothing to check. Otherwise the kind follows from a layer's number by some
+    rule of the architecture: the first few layers are of one kind, and the others repeat with a
+    period. The rule is read off the reference's own layers, and the output has to follow it.
     """
     assert part.stack is not None
     kinds = kinds_of(models, models.reference, part.stack)
@@ -100,17 +100,19 @@ def check_kinds(
     wanted = continued(kinds, len(layers.origins))
     for place, (origin, kind) in enumerate(zip(layers.origins, wanted)):
         source, layer = origin.inputs[0]
-        found = _kind(names[refs[source]].get(layer, {}))
-        if found != kind and found in kinds:  # `compare_layers` tells of other ones
+        chosen = _kind(names[refs[source]].get(layer, {}))
+        if (
+            chosen != kind and chosen in kinds
+        ):  # `compare_layers` reports kinds of no reference layer
             yield _out_of_place(recipe, models, module, kinds, place, refs[source], layer)
             return
 
 
 def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
-    """Return the kinds of `count` layers by the rule that these follow: a beginning, then a period.
+    """Return the kinds of `count` layers that continue these: a beginning, then a period.
 
-    The shortest period that is seen at least twice is taken; if there is none, all the layers are
-    one period.
+    The period is the shortest that occurs at least twice; if there is none, all layers are one
+    period.
     """
     for period in range(1, len(kinds) // 2 + 1):
         first = len(kinds) - period
@@ -122,14 +124,14 @@ def continued(kinds: Sequence[Kind], count: int) -> list[Kind]:
 
 
 def _extended(kinds: Sequence[Kind], period: int, count: int) -> list[Kind]:
-    found = list(kinds[:count])
-    while len(found) < count:
-        found.append(found[len(found) - period])
-    return found
+    extended = list(kinds[:count])
+    while len(extended) < count:
+        extended.append(extended[len(extended) - period])
+    return extended
 
 
 def _are_stated(models: ModelViews, layers: LayerMap, kinds: Sequence[Kind]) -> bool:
-    """Return whether a setting in config.json tells the kinds apart, or all of them together."""
+    """Return whether settings in config.json, one or all together, tell the kinds apart."""
     config = models.sources[models.reference].config
     for key in layers.keys:
         entries = layer_entries(config, key.split(".")[:-1], len(kinds)).values()

@@ -1,7 +1,8 @@
-"""Notes on layers of different kinds that are merged, since all have the same tensors.
+"""Notes on merged layers that differ in kind, but not in their tensors.
 
-Sliding and full attention, or layers with and without positions, have tensors of the same names and
-shapes, and the output's config.json can say one of them. Layers of other tensors are refused.
+Layers with sliding and full attention, or with and without positions, have tensors of the same
+names and shapes, and the output's config.json can state only one of them. Layers with different
+tensors are refused elsewhere.
 """
 
 from __future__ import annotations

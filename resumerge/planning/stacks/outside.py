@@ -1,6 +1,6 @@
-"""Finds tensors outside the layers that have a part for each layer.
+"""The check for tensors outside the layers that have a part for each layer.
 
-Slices do not cut them, so that they would not fit the layers of the output.
+Slices do not cut such tensors, so they would not fit the layers of the output.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check_outside(
 def _parts_of_layers(
     models: ModelViews, part: ModulePart, layers: LayerMap
 ) -> Iterator[tuple[list[str], str]]:
-    """Yield names of tensors, and the reason why they follow the number of layers."""
+    """Yield (names of tensors, the reason why they depend on the number of layers)."""
     reference = models.sources[models.reference]
     inferred = models.layers[models.reference]
     count = inferred.counts[layers.stack]
@@ -75,18 +75,19 @@ def _parts_of_layers(
         located = split(name)
         if located is not None and not (is_bridge(name) or _CONVOLUTIONS.search(name)):
             lists[located.stack].add(located.index)
-    for stack, found in lists.items():
-        gapless = max(found) == len(found) - 1
-        sparse = not gapless and len(found) > 2 and count // 2 <= max(found) < count
-        if (gapless and len(found) in lengths) or sparse:
+    for stack, indices in lists.items():
+        gapless = max(indices) == len(indices) - 1
+        sparse = not gapless and len(indices) > 2 and count // 2 <= max(indices) < count
+        if (gapless and len(indices) in lengths) or sparse:
             names = [name for name in outside if name.startswith(f"{stack}.")]
-            yield names, f"which belong to layers ({lengths.get(len(found), 'by their numbers')})"
+            why = lengths.get(len(indices), "by their numbers")
+            yield names, f"which belong to layers ({why})"
 
 
 def check_shared_counts(
     recipe: Recipe, models: ModelViews, maps: Sequence[LayerMap]
 ) -> Iterator[Problem]:
-    """Check that stacks which one key of config.json counts are of one length in the output."""
+    """Check that stacks with the same count in config.json have the same length in the output."""
     inferred = models.layers[models.reference]
     lengths = {**inferred.counts, **{layers.stack: len(layers.origins) for layers in maps}}
     for layers in maps:

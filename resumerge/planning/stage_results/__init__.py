@@ -1,1 +1,1 @@
-"""Results of stages: those that are kept as models, and tensors of them that are spilled."""
+"""Results of stages: results that are kept as models, and tensors that are spilled."""

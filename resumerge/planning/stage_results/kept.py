@@ -18,9 +18,10 @@ def names_to_keep(recipe: Recipe, names: Sequence[str], *, every: bool) -> Seque
 
 
 def with_kept(plan: Plan, names: Sequence[str]) -> Plan:
-    """Return the plan, and after its own units and shards those of these stages.
+    """Return the plan with the units and shards of these stages after its own.
 
-    The stages are computed from what the model is computed from, and nothing is computed from them.
+    Kept stages are computed from the sources, like the model; the model is not computed from the
+    kept files.
     """
     kept = {folder_of(stage): stage for stage in plan.stages if stage.recipe.name in names}
     written = (f"the result of {s.recipe.name} is written, too: to {f}" for f, s in kept.items())
@@ -32,7 +33,7 @@ def with_kept(plan: Plan, names: Sequence[str]) -> Plan:
 
 
 def problems_of_kept(plan: Plan, names: Sequence[str], *, is_file: bool) -> Iterator[Problem]:
-    """Yield why these stages cannot be kept.
+    """Yield a problem for each reason why these stages cannot be kept.
 
     Args:
         plan: the plan.

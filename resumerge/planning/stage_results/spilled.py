@@ -1,6 +1,6 @@
-"""The choice of the results of stages that are written to scratch files.
+"""The choice of the stage results that are spilled: written to scratch files.
 
-The others are computed again each time that they are read.
+Other results are computed again each time that they are read.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from resumerge.tensors import Computed, Merged, Spilled, Tensor
 from resumerge.tensors.target import RUN_BYTES
 
 READ_MS, WRITE_MS = 0.25, 0.7
-"""CPU time for a MiB that is read from, or written to, the page cache (measured)."""
+"""Milliseconds of CPU time to read a MiB from, or write it to, the page cache (measured)."""
 
 _MIB = 1 << 20
 _RUN = RUN_BYTES // 4
-"""Elements that are read at once, unless a block is larger."""
+"""The number of elements that are read at once, unless a block is larger."""
 
 
 class Materialize(Enum):
@@ -31,7 +31,7 @@ class Materialize(Enum):
 
 
 def with_spilled(plan: Plan, how: Materialize) -> Plan:
-    """Return the plan with results of stages spilled where that is quicker than computing again."""
+    """Return the plan with results of stages spilled, by default where that saves time."""
     results = {
         unit.expression: unit.block_elements
         for stage in plan.stages
@@ -49,7 +49,7 @@ def with_spilled(plan: Plan, how: Materialize) -> Plan:
 
 
 Results = dict[Tensor, int]
-"""What stages compute, with the elements of a block of each."""
+"""Tensors that stages compute, with the number of elements in a block of each."""
 
 
 def _always(root: Tensor, results: Results) -> Results:
@@ -57,13 +57,16 @@ def _always(root: Tensor, results: Results) -> Results:
 
 
 def _where_quicker(root: Tensor, results: Results) -> Results:
-    """Decide from the root on, since what is spilled reads what it is computed from only once."""
+    """Return the results that are quicker to spill than to compute again.
+
+    The nodes are decided from the root on, because a spilled tensor reads its operands only once.
+    """
     passes: Counter[Tensor] = Counter({root: 1})
     at_once = {root: _read_at_once(root, _RUN)}
     cost = _cost_of_reading()
     chosen: Results = {}
     for node in _consumers_first(root):
-        elements = at_once.get(node, _RUN)  # what a step alone has read is read no more
+        elements = at_once.get(node, _RUN)  # a node that only a step reads has no entry
         times = passes[node] * _parts_of_a_block(node, elements)
         if node in results and node.numel > min(results[node], _RUN):
             mib = node.nbytes / _MIB
@@ -77,14 +80,15 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
 
 
 def _read_at_once(tensor: Tensor, elements: int) -> int:
-    """Return how many elements of its operands a tensor reads where so many of it are read."""
+    """Return the number of elements of its operands that reading `elements` of a tensor reads."""
     return max(_RUN, tensor.block_elements) if isinstance(tensor, Merged) else elements
 
 
 def _parts_of_a_block(tensor: Tensor, elements: int) -> int:
-    """Return how often a block is computed where so many elements are read at once.
+    """Return how often a block is computed if `elements` of the tensor are read at once.
 
-    A method of whole matrices (`MergeMethod.whole_tensor`) computes the matrix for each part of it.
+    A method of whole matrices (`MergeMethod.whole_tensor`) computes the matrix again for each part
+    that is read.
     """
     if not isinstance(tensor, Merged):
         return 1
@@ -92,26 +96,26 @@ def _parts_of_a_block(tensor: Tensor, elements: int) -> int:
 
 
 def _operands(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the reads of a tensor while blocks are computed: none if a step has read before."""
+    """Return the tensors that a tensor reads during blocks; none for the result of a step."""
     return () if isinstance(tensor, Computed) else tensor.children()
 
 
 def _scans(tensor: Tensor) -> int:
-    """Return how often the operands are read before the first block; what was found is held."""
+    """Return how often a tensor's operands are read before its first block."""
     if not isinstance(tensor, Merged):
         return 0
     return tensor.merge_method.passes(tensor.context) - 1
 
 
 def _cost_of_reading() -> Callable[[Tensor], float]:
-    """Return a function of the milliseconds that one core takes to read all of a tensor once.
+    """Return a function that returns the milliseconds of one core to read all of a tensor once.
 
-    The tensor is computed or stored.
+    The tensor may be computed or stored. The function remembers its results.
     """
-    known: dict[Tensor, float] = {}
+    costs: dict[Tensor, float] = {}
 
     def cost(tensor: Tensor) -> float:
-        if tensor not in known:
+        if tensor not in costs:
             children = _operands(tensor)
             own = 0.0 if children else READ_MS * tensor.nbytes / _MIB
             own += tensor.own_milliseconds / _MIB
@@ -119,28 +123,28 @@ def _cost_of_reading() -> Callable[[Tensor], float]:
                 passes = tensor.merge_method.passes(tensor.context)
                 spent = tensor.merge_method.cost.milliseconds * len(children) / passes
                 own += spent * tensor.numel / _MIB
-            known[tensor] = own + sum(map(cost, children))
-        return known[tensor]
+            costs[tensor] = own + sum(map(cost, children))
+        return costs[tensor]
 
     return cost
 
 
 def _consumers_first(root: Tensor) -> Iterator[Tensor]:
-    """Yield every node once, after all that are computed from it."""
+    """Yield every node once, after all nodes that are computed from it."""
     return reversed(dict.fromkeys(root.nodes()))
 
 
 def _spilled(root: Tensor, chosen: Results) -> Tensor:
-    """Return the tree with these nodes spilled; what is used several times stays one tensor."""
+    """Return the tree with these nodes spilled; a tensor that is used twice stays one object."""
     changed: dict[Tensor, Tensor] = {}
 
     def change(tensor: Tensor) -> Tensor:
         if tensor not in changed:
             children = _operands(tensor)
-            others = tuple(map(change, children))
-            same = all(other is child for other, child in zip(others, children))
-            found = tensor if same else tensor.with_children(others)
-            changed[tensor] = Spilled.of(found, chosen[tensor]) if tensor in chosen else found
+            new_children = tuple(map(change, children))
+            same = all(new is child for new, child in zip(new_children, children))
+            new = tensor if same else tensor.with_children(new_children)
+            changed[tensor] = Spilled.of(new, chosen[tensor]) if tensor in chosen else new
         return changed[tensor]
 
     return change(root)

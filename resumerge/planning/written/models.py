@@ -14,10 +14,11 @@ class WrittenModel:
     """A model that a plan writes.
 
     Args:
-        folder: its folder in the output, with a slash behind it; empty for the output itself.
+        folder: the model's folder in the output, with a slash at its end; empty for the output
+            itself.
         name: the name of the stage or the variant; empty for the output itself.
-        plan: the plan of it alone.
-        units: the numbers of its units in the plan of all.
+        plan: the plan of this model alone.
+        units: the numbers of its units in the plan of all models.
     """
 
     folder: str
@@ -27,14 +28,15 @@ class WrittenModel:
 
     @property
     def is_stage(self) -> bool:
-        """Whether it is the result of a stage that is kept."""
+        """Whether the model is the result of a kept stage."""
         return self.folder.startswith(f"{STAGES}/")
 
 
 def models_of(plan: Plan) -> Iterator[WrittenModel]:
     """Yield every model that a plan writes.
 
-    Kept stages come first, so that the output is complete when the model is. Their units come last.
+    Kept stages are yielded first, so that the output is complete when the files of the last model
+    are written. The units of stages come last in the plan.
     """
     kept = [stage for stage in plan.stages if stage.recipe.name in plan.kept]
     results = len(plan.units) - sum(len(stage.units) for stage in kept)
@@ -58,11 +60,11 @@ def folder_of(stage: Plan) -> str:
 
 
 def with_models(plan: Plan, models: Iterable[tuple[str, Plan]]) -> Plan:
-    """Return the plan, and after its own units and shards those of other plans.
+    """Return the plan with the units and shards of other plans after its own.
 
     Args:
         plan: the plan.
-        models: the other plans, each after its folder in the output, which the names begin with.
+        models: pairs (folder in the output, plan). The folder becomes the prefix of all names.
     """
     units, shards = list(plan.units), list(plan.shards)
     for folder, model in models:

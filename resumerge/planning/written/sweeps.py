@@ -1,7 +1,7 @@
 """Sweeps: several models from the same sources in one run, each in a folder of the output.
 
-The variants are planned one by one, as the recipes that they are. Their units are computed in the
-order in which the sources are read, so that what one variant has read the others find in memory.
+Each variant is planned as a recipe of its own. The units are computed in the order in which the
+sources are read, so that bytes that one variant has read are still in memory for the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resumerge.sizes import counted
 
 
 def with_variants(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
-    """Return the plan of all results of a recipe: of the one that it has, or of a sweep's variants.
+    """Return the plan of all results of a recipe: its only one, or the variants of a sweep.
 
     Args:
         recipe: the recipe.
@@ -42,13 +42,13 @@ def with_variants(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
         shards=(),
         variants=variants,
         notes=tuple(notes),
-        reminders=tuple(dict.fromkeys(each for plan in plans for each in plan.reminders)),
+        reminders=tuple(dict.fromkeys(note for plan in plans for note in plan.reminders)),
     )
     return with_models(whole, ((f"{name}/", plan) for name, plan in variants.items()))
 
 
 def problems_of_sweep(recipe: Recipe, *, is_file: bool) -> Iterator[Problem]:
-    """Yield why the variants of a recipe cannot be made in one run, before they are planned.
+    """Yield a problem if the variants of a recipe cannot be written, before they are planned.
 
     Args:
         recipe: the recipe.
@@ -67,7 +67,7 @@ def problems_of_sweep(recipe: Recipe, *, is_file: bool) -> Iterator[Problem]:
 
 
 def problems_of_equal_variants(plan: Plan) -> Iterator[Problem]:
-    """Yield each pair of variants whose models would be the same: a value has no effect."""
+    """Yield a problem for each two variants whose models would be the same."""
     first: dict[tuple[bytes, str | None], str] = {}
     for name, variant in plan.variants.items():
         units = [(unit.name, unit.dtype, unit.expression.as_json()) for unit in variant.units]

@@ -12,9 +12,10 @@ from resumerge.tensors import Merged, Spilled, stored_in
 def order_of_units(plan: Plan) -> Sequence[int]:
     """Return the numbers of a plan's units in the order in which they are computed.
 
-    That is the plan's own. In a sweep, those that read the same tensors of files follow each other,
-    also by way of others, as windows that overlap do; among them those that read all the same; and
-    among these those that need the same statistics.
+    Without a sweep that is the plan's order. In a sweep, units that share a stored tensor follow
+    each other, also indirectly, as overlapping windows of checkpoints do. Within such a group,
+    units that read exactly the same tensors follow each other, and among these the units that need
+    the same statistics.
     """
     if not plan.variants:
         return range(len(plan.units))
@@ -31,10 +32,10 @@ def order_of_units(plan: Plan) -> Sequence[int]:
 
 
 def read_alike(one: Unit, other: Unit) -> bool:
-    """Return whether what the blocks of a unit read can be read once for those of another one.
+    """Return whether one reading of the sources serves the blocks of two units.
 
-    That is so if they are computed from the same tensors of models, and need no statistics, or the
-    same. A method of the user may change what it is given.
+    It does if both are computed from the same tensors of models, and need no statistics or the same
+    ones. Units with a user's method are excluded, because the method may change its inputs.
     """
     first, second = one.expression, other.expression
     return (
@@ -49,7 +50,7 @@ def read_alike(one: Unit, other: Unit) -> bool:
 
 
 def _statistics_of_blocks(unit: Unit) -> Hashable:
-    """Return what a unit's statistics depend on; None without any, the unit's number if unknown."""
+    """Return a key of a unit's statistics; None if it needs none, its number if it shares none."""
     merged = unit.expression
     if not isinstance(merged, Merged) or not merged.needs_statistics:
         return None
@@ -57,20 +58,20 @@ def _statistics_of_blocks(unit: Unit) -> Hashable:
 
 
 class _Groups:
-    """Groups of numbers, each known by its smallest."""
+    """Disjoint groups of numbers (union-find), each identified by its smallest number."""
 
     def __init__(self) -> None:
         self._before: dict[int, int] = {}
 
     def first(self, number: int) -> int:
-        """Return the smallest number of a group."""
+        """Return the smallest number in the group of a number."""
         while (before := self._before.get(number, number)) != number:
             self._before[number] = self._before.get(before, before)
             number = before
         return number
 
     def join(self, one: int, other: int) -> None:
-        """Make one group of those of two numbers."""
+        """Join the groups of two numbers into one."""
         low, high = sorted((self.first(one), self.first(other)))
         self._before[high] = low
 
