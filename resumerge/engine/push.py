@@ -185,9 +185,7 @@ def _check(out: Path, runs: RunStore) -> None:
     mend = f"`resumerge resume {run.name}`"
     state = read_run(run / LEDGER_FILE, "state")
     if state != "done":
-        raise refuse(
-            "The model is not finished", where=out, found=f"its run is {state}", fix=mend
-        )
+        raise refuse("The model is not finished", where=out, found=f"its run is {state}", fix=mend)
     verification = verify_run(run, Storage())
     if not verification.intact:
         raise refuse(

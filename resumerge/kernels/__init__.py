@@ -1,12 +1,13 @@
 """Arithmetic that the methods share: streaming, and deterministic to the bit.
 
-A kernel takes vectors (`resumerge.native.Vector`) of a run of blocks, and writes its result into
-another one, rounded to that one's type; what it computes does not depend on how a tensor is split
-into runs. `blocks.py` has the types of runs and scans, `elementwise.py`, `task_vectors.py` and
-`reductions.py` call one function of the extension each time (twice where float32 overflows:
-`overflow.py`), `masks/` makes masks, `selection/`
-finds order statistics, `linalg/` is dense: torch, imported where a plan needs it, or NumPy's BLAS
-and LAPACK. Kernels import `resumerge.native` and, for the threads of BLAS, `resumerge.host.blas`.
+A kernel takes vectors (`resumerge.native.Vector`) of a run of blocks, and writes its result into an
+output vector, rounded to the type of that vector. The result does not depend on how a tensor is
+split into runs. `blocks.py` has the types of runs and scans. The functions of `elementwise.py`,
+`task_vectors.py` and `reductions.py` each call one function of the C extension, and call it again
+where float32 overflows (`overflow.py`). `masks/` makes masks, and `selection/` finds order
+statistics. `linalg/` is dense linear algebra: by torch, which is imported only if a plan needs it,
+or by NumPy's BLAS and LAPACK. Kernels import `resumerge.native` and, for the threads of BLAS,
+`resumerge.host.blas`.
 """
 
 from resumerge.kernels.blocks import Block, BlockRun, MapFunction, Scan, scan_mapped, sum_blocks

@@ -20,9 +20,9 @@ class Block:
 
 @dataclass(frozen=True)
 class BlockRun:
-    """Consecutive blocks of a flattened tensor, which are read and computed by one call.
+    """Consecutive blocks of a flattened tensor, which one call reads and computes.
 
-    What a kernel computes does not depend on how a tensor is split into runs, only on its blocks.
+    The result of a kernel depends on the blocks of a tensor, not on how they are split into runs.
 
     Args:
         first: the number of the first block.
@@ -50,8 +50,8 @@ class BlockRun:
         length = min(indices.stop * size, numel) - indices.start * size
         if not sample:
             return cls(indices.start, size, length)
-        whole, rest = divmod(length, size)
-        return cls(indices.start, sampled(size), whole * sampled(size) + sampled(rest), size)
+        whole, last = divmod(length, size)
+        return cls(indices.start, sampled(size), whole * sampled(size) + sampled(last), size)
 
     def __post_init__(self) -> None:
         if not self.step:
@@ -79,7 +79,7 @@ class BlockRun:
         ]
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return the ranges that are read of the tensor: first elements, and those past the end."""
+        """Return the ranges of the tensor that are read, as (first element, one past the last)."""
         if self.step == self.size:
             begin = self.first * self.size
             return [(begin, begin + self.length)]
@@ -93,7 +93,10 @@ def sampled(elements: int) -> int:
 
 Partial = TypeVar("Partial")
 MapFunction = Callable[[Any, Any], Partial]
-"""A function of the inputs of a run (or block) and the run (or block) to its partial result."""
+"""A function that takes the inputs of a run and the run, or of a block and the block.
+
+It returns the partial result of that run or block.
+"""
 
 
 class Scan(Protocol[Partial]):
@@ -107,8 +110,8 @@ class Scan(Protocol[Partial]):
 
         Args:
             function: the map function.
-            sample: whether only the first sixteenth of each block is read: for a guess that another
-                scan verifies.
+            sample: whether only the first sixteenth of each block is read, to make a guess that
+                another scan verifies.
         """
 
 

@@ -1,4 +1,4 @@
-"""Random numbers from a counter-based generator: none depends on what was drawn before.
+"""Random numbers from a counter-based generator: a number does not depend on earlier draws.
 
 Philox turns a key and a counter into random bits (see `masks/random.py`). NumPy guarantees the bits
 of its generators, not the numbers that it makes of them, so those are made here, by operations that
@@ -50,8 +50,8 @@ def normals(key: str, start: int, stop: int) -> np.ndarray:
     """Return elements ``start:stop`` of an endless row of standard normal numbers, as float64.
 
     They are the inverse of the normal distribution at `uniforms`, by Wichura's approximation with a
-    relative error of 2e-7 (algorithm AS 241, PPND7, Applied Statistics 37, 1988). None is beyond
-    6.4.
+    relative error of 2e-7 (algorithm AS 241, PPND7, Applied Statistics 37, 1988). Their magnitudes
+    are at most 6.4.
     """
     return _drawn(key, start, stop, _normal)
 

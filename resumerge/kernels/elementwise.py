@@ -1,4 +1,4 @@
-"""Vectors whose elements are each computed from the same element of other vectors.
+"""Elementwise kernels: an element of the result is computed from that element of each operand.
 
 Each product and each sum is rounded to float32, in the order given; where that overflows, see
 `resumerge.kernels.overflow`.
@@ -32,7 +32,8 @@ def weighted_sum(
     Args:
         terms: the x_i.
         weights: the w_i.
-        out: the result, rounded to its type; None for one that another kernel goes on with.
+        out: the result, rounded to its type; None for a new vector that another kernel continues
+            with.
 
     Returns:
         the result.
@@ -55,7 +56,8 @@ def weighted_sum_along(
             ``(len(terms), row)``.
         row: the number of elements of a row.
         by_column: whether each column has a weight, not each row.
-        out: the result, rounded to its type; None for one that another kernel goes on with.
+        out: the result, rounded to its type; None for a new vector that another kernel continues
+            with.
 
     Returns:
         the result.
@@ -87,7 +89,7 @@ def trimmed_mean(vectors: Sequence[Vector], cut: int, out: Vector) -> None:
 
 
 def variance(vectors: Sequence[Vector]) -> Vector:
-    """Return the population variance of each element over vectors that have one base, or none.
+    """Return the population variance of each element over vectors that share a base, or have none.
 
     The variance is exactly 0 where all are equal. It is computed by Welford's recurrence, which
     needs no sum of squares (https://doi.org/10.2307/1266577), with each operation rounded to

@@ -15,14 +15,15 @@ HUGE_PAGE = 2 << 20
 def mapped(size: int, *, whole: bool = True) -> np.ndarray:
     """Return `size` bytes (uint8) with undefined content.
 
-    A large array has a mapping of its own, which the system gets back with the array: in the memory
-    of the allocator it would leave holes. Large arrays of NumPy are in huge pages in any case.
+    A large array gets its own memory mapping, which returns to the system when the array is freed.
+    In the allocator's memory it would leave holes. NumPy puts its large arrays in huge pages
+    anyway.
 
     Args:
         size: the number of bytes.
-        whole: whether all of it will be used. Then it is in huge pages, where the system has them:
-            a run takes thousands of small ones, more than the processor keeps the addresses of, and
-            looking them up is up to a third of the time. Otherwise what is not used takes nothing.
+        whole: whether all bytes will be used. Then they are in huge pages, if the system has them:
+            a run has thousands of small pages, more than the processor keeps the addresses of, and
+            looking these up takes up to a third of the time. Otherwise unused pages take no memory.
     """
     advice = offered(mmap, "MADV_HUGEPAGE" if whole else "MADV_NOHUGEPAGE")
     if size < HUGE_PAGE or advice is None:
@@ -32,6 +33,6 @@ def mapped(size: int, *, whole: bool = True) -> np.ndarray:
         space = np.frombuffer(mapping, np.uint8)
         start = -space.ctypes.data % HUGE_PAGE
         mapping.madvise(advice, start, size - size % HUGE_PAGE)
-    except OSError:  # no such pages, or a limit of the address space, of which the allocator tells
+    except OSError:  # no huge pages, or a limit of the address space
         return np.empty(size, np.uint8)
     return space[start : start + size]

@@ -1,10 +1,10 @@
 """Measurements of each block: what a merge did to its numbers.
 
-That a vector equals another one, and what is not finite, is told of all elements. Everything else
-is measured on the first 64th of a block, 2^12 elements at least: sums over all elements would take
-a fifth of the time of a linear merge. What is measured depends on the block alone, and so does
-the order of the sums: element e of each 512 is added to lane e mod 16 in float32, the lanes over
-the 512s in float64, and to each other at the end.
+Whether two vectors are equal, and how many elements are not finite, is measured on all elements.
+Everything else is measured on the first 64th of a block, at least 2^12 elements: sums over all
+elements would take a fifth of the time of a linear merge. Which elements are measured, and in which
+order they are added, depends on the block alone. Element e of each chunk of 512 is added to lane
+e mod 16 in float32; lanes are added up over the chunks in float64, and then to each other.
 """
 
 from __future__ import annotations
@@ -17,26 +17,31 @@ from resumerge.native import Vector, _kernels
 from resumerge.native._kernels import MEASURED_MODEL_SUMS, MEASURED_SUMS
 
 UNCHANGED, EQUAL = 6, 3
-"""The places of these sums among those of a block, and of a model."""
+"""The index of `unchanged` in the sums of a block, and of `equal` in the sums of a model."""
 
 LEAST_MEASURED = 1 << 12
-"""Elements of a block that are measured, at least."""
+"""The least number of elements of a block that are measured."""
 
 
 def measured_elements(block: int) -> int:
-    """Return how many elements are measured of a block of so many, the first ones."""
+    """Return how many elements of a block of `block` elements are measured: the first ones."""
     return min(block, max(LEAST_MEASURED, -(-block // 64)))
 
 
 def measured_bytes(length: int, block: int) -> int:
-    """Return the bytes of the exact results that are kept of so many elements."""
+    """Return the bytes of the exact results that are kept of a run.
+
+    Args:
+        length: the number of elements of the run.
+        block: the number of elements of a block.
+    """
     whole, rest = divmod(length, block)
     measured = measured_elements(block)
     return 4 * (whole * measured + min(rest, measured))
 
 
 def keeping_exact(out: Vector, block: int, buffer: np.ndarray) -> Vector:
-    """Return a vector of results that also keeps those that are measured before it rounds them.
+    """Return a vector of results that also keeps the measured results before they are rounded.
 
     Args:
         out: the vector of the results of the run.
@@ -44,12 +49,12 @@ def keeping_exact(out: Vector, block: int, buffer: np.ndarray) -> Vector:
         buffer: room for `measured_bytes`, uint8.
     """
     exact = buffer.view(np.float32)
-    exact.fill(np.nan)  # what is not written is noticed
+    exact.fill(np.nan)  # so that a result that is not written is noticed
     return Vector(out.data, out.dtype, None, exact, block, measured_elements(block))
 
 
 def block_of_results(out: Vector, part: slice) -> Vector:
-    """Return the results of one block of a run, which keep what those of the run keep.
+    """Return the results of one block of a run. They keep the exact results that the run keeps.
 
     Args:
         out: the vector of the results of the run.
@@ -64,7 +69,7 @@ def block_of_results(out: Vector, part: slice) -> Vector:
 
 
 def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
-    """Keep those of consecutive results that are measured, as float32.
+    """Keep the measured ones of consecutive results, as float32.
 
     Args:
         out: the vector of the results of a run.
@@ -78,9 +83,9 @@ def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
         first, last = max(start, begin), min(stop, begin + out.measured)
         if first < last:
             place = number * out.measured - begin
-            kept = results[first - start : last - start]
+            measured = results[first - start : last - start]
             with np.errstate(over="ignore"):  # infinite in float32, as in the output or not
-                out.exact[place + first : place + last] = kept
+                out.exact[place + first : place + last] = measured
 
 
 def measure(
@@ -96,24 +101,26 @@ def measure(
         others: the other operands, x_i; their task vectors are ``x_i - x_0``.
         out: the rounded results y of a vector that `keeping_exact` made. Where its exact results
             x do not round to y (a method that wrote y itself), y counts as x.
-        written: of an output that is quantised, the numbers that its codes stand for, float32,
-            shape (2, elements that are measured): y, and x_0 as it is written with y's scales. What
-            is told of all elements is then told of `out`, before it is quantised.
+        written: for a quantised output, the numbers that its codes stand for, float32, shape (2,
+            measured elements): y, and x_0 quantised with y's scales. Measurements of all elements
+            are then those of `out`, before it is quantised.
 
     Returns:
         float64, shape ``(blocks, 11 + 5 * len(others))``, in this order:
 
-        `measured`: the elements that are measured. `intended`: the sum of ``(x - x_0)**2``.
-        `change`: of ``(y - x_0)**2``, x_0 rounded as y is. `moved`: elements with ``x != x_0``.
-        `lost`: those of them with ``y == x_0``. `conflicts`: elements for which task vectors have
-        both signs. Of all elements: `unchanged`: 1 if every y equals x_0. `nans`, `infinities`: of
-        y. `overflows`: the infinities of y where all operands are finite; for float8_e4m3fn, which
-        has none, the largest numbers of y where no operand is as large. `reference_not_finite`:
-        elements that are not finite in both y and x_0.
+        `measured`: number of measured elements. `intended`: the sum of ``(x - x_0)**2``. `change`:
+        the sum of ``(y - x_0)**2``, x_0 rounded as y is. `moved`: number of elements with
+        ``x != x_0``. `lost`: number of these elements with ``y == x_0``. `conflicts`: number of
+        elements whose task vectors have both signs. Of all elements: `unchanged`: 1 if every y
+        equals x_0. `nans`, `infinities`: numbers of these in y. `overflows`: number of infinities
+        of y where all operands are finite; float8_e4m3fn has no infinity, so that its largest
+        numbers count where no operand is as large. `reference_not_finite`: number of elements that
+        are not finite in both y and x_0.
 
-        For each of `others`: `size`: the sum of ``(x_i - x_0)**2``. `along`: of ``(x_i - x_0) *
-        (y - x_0)``. `differs`: elements with ``x_i != x_0``. Of all elements: `equal`: 1 if every
-        x_i equals x_0, bit by bit. `not_finite`: elements that are not finite in both y and x_i.
+        For each of `others`: `size`: the sum of ``(x_i - x_0)**2``. `along`: the sum of
+        ``(x_i - x_0) * (y - x_0)``. `differs`: number of elements with ``x_i != x_0``. Of all
+        elements: `equal`: 1 if every x_i equals x_0, bit by bit. `not_finite`: number of elements
+        that are not finite in both y and x_i.
     """
     blocks = -(-len(out) // out.block)
     pair = None if written is None else written.reshape(-1)
@@ -123,7 +130,7 @@ def measure(
 
 
 def without_elements(blocks: int, others: int) -> np.ndarray:
-    """Return the measurements of blocks in which no element of the tensor is.
+    """Return the measurements of blocks that have no element of the measured tensor.
 
     Args:
         blocks: the number of blocks.

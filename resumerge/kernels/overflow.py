@@ -1,9 +1,9 @@
 """Kernels that compute again, from smaller numbers, where float32 overflows before the result.
 
 Differences, products and sums of finite numbers may be infinite in float32 though the result is
-not. Then the kernel computes once more from vectors times 2^-24, which is exact for all numbers
-above 2^-102, and what was not finite is taken from there. So an element (or a sum) depends on its
-own operands alone, whatever else overflows in its run, and nothing else changes.
+finite. Then the kernel computes once more from vectors times 2^-24, which is exact for all numbers
+above 2^-102. Results that were not finite are replaced by those of the second computation. So an
+element, or a sum, depends on its own operands alone, whatever else in its run overflows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ SCALE = 2.0**-24
 """The factor on vectors whose sums overflow."""
 
 Elementwise = Callable[[Sequence[Vector], Vector, float], bool]
-"""A function that computes from vectors, which have a factor on them, into another vector.
+"""A function ``compute(vectors, out, factor)`` that computes `out` from the vectors.
 
-It returns whether a float32 overflowed.
+All numbers of the vectors have been multiplied by the factor. It returns whether a float32
+overflowed.
 """
 
 
@@ -30,28 +31,30 @@ def without_overflow(
     out: Vector,
     within: Elementwise | None = None,
 ) -> None:
-    """Compute into a vector; where float32 overflows, from smaller numbers.
+    """Compute into a vector, and from smaller numbers where float32 overflows.
 
     Args:
-        compute: a function whose result has the factor that the vectors have.
-        vectors: what it computes from.
+        compute: computes the result, which is multiplied by the same factor as the vectors.
+        vectors: the operands of `compute`.
         out: the result, rounded to its type.
-        within: a sum that the result depends on, which may overflow where the result does not.
+        within: computes a sum inside `compute`, which may overflow where the result does not.
     """
     if not compute(vectors, out, 1.0):
         return
     size, small = len(out), scaled(vectors)
-    result, again = np.empty(size, np.float32), np.empty(size, np.float32)
+    result, from_small = np.empty(size, np.float32), np.empty(size, np.float32)
     compute(vectors, Vector(result), 1.0)
-    compute(small, Vector(again), SCALE)
+    compute(small, Vector(from_small), SCALE)
     is_right = np.isfinite(result)
     if within:
-        total, less = np.empty(size, np.float32), np.empty(size, np.float32)
-        within(vectors, Vector(total), 1.0)
-        within(small, Vector(less), SCALE)
-        is_right &= np.isfinite(total) | ~np.isfinite(less)  # or an operand is not finite itself
-    is_right |= ~np.isfinite(again)  # an operand is not finite itself
-    wide = np.where(is_right, result, again.astype(np.float64) / SCALE)
+        inner_sum, inner_small = np.empty(size, np.float32), np.empty(size, np.float32)
+        within(vectors, Vector(inner_sum), 1.0)
+        within(small, Vector(inner_small), SCALE)
+        is_right &= np.isfinite(inner_sum) | ~np.isfinite(
+            inner_small
+        )  # unless an operand is not finite
+    is_right |= ~np.isfinite(from_small)  # here an operand is not finite
+    wide = np.where(is_right, result, from_small.astype(np.float64) / SCALE)
     if out.dtype == F64:
         out.data[:] = wide
     else:
@@ -59,7 +62,7 @@ def without_overflow(
 
 
 def intermediate(compute: Elementwise, vectors: Sequence[Vector]) -> Vector:
-    """Return a vector that another kernel goes on with: what is too large for float32 is kept.
+    """Return a vector for another kernel, which holds results too large for float32 as well.
 
     Returns:
         float32; float64 where float32 overflows.
@@ -77,24 +80,24 @@ def sums_without_overflow(
     out: np.ndarray,
     power: int,
 ) -> None:
-    """Compute sums; where float32 overflows, from smaller numbers.
+    """Compute sums, and from smaller numbers where float32 overflows.
 
     Args:
         compute: a function of the vectors to the sums, which returns whether a float32 overflowed.
-        vectors: what is summed up.
-        out: the sums: float64.
-        power: the number of factors from the vectors that a term has.
+        vectors: the operands of `compute`.
+        out: the sums, float64.
+        power: how many numbers of the vectors are multiplied in a term of a sum.
     """
     if compute(vectors, out):
-        again = np.empty_like(out)
-        compute(scaled(vectors), again)
-        # Where they are not finite either, an operand is not: its product with a number that is
-        # too small for the factor would be another.
-        np.copyto(out, again / SCALE**power, where=np.isfinite(again) & ~np.isfinite(out))
+        from_small = np.empty_like(out)
+        compute(scaled(vectors), from_small)
+        # Sums that are still not finite have an operand that is not finite. They are kept: times
+        # the factor, a small number may become 0, and its product with infinity NaN.
+        np.copyto(out, from_small / SCALE**power, where=np.isfinite(from_small) & ~np.isfinite(out))
 
 
 def scaled(vectors: Sequence[Vector]) -> list[Vector]:
-    """Return vectors times `SCALE`: float32; those that have one base still have one."""
+    """Return vectors times `SCALE`, float32. Vectors that shared a base share the scaled base."""
     plain = {id(x): x for x in (v if v.base is None else v.base for v in vectors)}
     smaller = {number: _scaled(x) for number, x in plain.items()}
     return [

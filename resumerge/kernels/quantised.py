@@ -1,4 +1,4 @@
-"""The numbers that codes stand for, grids of scales over a weight, and the codes of numbers."""
+"""Kernels of quantisation: decode codes, apply grids of scales, and encode numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from resumerge.native import _kernels
 
 
 class Code(IntEnum):
-    """The codes that numbers are rounded to: to nearest, ties to even, what is too large saturates.
+    """The kinds of codes. Numbers are rounded to nearest, ties to even; too large ones saturate.
 
-    NaN becomes the NaN of `E4M3`, and 0 in the others, which have none.
+    NaN becomes the NaN of `E4M3`, and 0 in the other kinds, which have no NaN.
     """
 
     E4M3 = 0
@@ -32,7 +32,7 @@ def decode(codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
     """Write the numbers of codes.
 
     Args:
-        codes: uint8; each has one or two numbers.
+        codes: uint8; each byte has the codes of one or two numbers.
         table: the numbers of each of the 256 bytes in their order: (256, 1 or 2), float32.
         out: one or two numbers for each byte, float32.
     """
@@ -55,7 +55,7 @@ def apply_grid(
 
 
 def block_maxima(matrix: np.ndarray, columns: int, block: int) -> np.ndarray:
-    """Return the largest magnitude of each block of a row; NaN for a block that has one.
+    """Return the largest magnitude of each block of a row; NaN for a block that contains NaN.
 
     Args:
         matrix: rows one after the other, float32.
@@ -80,7 +80,7 @@ def quantise(
         columns: the elements of a row.
         grid: a scale for each block of each row, float32.
         block: the elements of a block; the last one of a row may have fewer.
-        code: what the codes are; columns and blocks of two in a byte are even.
+        code: the kind of codes; if a byte has two, `columns` and `block` are even.
         out: uint8.
     """
     _kernels.quantise(matrix, columns, grid.reshape(-1), block, int(code), out)

@@ -44,9 +44,9 @@ class Distance:
     """How far apart two vectors are.
 
     Args:
-        squares: the sum of squares of each.
+        squares: the sum of squares of each vector.
         square: the sum of squares of their difference, which is computed in float64.
-        differing: the number of elements that are not the same number.
+        differing: the number of elements that are different numbers.
         largest: the largest magnitude of the difference.
     """
 
@@ -117,7 +117,7 @@ def sums_of_squares(deltas: Sequence[Vector], mask: np.ndarray | None, run: Bloc
 
 
 def count_changes(deltas: Sequence[Vector], epsilon: float, run: BlockRun) -> np.ndarray:
-    """Count, for each block and model, the elements that it changed, and that it alone changed.
+    """Count, for each block and model, the elements that the model changed, and alone changed.
 
     A model changed an element where the magnitude of its task vector is above `epsilon`.
 
@@ -137,7 +137,7 @@ def count_changes(deltas: Sequence[Vector], epsilon: float, run: BlockRun) -> np
 def count_conflicts(deltas: Sequence[Vector]) -> np.ndarray:
     """Count, for every two models, the elements that both changed, and the conflicts of sign.
 
-    These are elements that the two changed in opposite directions.
+    A conflict is an element that the two models changed in opposite directions.
 
     Args:
         deltas: the models' differences from one base.

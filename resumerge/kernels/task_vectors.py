@@ -1,4 +1,4 @@
-"""Task vectors: differences from a base, made sparse, combined, and added to it."""
+"""Kernels of task vectors, the differences from a base: combine them and add them to the base."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resumerge.kernels.overflow import without_overflow
 from resumerge.native import MaskOrThreshold, Vector, _kernels
 
 SMALLEST_DIVISOR = 1e-8
-"""The least magnitude of a divisor. `native/task_vectors.h` defines it once more."""
+"""The smallest magnitude of a divisor. `native/task_vectors.h` defines it once more."""
 
 
 def subtract_base(inputs: list[Vector], base: int | None) -> list[Vector]:
@@ -92,12 +92,12 @@ def add_task_vectors(
     without_overflow(compute, [base, *deltas], out)
 
 
-def _as_mask(delta: Vector, kept: MaskOrThreshold) -> np.ndarray | None:
-    """Return a mask in place of a threshold, which is one for these numbers alone."""
-    if not isinstance(kept, tuple):
-        return kept
+def _as_mask(delta: Vector, mask_or_threshold: MaskOrThreshold) -> np.ndarray | None:
+    """Return the mask of a threshold, which does not hold for scaled numbers; a mask as it is."""
+    if not isinstance(mask_or_threshold, tuple):
+        return mask_or_threshold
     mask = np.empty(len(delta), np.uint8)
-    _kernels.mask_above(delta, False, *kept, mask)
+    _kernels.mask_above(delta, False, *mask_or_threshold, mask)
     return mask
 
 
@@ -120,7 +120,7 @@ def add_voted_sum(
         deltas: d_i, the task vectors.
         weights: w_i, one for each vector.
         thresholds: t_i, one for each vector.
-        least: the number of votes that is enough.
+        least: the number of votes that an element needs.
         scale: the factor on the sum.
         out: the result, rounded to its type.
     """

@@ -1,10 +1,11 @@
 """Merge methods: each is one class, which declares its name, parameters, papers and costs.
 
-`base.py` has the types, `registry.py` the methods by name, and `loading.py` finds them. The folders
-`averages/`, `pairs/`, `spherical/` and `task_vectors/` have the built-in methods by family; a class
-in a module of a folder is registered by being there. `checked_answers.py` checks what methods of
-users return, `user_code.py` says where they failed, and `imported_code.py` identifies their code.
-Methods compute with `resumerge.kernels`. docs/extending.md explains how to write a method.
+`base.py` has the base classes, `registry.py` the methods by name, and `loading.py` finds them. The
+folders `averages/`, `pairs/`, `spherical/` and `task_vectors/` have the built-in methods by family;
+every method class in a module of these folders is registered. `checked_answers.py` checks what
+methods of users return, `user_code.py` says where they failed, and `imported_code.py` identifies
+their code. Methods compute with `resumerge.kernels`. docs/extending.md explains how to write a
+method.
 
 Users call it, too: `resumerge.methods()` returns all methods with their parameters, and
 `resumerge.methods("ties")` one.
@@ -49,11 +50,11 @@ __all__ = [
 
 
 class _Callable(ModuleType):
-    """This room, which users of Python call as well: ``resumerge.methods()`` lists the methods."""
+    """This package as a function: in Python ``resumerge.methods()`` lists the methods."""
 
     def __call__(self, name: str | None = None) -> dict[str, Any]:
         """Return the methods with their parameters, as `resumerge.api.methods` does."""
-        # By name: the room knows nothing of those above it.
+        # Imported by name, since this room must not depend on rooms above it.
         described: dict[str, Any] = import_module("resumerge.api").methods(name)
         return described
 

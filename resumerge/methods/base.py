@@ -1,4 +1,4 @@
-"""The types of a merge method: a declaration, and a computation that streams over blocks."""
+"""The base classes of merge methods: what a method declares, and how it computes blocks."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class Paper:
 class BlockCost:
     """The CPU time and memory of one block, for the estimates of `resumerge plan`.
 
-    The built-in methods declare what was measured: docs/benchmarks.md says how. The memory is what
-    the process grows by for each thread, so it includes what the allocator of the C library loses.
+    The values of the built-in methods were measured: docs/benchmarks.md says how. The memory is the
+    growth of the process for each thread, including what the C library's allocator wastes.
 
     Args:
         milliseconds: the CPU time for 2^20 elements of each input, all passes together.
         scratch: the memory beside the inputs and the result, as a number of float32 vectors of a
-            run's length; with torch, of a block's length, and inputs are in float32.
-        per_input: the number of such vectors in addition for each input.
+            run's length (with torch: of a block's length, beside inputs in float32).
+        per_input: the number of further such vectors for each input.
     """
 
     milliseconds: float = 6.0
@@ -114,10 +114,10 @@ class TensorContext:
         return [i for i in range(len(self.per_model)) if i != self.base]
 
     def base_of(self, inputs: Sequence[T]) -> T:
-        """Return the base model's input, of a method that requires a base model.
+        """Return the base model's item of a sequence; for methods that require a base model.
 
         Args:
-            inputs: something for each model, in their order.
+            inputs: one item for each model, in their order.
         """
         assert self.base is not None, f"{self.name} has no base model"
         return inputs[self.base]
@@ -125,17 +125,17 @@ class TensorContext:
     def values(self, parameter: str) -> list[float]:
         """Return a per-model parameter of every input that has it, in the order of the inputs.
 
-        The base model of a method that declares one has no parameters.
+        The base model has no parameters if the method declares a base.
         """
-        return [float(given[parameter]) for given in self.per_model if parameter in given]
+        return [float(params[parameter]) for params in self.per_model if parameter in params]
 
 
 class MergeMethod(ABC):
-    """The declarations of every merge method; `Method` and `KernelMethod` compute.
+    """The declarations of every merge method. Its subclasses `Method` and `KernelMethod` compute.
 
-    The engine calls `statistics` once for a tensor (any number of reductions over its blocks, none
-    for elementwise methods), then computes every block. The same call must give the same bits
-    whatever was computed before or beside it.
+    For each tensor the engine calls `statistics` once, which makes any number of reductions over
+    the blocks (none for an elementwise method). Then it computes every block. A call must return
+    the same bits whatever was computed before it, or at the same time.
     """
 
     name: ClassVar[str]
@@ -157,20 +157,20 @@ class MergeMethod(ABC):
     """Whether a block is the whole tensor, however large it is."""
     cost: ClassVar[BlockCost] = BlockCost()
     not_in_statistics: ClassVar[frozenset[str]] = frozenset()
-    """The parameters that only blocks depend on, and `statistics` does not.
+    """The parameters that `statistics` does not depend on.
 
-    In a sweep, tensors that differ in these alone share their statistics.
+    In a sweep, tensors that differ in these parameters alone share their statistics.
     """
     combines_changes: ClassVar[bool] = False
-    """Whether it combines how models differ from their base: adapters alone are enough for it."""
+    """Whether the method needs only the models' differences from their base, such as adapters."""
     is_weighted_sum: ClassVar[bool] = False
-    """Whether the combined change is a sum with factors that follow from the parameters alone."""
+    """Whether the combined change is a weighted sum whose factors depend on parameters alone."""
 
     def validate(self, tensor: TensorContext) -> str | None:
         """Check the parameters of one tensor together.
 
         Returns:
-            what is expected where they do not go together, for the user; None where they do.
+            what is expected, for the user, if the parameters contradict each other; else None.
         """
         return None
 
@@ -179,11 +179,11 @@ class MergeMethod(ABC):
         return 1
 
     def samples(self, tensor: TensorContext) -> int:
-        """Return how many of the passes read samples alone: see `Scan`."""
+        """Return how many of the passes read only samples of the inputs: see `Scan`."""
         return 0
 
     def statistics_bytes(self, tensor: TensorContext) -> int:
-        """Return the bytes that the statistics take until the tensor is done."""
+        """Return the bytes of the statistics, which are held until the tensor is done."""
         return 0
 
     def row_elements(self, tensor: TensorContext) -> int | None:
@@ -195,7 +195,7 @@ class MergeMethod(ABC):
         return False
 
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> Any:
-        """Reduce over the whole tensor what every block needs to know."""
+        """Return what every block needs from the whole tensor, reduced by scans over its blocks."""
         return None
 
 
@@ -248,5 +248,5 @@ class KernelMethod(MergeMethod):
             inputs: one vector for each model, of ``run.length`` elements, as they are stored.
             run: the blocks to compute.
             statistics: what `statistics` returned.
-            out: the result, of the type that is stored: the last operation writes here, and rounds.
+            out: the result, of the stored type: the last operation writes to it, and rounds.
         """

@@ -1,6 +1,7 @@
-"""Checks of what merge methods answer, those of users too.
+"""Checks of what merge methods return while a merge is planned, also of users' methods.
 
-A method that says that a row has -1 elements would get blocks that nothing is written to.
+Without the check, a method that returns -1 as the length of a row would get blocks that are never
+written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Answers:
     """The answers of a method about one tensor while a merge is planned; see `MergeMethod`.
 
     Args:
-        contradiction: what is expected where the parameters do not go together, else None.
+        contradiction: what is expected, if the parameters contradict each other; else None.
         row_elements: the length of rows that must not be split between blocks; None without such
             rows.
         is_copy: whether the result is the single input, unchanged.
@@ -56,7 +57,7 @@ def ask(method: MergeMethod, tensor: TensorContext) -> Answers:
 
 
 def is_users(method: str) -> bool:
-    """Return whether a method's code is not of this package."""
+    """Return whether a method is the user's, not built into this package."""
     return method not in METHODS.built_in
 
 
@@ -82,32 +83,32 @@ def _answer(
 ) -> Any:
     where = f"{question.__name__}() of tensor {tensor.name}"
     try:
-        found = question(tensor)
+        answer = question(tensor)
     except ResumergeError:
         raise
     except BaseException as error:
         if not is_users(method.name):
             raise
         what = f"An error in your method {method.name!r}"
-        told = raised(error, file_of(method.name))
-        raise refuse(what, where=where, found=told, fix=MEND) from error
-    if not is_valid(found):
+        place = raised(error, file_of(method.name))
+        raise refuse(what, where=where, found=place, fix=MEND) from error
+    if not is_valid(answer):
         what = f"The merge method {method.name!r} returned an invalid value"
-        raise refuse(what, where=where, expected=expected, found=repr(found), fix=MEND)
-    return found
+        raise refuse(what, where=where, expected=expected, found=repr(answer), fix=MEND)
+    return answer
 
 
-def _is_text_or_none(found: object) -> bool:
-    return found is None or isinstance(found, str)
+def _is_text_or_none(answer: object) -> bool:
+    return answer is None or isinstance(answer, str)
 
 
-def _is_size(found: object) -> bool:
-    return isinstance(found, int) and not isinstance(found, bool) and found >= 0
+def _is_size(answer: object) -> bool:
+    return isinstance(answer, int) and not isinstance(answer, bool) and answer >= 0
 
 
-def _is_count(found: object) -> bool:
-    return _is_size(found) and found != 0
+def _is_count(answer: object) -> bool:
+    return _is_size(answer) and answer != 0
 
 
-def _is_row(found: object) -> bool:
-    return found is None or _is_count(found)
+def _is_row(answer: object) -> bool:
+    return answer is None or _is_count(answer)

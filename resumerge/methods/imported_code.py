@@ -1,7 +1,7 @@
-"""The code that a file of merge methods imports, without what is installed: its hash pins a run.
+"""The code that a file of merge methods imports, except installed packages: its hash pins a run.
 
 Imports are found in the source, also those inside functions, so that every machine and every
-attempt finds the same ones. What a name means is asked of Python's own finders; nothing runs.
+attempt finds the same ones. Python's own finders find the file of a module; no code runs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _RUNS_CODE = {"exec", "eval"}
 _LOADS_CODE = {"run_path", "run_module", "exec_module", "load_module", "spec_from_file_location"}
 
 PROCESS = uuid4().hex[:8]
-"""A word that no other process has. Code that is not known cannot be the same in two of them."""
+"""A word that no other process has: unknown code cannot be the same in two processes."""
 
 
 def code_of_file(path: Path) -> str:
     """Return the identity of a file of methods: name and hash, of it and of the files it imports.
 
-    The modules are all that are neither installed, nor of Python, nor of this package, wherever
-    they are; each with its name, so that folders may differ between machines.
+    Modules of installed packages, of Python and of this package are left out. The identity has the
+    names of modules, not their folders, which may differ between machines.
 
     Raises:
         UnfitFile: a file is too large, or no file.
@@ -53,7 +53,7 @@ def code_of_module(name: str) -> str:
 
 
 def unknown_code(origin: str) -> str:
-    """Return the parts of a method's code that cannot be known; empty if everything is known."""
+    """Return the parts of a method's code that cannot be known; empty if there are none."""
     places = map(_marked, origin.split("; "))
     return "; ".join(place for place in places if place)
 
@@ -80,13 +80,13 @@ def _is_installed(path: Path) -> bool:
 
 
 class _Code:
-    """The files that were found, and the places where it is not known what is run."""
+    """The files that a method's code consists of, and the places that may run unknown code."""
 
     def __init__(self) -> None:
         self._hashes: dict[str, str] = {}
         self._unknown: list[str] = []
         self._folders: list[str] = []
-        """The folders of files that were found: an import may be of a path that is set later."""
+        """The folders of these files, where an import may look after a change of ``sys.path``."""
 
     @property
     def described(self) -> str:
@@ -95,10 +95,10 @@ class _Code:
         return "; ".join([*parts, *map(_mark, self._unknown)])
 
     def add(self, name: str, path: Path, package: str) -> None:
-        """Add a file and what it imports.
+        """Add a file and the modules that it imports.
 
         Args:
-            name: the module's name, or the file's for the first.
+            name: the module's name; for the file of methods itself, the file's name.
             path: the file.
             package: the package that relative imports begin from.
         """
@@ -111,14 +111,14 @@ class _Code:
         folder = str(path.parent)
         if folder not in self._folders:
             self._folders.append(folder)
-        for wanted, line in _imports(ast.parse(source), package):
-            if wanted:
-                self.add_module(wanted)
+        for module, line in _imports(ast.parse(source), package):
+            if module:
+                self.add_module(module)
             else:
                 self._unknown.append(f"line {line} of {path.name} may run any code")
 
     def add_module(self, name: str) -> None:
-        """Add a module with the packages around it, as far as they are not installed."""
+        """Add a module and the packages that contain it, unless they are installed."""
         parts = name.split(".")
         places: list[str] | None = None
         if not all(parts):
@@ -139,20 +139,20 @@ class _Code:
                 return
 
     def _spec(self, name: str, places: list[str] | None) -> ModuleSpec | None:
-        """Return where a module is, by Python's finders; in the found folders as a last resort."""
-        for tried in (places, self._folders) if places is None else (places,):
+        """Return where a module is, by Python's finders; in `_folders` as a last resort."""
+        for search_paths in (places, self._folders) if places is None else (places,):
             for finder in sys.meta_path:
-                # For a package without __init__.py, Python's own asks for the package around it by
-                # name, which need not be loaded; it looks for the last part of the name alone.
-                asked = name.rpartition(".")[2] if finder is PathFinder else name
-                spec = finder.find_spec(asked, tried)
+                # With the full name, PathFinder would look up the parent of a package without
+                # __init__.py in sys.modules, where it need not be. The last part is enough for it.
+                searched_name = name.rpartition(".")[2] if finder is PathFinder else name
+                spec = finder.find_spec(searched_name, search_paths)
                 if spec is not None:
                     return spec
         return None
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
-    """Yield the name of each module that code may import, and the line; no name if not known."""
+    """Yield the name of each module that code may import, and the line; "" if it is unknown."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -171,9 +171,9 @@ def _called(node: ast.Call) -> Iterator[tuple[str, int]]:
     """Yield the modules that a call imports, as `_imports` does."""
     of_module = isinstance(node.func, ast.Attribute)
     name = getattr(node.func, "attr" if of_module else "id", "")
-    wanted = node.args[0] if node.args else None
-    literal = isinstance(wanted, ast.Constant) and isinstance(wanted.value, str)
+    module = node.args[0] if node.args else None
+    literal = isinstance(module, ast.Constant) and isinstance(module.value, str)
     if name in _BY_NAME and literal and len(node.args) == 1:
-        yield str(wanted.value), node.lineno  # type: ignore[union-attr]
+        yield str(module.value), node.lineno  # type: ignore[union-attr]
     elif name in _BY_NAME | _LOADS_CODE or (name in _RUNS_CODE and not of_module):
         yield "", node.lineno

@@ -52,7 +52,7 @@ def installed_methods() -> Iterator[tuple[MergeMethod, str]]:
         with refused("An installed merge method failed to load", f"{entry.name} = {entry.value}"):
             method = entry.load()()
             origin = f"{package.name} {package.version}" if package else entry.value
-            # Of a package that is being developed, in a folder of its own, the version says little.
+            # A package under development, installed from its folder, changes without a new version.
             code = code_of_module(type(method).__module__)
         yield method, "; ".join(filter(None, [origin, code]))
 

@@ -30,9 +30,9 @@ KINDS = ("float", "int", "bool")
 class Registry(Mapping[str, MergeMethod]):
     """The methods by name.
 
-    Installed methods and those of ``RESUMERGE_METHODS`` are loaded when a name is asked for that is
-    not built in, or when all names are: whoever iterates over the registry, or counts it, runs code
-    of users. Both raise `InputError` where that code cannot be run or defines no method.
+    Installed methods and those of ``RESUMERGE_METHODS`` are loaded when a name that is not built in
+    is looked up, and when the registry is iterated over or counted: then code of users runs. Both
+    raise `InputError` if that code cannot be run or defines no method.
 
     Args:
         built_in: the methods of this package.
@@ -118,7 +118,7 @@ class Registry(Mapping[str, MergeMethod]):
         ]
 
     def _search(self) -> None:
-        """Load what is installed and what the environment names, once."""
+        """Load installed methods and those that the environment names, once."""
         if self._searched:
             return
         self._searched = True

@@ -1,4 +1,4 @@
-"""Errors in the code of users: they are told with their place, as no bug of this package."""
+"""Errors in the code of users: they are reported with their place, not as bugs of this package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = str(Path(__file__).parents[1])
 
 @contextmanager
 def refused(what: str, where: object, file: str | None = None) -> Iterator[None]:
-    """Refuse whatever code of the user raises inside: `sys.exit()` too ends no merge.
+    """Refuse the run if code of the user raises anything inside, even `SystemExit`.
 
     Args:
         what: the problem, for the message.

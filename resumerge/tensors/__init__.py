@@ -1,11 +1,12 @@
 """The algebra of tensors: what a tensor is computed from, as a tree whose leaves lie in files.
 
 One small file for each kind of tensor: its shape and dtype, its memory, its JSON, and how a range
-of it is computed (`read`). Any tensor can be an operand of another. `adapters/` has the tensors
-that an adapter changes, `generated/` those that are filled, drawn or listed, `quantised/` those
-that codes and scales stand for, or that consist of such, `stored/` those that lie in files, and
-`evaluation.py` what they are computed with. `target.py` has the size of a block, which is part of
-the format. Nothing here knows of models.
+of it is computed (`read`). Any tensor can be an operand of another. `stored/` has the tensors that
+lie in files, `generated/` tensors that are filled, drawn or listed, `adapters/` weights that an
+adapter changes, and `quantised/` both the weights that codes and scales stand for and the codes
+and scales that weights are written as. `evaluation.py` has the files, buffers and statistics that
+tensors are computed with. `target.py` has the size of a block, which is part of the format.
+Nothing here knows of models.
 """
 
 from resumerge.tensors.adapters.adapted import Adapted

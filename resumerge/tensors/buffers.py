@@ -11,8 +11,8 @@ from resumerge.kernels.huge_pages import mapped
 from resumerge.native import KINDS, Vector
 
 REUSED = 64 << 20
-"""Bytes: memory of finished blocks up to this size stays with the process for the next ones; what
-is larger is given back at once."""
+"""Bytes of the largest piece of memory that the process keeps for later blocks, in buffers and in
+the C library's allocator. Larger pieces return to the system when they are freed."""
 
 
 class _Local(threading.local):
@@ -24,9 +24,9 @@ class _Local(threading.local):
 
 
 class Buffers:
-    """Named buffers of each thread; they grow and are never freed.
+    """Named buffers of each thread. A buffer up to `REUSED` grows as needed and is never freed.
 
-    Buffers for whole tensors would add up over the threads: those are allocated for each use.
+    Larger ones, for whole tensors, would add up over the threads: they are allocated for each use.
     """
 
     def __init__(self) -> None:
@@ -40,22 +40,22 @@ class Buffers:
         if size > REUSED:
             return np.empty(size, np.uint8)
         buffers = self._local.buffers
-        found = buffers.get(name)
-        if found is None or len(found) < size:
-            found = buffers[name] = mapped(size)
-        return found[:size]
+        buffer = buffers.get(name)
+        if buffer is None or len(buffer) < size:
+            buffer = buffers[name] = mapped(size)
+        return buffer[:size]
 
     def vector(self, name: Hashable, length: int, dtype: int) -> Vector:
         """Return a vector in this thread's buffer of that name, of an element type from `CODES`.
 
-        Most runs have one length: its vector is made once.
+        Most runs have the same length, so the vector is kept and returned again.
         """
-        vectors = self._local.vectors
-        found = vectors.get(name)
-        if found is None or len(found) != length or found.dtype != dtype:
-            kind = KINDS[dtype]
-            data = self.take(name, length * kind(0).itemsize).view(kind)
-            found = Vector(data, dtype)
+        cached = self._local.vectors
+        vector = cached.get(name)
+        if vector is None or len(vector) != length or vector.dtype != dtype:
+            element_type = KINDS[dtype]
+            data = self.take(name, length * element_type(0).itemsize).view(element_type)
+            vector = Vector(data, dtype)
             if data.nbytes <= REUSED:
-                vectors[name] = found
-        return found
+                cached[name] = vector
+        return vector

@@ -1,4 +1,4 @@
-"""A tensor that is a result of a step: of work that is no function of ranges of its operands."""
+"""Tensors that are results of a step: work that needs its operands whole, not range by range."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
 
 State = Mapping[str, np.ndarray]
-"""The result of the pieces of a step that are done: arrays by name."""
+"""The result of the finished pieces of a step: arrays by name."""
 
 Advance = Callable[[State, int], State]
 """A function that does one piece of a step.
@@ -25,7 +25,7 @@ after it.
 
 
 class Step(ABC):
-    """Work that is done in pieces before blocks are; each piece continues the one before."""
+    """Work that precedes all blocks, done in pieces. Each piece continues the one before it."""
 
     title: str
     """What is computed, for a person."""
@@ -33,7 +33,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def key(self) -> str:
-        """A text that names everything that decides the result, except the elements of tensors."""
+        """A text that identifies the result: all that decides it except the elements of tensors."""
 
     @property
     @abstractmethod
@@ -53,7 +53,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def planning_bytes(self) -> int:
-        """The bytes that planning the step took; they are given back before the first piece."""
+        """The bytes that planning the step took. They are freed before the first piece."""
 
     @abstractmethod
     def working_bytes(self, threads: int) -> int:
@@ -61,7 +61,7 @@ class Step(ABC):
 
     @abstractmethod
     def seconds(self, threads: int) -> float:
-        """Return the seconds to load the libraries and compute all pieces; reading is not included.
+        """Return the seconds to load the libraries and compute all pieces, without reading.
 
         Args:
             threads: number of threads, each on a core of its own.
@@ -96,7 +96,7 @@ class Step(ABC):
         """Return the parts of the result, float32, from the state after the last piece."""
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the reasons why the step cannot be done, as far as headers tell."""
+        """Yield the reasons why the step cannot be done, as far as file headers show them."""
         yield from ()
 
     def notes(self, result: np.ndarray) -> Iterator[str]:
@@ -108,8 +108,8 @@ class Step(ABC):
 class Computed(Tensor):
     """A part of a step's result, in float32.
 
-    A run does a step before it computes blocks, and keeps the result. Without that the first block
-    does it.
+    A run does the step before it computes blocks, and keeps the result. In an evaluation without
+    that result, the first block does the step.
     """
 
     step: Step
@@ -132,11 +132,11 @@ class Computed(Tensor):
         raise NotImplementedError("a step is bound to its tensors")
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield no range: the step has read its tensors before."""
+        """Yield no range: the step has already read its tensors."""
         yield from ()
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield no range: the step has read its tensors before."""
+        """Yield no range: the step has already read its tensors."""
         yield from ()
 
     def working_bytes(self, elements: int) -> float:

@@ -1,4 +1,4 @@
-"""What tensors are computed with: files, buffers, and what stays from block to block."""
+"""The means of computing tensors: files, buffers, and values that are held from block to block."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Files(Protocol):
 
 
 class MethodBackend(Protocol):
-    """What computes the merge method of one tensor."""
+    """The code that runs the merge method of one tensor: on kernels, or on torch."""
 
     def map(
         self, function: Callable[[Any, Any], Any], inputs: list[Vector], run: BlockRun
@@ -60,24 +60,24 @@ class MethodBackend(Protocol):
 InputHashes = Mapping[int, bytearray]
 """The hashes of blocks of the root's operands (xxh3-128, 16 bytes each), by the operand's number.
 
-They are appended as blocks are read, before these are rounded. Operands without an entry are not
-hashed.
+A block's hash is appended when the block is read, before its elements are rounded. Operands without
+an entry are not hashed.
 """
 
 NO_HASHES: InputHashes = {}
 
 Compare = Callable[[Vector, Sequence[Vector], Vector], None]
-"""A function that is given the operands and the results of a run, as `measure` takes them.
+"""A function that takes the reference, the other operands and the results of a run, like `measure`.
 
-They are valid until the next run is computed.
+The vectors are valid until the next run is computed.
 """
 
 
 class HeldValues:
-    """A cache of values that are used for many blocks, which drops the least recently used.
+    """A cache of values that are used for many blocks. It drops those least recently used.
 
     Args:
-        limit: bytes of all values together; the value that was asked for last stays in any case.
+        limit: bytes of all values together; the newest value stays even if it alone is larger.
     """
 
     def __init__(self, limit: int) -> None:
@@ -86,7 +86,7 @@ class HeldValues:
         self._lock = threading.RLock()
 
     def get(self, key: Hashable, nbytes: int, make: Callable[[], Value]) -> Value:
-        """Return a value. The first caller makes it, and the others wait.
+        """Return a value. The first caller makes it, and callers in other threads wait for it.
 
         Args:
             key: identifies the value.
@@ -101,8 +101,8 @@ class HeldValues:
                 ):
                     self._values.popitem(last=False)
             self._values.move_to_end(key)
-            found: Value = self._values[key][1]
-            return found
+            value: Value = self._values[key][1]
+            return value
 
 
 class Evaluation:
@@ -113,12 +113,13 @@ class Evaluation:
     tree.
 
     Args:
-        backend_of: gives what computes the method of a `Merged`.
-        statistics: the results of reductions over whole tensors, by `Merged`.
-        hashes: where the hashes of the root's operands go.
-        measurements: where the measurements of the root's blocks go, an array for each run; None
-            for none.
-        block_elements: elements of one of these blocks; a `Merged` has its own.
+        backend_of: returns the backend that computes the method of a `Merged`.
+        statistics: for each `Merged`, the results of its reductions over whole tensors; for each
+            `Spilled`, its scratch file.
+        hashes: the hashes of the root's operands, to which blocks are added.
+        measurements: a list that receives the measurements of the root's blocks, an array for each
+            run; None to measure nothing.
+        block_elements: elements of a measured block; a `Merged` uses its own block size instead.
         device: the device of steps that use torch.
     """
 
@@ -155,19 +156,23 @@ class Evaluation:
         )
 
     def comparing(self, compare: Compare | None, block_elements: int = 0) -> Evaluation:
-        """Return the same evaluation, where what would be measured goes to a function.
+        """Return the same evaluation, which calls a function instead of measuring.
 
         Args:
             compare: the function; None to measure nothing.
             block_elements: elements of a block of the tensor that is measured.
         """
-        found = copy(self)
-        found._compare, found.block_elements, found.measurements = compare, block_elements, None
-        return found
+        evaluation = copy(self)
+        evaluation._compare, evaluation.block_elements, evaluation.measurements = (
+            compare,
+            block_elements,
+            None,
+        )
+        return evaluation
 
     @property
     def measures(self) -> bool:
-        """Whether it is measured what becomes of the numbers of the tensor that is read."""
+        """Whether the changes of the tensor that is read are measured, or given to a function."""
         return self.measurements is not None or self._compare is not None
 
     def measure(

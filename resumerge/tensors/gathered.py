@@ -20,7 +20,7 @@ from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_rows
 from resumerge.tensors.tensor import Tensor
 
 MEAN_ELEMENTS = 1 << 18
-"""Elements of one addition to the mean of all rows; it decides the order of the sum."""
+"""Elements that are added to the mean of all rows at once; it decides the order of the sum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +84,8 @@ class Gathered(Tensor):
         for row in range(first // width, -(-last // width)):
             begin, end = max(first, row * width), min(last, (row + 1) * width)
             for origin, member_row in self.rows.members(row + shift):
-                moved = (member_row - row) * width
-                yield from self.tables[origin].reads(begin + moved, end + moved)
+                offset = (member_row - row) * width
+                yield from self.tables[origin].reads(begin + offset, end + offset)
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the ranges of the rows that the mean is taken of."""
@@ -165,16 +165,16 @@ class Gathered(Tensor):
         """
 
         def mean() -> np.ndarray:
-            width, named = self.width, self.rows.named
+            width, rows_with_token = self.width, self.rows.named
             step = max(1, MEAN_ELEMENTS // width)
             total = np.zeros(width)
-            held = np.empty(step * width, np.float32)
-            for first in range(0, named, step):
-                stop = min(first + step, named)
-                part = held[: (stop - first) * width]
-                self.read(evaluation.inner(), first * width, stop * width, part.view(np.uint8))
+            buffer = np.empty(step * width, np.float32)
+            for row in range(0, rows_with_token, step):
+                stop = min(row + step, rows_with_token)
+                part = buffer[: (stop - row) * width]
+                self.read(evaluation.inner(), row * width, stop * width, part.view(np.uint8))
                 total += part.reshape(-1, width).sum(0, dtype=np.float64)
-            return (total / max(1, named)).astype(np.float32)
+            return (total / max(1, rows_with_token)).astype(np.float32)
 
         return evaluation.held.get(self, self.held_bytes, mean)
 
@@ -185,18 +185,18 @@ def _kind(table: Tensor) -> tuple[str, str]:
 
 
 def _widen(
-    evaluation: Evaluation, read: Vector, stored: str, rounded: str, values: np.ndarray
+    evaluation: Evaluation, raw: Vector, stored: str, rounded: str, values: np.ndarray
 ) -> None:
     """Write rows as float32; they are rounded to the table's type first."""
     if stored != rounded:
-        narrow = evaluation.vector("rounded", len(read), code_of(rounded))
-        round_to(read, narrow)
-        read = narrow
-    round_to(read, Vector(values))
+        narrow = evaluation.vector("rounded", len(raw), code_of(rounded))
+        round_to(raw, narrow)
+        raw = narrow
+    round_to(raw, Vector(values))
 
 
 def _joined(begins: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
     """Return the ranges that runs cover, with adjacent ranges joined."""
-    first = np.concatenate(([True], begins[1:] != ends[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return list(zip(begins[first].tolist(), ends[last].tolist()))
+    is_first = np.concatenate(([True], begins[1:] != ends[:-1]))
+    is_last = np.concatenate((is_first[1:], [True]))
+    return list(zip(begins[is_first].tolist(), ends[is_last].tolist()))

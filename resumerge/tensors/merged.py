@@ -1,4 +1,4 @@
-"""A tensor that a merge method computes from others."""
+"""A tensor that a merge method computes from its operands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLOAT32 = 4
 class Merged(Tensor):
     """The result of a merge method over tensors, rounded to `dtype` as it is computed.
 
-    It is computed in whole blocks: a range that begins or ends inside a block costs that block.
+    Whole blocks are computed: a range that begins or ends inside a block costs the whole block.
 
     Args:
         method: name of the merge method.
@@ -36,7 +36,7 @@ class Merged(Tensor):
         base: place of the base model among the operands; None for no base.
         seed: the seed of random masks.
         block_elements: elements of a block, which is computed at once and keys random masks.
-        models: the models that the operands are of, as text.
+        models: the model that each operand belongs to, as text.
     """
 
     method: str
@@ -54,7 +54,7 @@ class Merged(Tensor):
 
     @property
     def context(self) -> TensorContext:
-        """The facts about this tensor that the method is given."""
+        """The facts about this tensor that are passed to the method."""
         return TensorContext(
             shape=self.shape,
             params=self.params,
@@ -82,14 +82,14 @@ class Merged(Tensor):
 
     @property
     def statistics_key(self) -> Hashable:
-        """What the reductions depend on: the same for two tensors only if theirs are the same."""
+        """A key of all that the reductions depend on: equal keys mean equal statistics."""
         unread = self.merge_method.not_in_statistics
         return (
             *(self.method, self.name, self.shape, self.base, self.seed, self.block_elements),
             tuple((operand.unrounded, operand.dtype) for operand in self.operands),
             *(
-                tuple((name, value) for name, value in given.items() if name not in unread)
-                for given in (self.params, *self.per_operand)
+                tuple((name, value) for name, value in params.items() if name not in unread)
+                for params in (self.params, *self.per_operand)
             ),
         )
 
@@ -104,7 +104,12 @@ class Merged(Tensor):
         return max(1, -(-self.numel // self.block_elements))
 
     def block_run(self, indices: range, *, sample: bool = False) -> BlockRun:
-        """Return consecutive blocks, which are read and computed together, or samples of them."""
+        """Return consecutive blocks that are read and computed together.
+
+        Args:
+            indices: the numbers of the blocks.
+            sample: whether only the first elements of each block are read.
+        """
         return BlockRun.of(self.numel, self.block_elements, indices, sample=sample)
 
     def children(self) -> tuple[Tensor, ...]:
@@ -152,43 +157,43 @@ class Merged(Tensor):
             self._read_parts(evaluation, start, stop, out)
 
     def _read_parts(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        """Compute a range run by run; blocks that it cuts are computed beside `out`."""
+        """Compute a range run by run. A run that the range cuts is computed in a buffer."""
         width, size, step = BITS[self.dtype] // 8, self.block_elements, self._run_blocks
-        last = -(-stop // size)
-        for at in range(start // size, last, step):
-            run = self.block_run(range(at, min(at + step, last)))
-            first, end = at * size, at * size + run.length
-            if start <= first and end <= stop:
-                part = out[(first - start) * width : (end - start) * width]
+        end_block = -(-stop // size)
+        for block in range(start // size, end_block, step):
+            run = self.block_run(range(block, min(block + step, end_block)))
+            run_start, run_stop = block * size, block * size + run.length
+            if start <= run_start and run_stop <= stop:
+                part = out[(run_start - start) * width : (run_stop - start) * width]
                 self._compute(evaluation, run, as_vector(part, self.dtype))
                 continue
-            whole = evaluation.vector("blocks", run.length, code_of(self.dtype))
-            self._compute(evaluation, run, whole)
-            begin, until = max(start, first), min(stop, end)
-            part = bytes_of(whole)[(begin - first) * width : (until - first) * width]
+            computed = evaluation.vector("blocks", run.length, code_of(self.dtype))
+            self._compute(evaluation, run, computed)
+            begin, until = max(start, run_start), min(stop, run_stop)
+            part = bytes_of(computed)[(begin - run_start) * width : (until - run_start) * width]
             out[(begin - start) * width : (until - start) * width] = part
 
     def inputs(self, evaluation: Evaluation, run: BlockRun) -> list[Vector]:
-        """Return the elements of a run of every operand, one block after the other."""
+        """Return the elements of a run, one vector for each operand, rounded to its dtype."""
         length, ranges = run.length, run.ranges()
         vectors = [evaluation.vector(k, length, code) for k, code in enumerate(self._codes)]
         hashes, places = evaluation.hashes, self._places(evaluation, vectors, ranges)
-        found = read_ranges(places) if places else None
-        if found:
+        block_hashes = read_ranges(places) if places else None
+        if block_hashes:
             for k in hashes:
-                hashes[k].extend(found[k] or self._hash_blocks(vectors[k]))
+                hashes[k].extend(block_hashes[k] or self._hash_blocks(vectors[k]))
             return vectors
         inner = evaluation.inner()
         for k, (operand, vector) in enumerate(zip(self.operands, vectors)):
-            before, read = operand.unrounded, vector
-            if before is not operand:
-                read = evaluation.vector("unrounded", length, code_of(before.dtype))
-            for (start, stop), part in zip(ranges, _parts(read, ranges)):
-                before.read(inner, start, stop, part.view(np.uint8))
+            unrounded, raw = operand.unrounded, vector
+            if unrounded is not operand:
+                raw = evaluation.vector("unrounded", length, code_of(unrounded.dtype))
+            for (start, stop), part in zip(ranges, _parts(raw, ranges)):
+                unrounded.read(inner, start, stop, part.view(np.uint8))
             if k in hashes:
-                hashes[k].extend(self._hash_blocks(read))
-            if read is not vector:
-                round_to(read, vector)
+                hashes[k].extend(self._hash_blocks(raw))
+            if raw is not vector:
+                round_to(raw, vector)
         return vectors
 
     def as_json(self) -> dict[str, Any]:
@@ -204,7 +209,7 @@ class Merged(Tensor):
         }
 
     def reads_as(self, other: Merged) -> bool:
-        """Return whether the `inputs` of a run are also those of the same run of another tensor."""
+        """Return whether `other` has the same `inputs` for the same run."""
         return (self.numel, self.block_elements) == (other.numel, other.block_elements) and [
             (operand.unrounded, operand.dtype) for operand in self.operands
         ] == [(operand.unrounded, operand.dtype) for operand in other.operands]
@@ -212,7 +217,7 @@ class Merged(Tensor):
     def compute(
         self, evaluation: Evaluation, inputs: list[Vector], run: BlockRun, out: Vector
     ) -> None:
-        """Compute a run from its `inputs`, which stay as they are."""
+        """Compute a run from its `inputs`, which are not changed."""
         if evaluation.measures:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
             out = keeping_exact(out, run.size, buffer)
@@ -236,7 +241,7 @@ class Merged(Tensor):
 
     @property
     def _stored(self) -> list[Stored]:
-        """The operands if all are contiguous in files, so that one call reads them; else none."""
+        """All operands, if each is contiguous in a file, so that one call reads them; else none."""
         stored = [o for o in self.operands if isinstance(o, Stored) and o.is_contiguous]
         return stored if len(stored) == len(self.operands) else []
 
@@ -246,7 +251,7 @@ class Merged(Tensor):
         vectors: Sequence[Vector],
         ranges: Sequence[tuple[int, int]],
     ) -> list[tuple[int, int, np.ndarray, int]]:
-        """Return where each operand's ranges lie and go, for the call that reads them all.
+        """Return where each range of each operand lies in a file, and the array to read it into.
 
         Returns:
             (descriptor, offset in bytes, destination, bytes of a block to hash or 0); empty if an
@@ -271,8 +276,8 @@ def _parts(vector: Vector, ranges: Sequence[tuple[int, int]]) -> list[np.ndarray
     """Return the elements of a vector that each range fills."""
     if len(ranges) == 1:
         return [vector.data]
-    parts, at = [], 0
+    slices, done = [], 0
     for start, stop in ranges:
-        parts.append(vector.data[at : at + stop - start])
-        at += stop - start
-    return parts
+        slices.append(vector.data[done : done + stop - start])
+        done += stop - start
+    return slices

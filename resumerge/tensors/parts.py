@@ -20,8 +20,8 @@ def part_of(whole: Tensor, name: str, shape: tuple[int, ...], number: int) -> Te
         shape: the shape of every part.
         number: the part's number, from 0.
     """
-    first = number * math.prod(shape)
+    begin = number * math.prod(shape)
     if isinstance(whole, Stored) and whole.is_contiguous:
-        offset = whole.offset + nbytes(whole.dtype, first)
+        offset = whole.offset + nbytes(whole.dtype, begin)
         return replace(whole, name=name, shape=shape, offset=offset)
-    return Sliced(name, whole.dtype, shape, whole, first)
+    return Sliced(name, whole.dtype, shape, whole, begin)

@@ -19,10 +19,10 @@ class Rounded(Tensor):
 
     Args:
         operand: a tensor of a float type.
-        as_input: whether a merge rounds its input, rather than a model its tensor. Hashes of inputs
-            are those of what the model has, before this rounding.
-        takes_operand: whether a merge takes the operand as it is: a tensor of an adapter, or a
-            weight that was quantised.
+        as_input: whether a merge rounds its input here; else a model rounds its own tensor. Inputs
+            are hashed as the model has them, before a rounding of the merge.
+        takes_operand: whether a merge reads the operand without this rounding, because the operand
+            is a tensor of an adapter or a dequantised weight.
     """
 
     operand: Tensor
@@ -83,7 +83,7 @@ def rounded_input(operand: Tensor, dtype: str | None) -> Tensor:
 
 
 def rounded_once(tensor: Tensor, dtype: str, *, as_input: bool = False) -> Tensor:
-    """Return a model's tensor in a dtype, with no rounding to another one before.
+    """Return a model's tensor rounded to a dtype, without an earlier rounding to another dtype.
 
     Args:
         tensor: a tensor of a model.

@@ -50,7 +50,7 @@ class Rows:
         firsts: for each run the row that its first row comes from; the average's number for an
             `AVERAGE`.
         count: number of rows.
-        named: how many of the first rows a `MEAN` averages.
+        named: number of rows that have a token: the first ones, which a `MEAN` averages.
         offsets: place of the first member of each average, and the end of the last.
         member_origins: number of each member's tensor.
         member_rows: row of each member.
@@ -73,12 +73,12 @@ class Rows:
         named: int,
         averages: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> Rows:
-        """Build from an origin and a source row for every row.
+        """Return the runs of rows whose origins and source rows are given one by one.
 
         Args:
             origins: origin of each row.
             firsts: row that each row comes from.
-            named: how many of the first rows a `MEAN` averages.
+            named: number of rows that have a token: the first ones, which a `MEAN` averages.
             averages: `offsets`, `member_origins` and `member_rows`.
         """
         steps = firsts[1:] - firsts[:-1]
@@ -103,11 +103,16 @@ class Rows:
 
     def members(self, average: int) -> list[tuple[int, int]]:
         """Return (tensor, row) of every member of an average."""
-        of = slice(int(self.offsets[average]), int(self.offsets[average + 1]))
-        return list(zip(self.member_origins[of].tolist(), self.member_rows[of].tolist()))
+        members = slice(int(self.offsets[average]), int(self.offsets[average + 1]))
+        return list(zip(self.member_origins[members].tolist(), self.member_rows[members].tolist()))
 
     def is_identity(self, origin: int, rows: int) -> bool:
-        """Return whether this is one tensor of that many rows, unchanged."""
+        """Return whether the rows are all rows of one tensor in their order.
+
+        Args:
+            origin: the number of the tensor.
+            rows: the number of its rows.
+        """
         whole = len(self.starts) == 1 and self.count == rows
         return whole and self.origins[0] == origin and self.firsts[0] == 0
 

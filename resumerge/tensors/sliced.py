@@ -14,7 +14,7 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True)
 class Sliced(Tensor):
-    """Consecutive elements of another tensor, in a shape and under a name of their own.
+    """Consecutive elements of another tensor, with their own shape and name.
 
     Args:
         whole: the other tensor.

@@ -1,4 +1,4 @@
-"""A tensor that is written to a scratch file while others are computed from it."""
+"""A tensor that lies in a scratch file while other tensors are computed from it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from resumerge.tensors.tensor import Tensor
 
 
 class ScratchFile:
-    """A file without a name. Its space is freed when nothing refers to it any more.
+    """A file without a name, which is closed, and its space freed, with this object.
 
     Args:
-        fd: the descriptor, which is closed then.
+        fd: the descriptor.
     """
 
     def __init__(self, fd: int) -> None:
@@ -46,7 +46,7 @@ class Spilled(Tensor):
     """A tensor that is computed once and read several times: it is written to a scratch file.
 
     The file is one of the statistics of an evaluation. If it is missing, the tensor is computed
-    again, to the same bits: nothing depends on the file but time.
+    again, to the same bits: the file only saves time.
 
     Args:
         tensor: the tensor that is computed.
@@ -58,7 +58,7 @@ class Spilled(Tensor):
 
     @classmethod
     def of(cls, tensor: Tensor, block_elements: int) -> Spilled:
-        """Return a tensor as one that is spilled, with the same name, dtype and shape."""
+        """Return a spilled tensor with the name, dtype and shape of `tensor`."""
         return cls(tensor.name, tensor.dtype, tensor.shape, tensor, block_elements)
 
     @property
@@ -85,7 +85,7 @@ class Spilled(Tensor):
         yield from ()
 
     def working_bytes(self, elements: int) -> float:
-        """Return the bytes of buffers, with the buffer that the scratch file is written from."""
+        """Return the bytes of buffers, including the one from which the scratch file is written."""
         return nbytes(self.dtype, elements) + self.tensor.working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
@@ -96,7 +96,7 @@ class Spilled(Tensor):
             scratch.read(nbytes(self.dtype, start), out)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the description of the tensor itself: where it lies meanwhile changes no bit."""
+        """Return the description of the tensor alone: the scratch file changes no bit of it."""
         return self.tensor.as_json()
 
 

@@ -71,7 +71,7 @@ class Stacked(Tensor):
         """
         size = self.parts[0].numel
         while start < stop:
-            number, first = divmod(start, size)
-            last = min(size, first + stop - start)
-            yield self.parts[number], first, last
-            start += last - first
+            number, begin = divmod(start, size)
+            end = min(size, begin + stop - start)
+            yield self.parts[number], begin, end
+            start += end - begin

@@ -1,4 +1,4 @@
-"""What the output shall have: a tensor with the expression that computes it, block by block."""
+"""A tensor of the output, and the expression that computes it block by block."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ def block_elements(row: int | None) -> int:
 
 @dataclass(frozen=True)
 class Target:
-    """A tensor of the output that has no place in a file yet, or several that are computed as one.
+    """An output tensor without a place in a file yet, or several that are computed as one.
 
     Args:
         dtype: safetensors name.
         block_elements: number of elements of a block.
-        expression: what computes it.
-        tensors: shapes of the tensors of the output that begin in it, by name. Empty where it
-            completes the tensor that the target before it began.
-        dtypes: the dtypes of `tensors` where it is the bytes (U8) of tensors of several dtypes.
+        expression: the tensor whose elements are written.
+        tensors: shapes of the output tensors that begin in this target, by name. Empty if the
+            target completes the tensor that the target before it began.
+        dtypes: the dtypes of `tensors` if the target is the bytes (U8) of tensors of several
+            dtypes.
     """
 
     name: str
@@ -58,12 +59,12 @@ class Target:
 
     @property
     def alignment(self) -> int:
-        """The bits of the widest element: a multiple of them is before it in its file."""
+        """The bits of the widest element: the target's offset in its file is a multiple of them."""
         return max(BITS[dtype] for dtype in (self.dtype, *self.dtypes.values()))
 
     @property
     def continues_tensor(self) -> bool:
-        """Whether the target completes the tensor that the one before it began."""
+        """Whether the target completes the tensor that the target before it began."""
         return not self.tensors
 
     @property

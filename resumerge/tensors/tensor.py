@@ -1,4 +1,4 @@
-"""What every tensor of the algebra is: a name, a dtype, a shape, and what it is computed from."""
+"""The base class of all tensors of the algebra: a name, a dtype, a shape, and children."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from resumerge.tensors.dtypes import BITS, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector
 
 PIECE_ELEMENTS = 1 << 20
-"""Elements that are read together where a tensor is wanted as float32."""
+"""The elements that `Tensor.floats` reads at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor(ABC):
-    """A tensor that is stored, or computed from others: a tree whose leaves are stored.
+    """A tensor in a file, or one computed from other tensors: a tree whose leaves lie in files.
 
-    Tensors of a kind whose fields can be compared are equal if their fields are. Tensors of the
-    other kinds are equal to themselves alone, since values are held for them by identity.
+    Some subclasses compare their fields: two such tensors are equal if all their fields are. The
+    other subclasses (``eq=False``) are equal to themselves alone, since held values are found by
+    the identity of their tensor.
 
     Args:
         name: the tensor's name in its model.
@@ -41,7 +42,7 @@ class Tensor(ABC):
     """The bits of an element of the widest tensor in the tree."""
 
     def __post_init__(self) -> None:
-        # A model has ten thousands of these: a `cached_property` would give each a dict of its own.
+        # A model has tens of thousands of tensors: `cached_property` would give each its own dict.
         object.__setattr__(self, "numel", math.prod(self.shape))
         widest = BITS[self.dtype]
         for child in self.children():
@@ -72,15 +73,16 @@ class Tensor(ABC):
     def exact(self) -> Tensor:
         """The tensor as a merge takes it: before its model rounds it to the type of its files.
 
-        By default the tensor itself; another if an adapter makes it, in float32 or wider.
+        By default the tensor itself. A weight that an adapter changes has another, in float32 or
+        wider.
         """
         return self
 
     @property
     def compared_models(self) -> tuple[str, ...]:
-        """The models of a tensor whose changes are measured, as text; none if none are.
+        """The models that measured changes refer to, as text; empty if no changes are measured.
 
-        The first one is the model that changes are counted from.
+        Changes are counted from the first model.
         """
         return ()
 
@@ -97,7 +99,7 @@ class Tensor(ABC):
         return ()
 
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
-        """Return the same computation of other children, in the order of `children`."""
+        """Return this tensor with other children, given in the order of `children`."""
         assert not children
         return self
 
@@ -122,9 +124,9 @@ class Tensor(ABC):
         return max(1, 8 * nbytes // (self._widest * block_elements))
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the ranges of leaves that are not needed after elements ``start:stop``.
+        """Yield the ranges of leaves that are not needed once elements ``start:stop`` are read.
 
-        Elements are read in order: no later element reads what is yielded here.
+        Elements are read in order: no later element reads the yielded ranges.
 
         Yields:
             (leaf, first element, one past the last).
@@ -135,7 +137,7 @@ class Tensor(ABC):
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the ranges of leaves that `read` reads for elements ``start:stop``, in order.
 
-        Scratch files are left out, and so is what `reads_once` yields.
+        Ranges of scratch files, and those that `reads_once` yields, are left out.
 
         Yields:
             (leaf, first element, one past the last).
@@ -153,37 +155,39 @@ class Tensor(ABC):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the value that `read` asks `evaluation.held` for; 0 if it asks for none.
+        """The bytes of the value that `read` keeps in `evaluation.held`; 0 if it keeps none.
 
-        The estimate adds them up over a plan, and the sum is the limit of that cache: a kind that
-        holds a value and does not say so makes the cache drop the values of others. Results of
-        steps are counted with the steps.
+        The estimate adds these bytes up over a plan, and the sum is the limit of `evaluation.held`:
+        a subclass that keeps a value and declares 0 makes the cache drop other tensors' values.
+        Results of steps are counted with the steps.
         """
         return 0
 
     @property
     def held_in_turn(self) -> Hashable:
-        """A key of the tensors whose values are needed in turn, at most two at once.
+        """A key shared by tensors whose held values are needed in turn, at most two at once.
 
-        None, by default, if the value is needed until the plan is done.
+        None, by default, for a value that is needed until the plan is done.
         """
         return None
 
     @property
     def own_milliseconds(self) -> float:
-        """The time of one core for all elements: milliseconds, were there 2^20 times as many.
+        """The time of one core to compute all elements, in milliseconds times 2^20.
 
-        It is 0 for what takes little beside reading. The time of a `Merged` depends on its method.
+        For a time of m milliseconds for each 2^20 elements it is ``m * numel``. It is 0 for a
+        tensor whose computation takes little time beside reading. The time of a `Merged` depends
+        on its method.
         """
         return 0.0
 
     def working_bytes(self, elements: int) -> float:
-        """Return the bytes of buffers while so many elements are read at once."""
+        """Return the bytes of the buffers that `read` needs for so many elements at once."""
         return max((child.working_bytes(elements) for child in self.children()), default=0)
 
     @abstractmethod
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        """Compute elements ``start:stop``, to the same bits however a tensor is split into ranges.
+        """Compute elements ``start:stop``. Their bits do not depend on how a tensor is split.
 
         Args:
             evaluation: the files, buffers and statistics to compute with.
@@ -212,9 +216,9 @@ class Tensor(ABC):
         result = np.empty(stop - start, np.float32) if out is None else out
         for first in range(start, stop, PIECE_ELEMENTS):
             last = min(first + PIECE_ELEMENTS, stop)
-            data = np.empty(nbytes(self.dtype, last - first), np.uint8)
-            self.read(evaluation, first, last, data)
-            round_to(as_vector(data, self.dtype), Vector(result[first - start : last - start]))
+            raw = np.empty(nbytes(self.dtype, last - first), np.uint8)
+            self.read(evaluation, first, last, raw)
+            round_to(as_vector(raw, self.dtype), Vector(result[first - start : last - start]))
         return result
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A tensor that lies in tiles: boxes of its elements, as training on several processes saves it."""
+"""A tensor stored as tiles: boxes of its elements, each saved by one of the training processes."""
 
 from __future__ import annotations
 
@@ -58,25 +58,27 @@ class Tiled(Tensor):
         return own + super().working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        inner, width, done = evaluation.inner(), BITS[self.dtype] // 8, 0
-        around: Box | None = None
-        for box, tile, within, first, last in self._pieces(start, stop):
-            if box is not around:
-                done += width * _numel(around) if around is not None else 0
-                around = box
+        inner, width, box_offset = evaluation.inner(), BITS[self.dtype] // 8, 0
+        previous: Box | None = None
+        for box, tile, overlap, first, last in self._pieces(start, stop):
+            if box is not previous:
+                box_offset += width * _numel(previous) if previous is not None else 0
+                previous = box
             size = width * (last - first)
             if last - first == _numel(box):
-                tile.read(inner, first, last, out[done : done + size])
+                tile.read(inner, first, last, out[box_offset : box_offset + size])
                 continue
             counts = tuple(end - begin for begin, end in box)
-            data = evaluation.take("tile", size)
-            tile.read(inner, first, last, data)
-            target = out[done : done + width * _numel(box)].view(f"u{width}").reshape(counts)
+            tile_bytes = evaluation.take("tile", size)
+            tile.read(inner, first, last, tile_bytes)
+            target = (
+                out[box_offset : box_offset + width * _numel(box)].view(f"u{width}").reshape(counts)
+            )
             place = tuple(
                 slice(begin - origin, end - origin)
-                for (begin, end), (origin, _) in zip(within, box)
+                for (begin, end), (origin, _) in zip(overlap, box)
             )
-            target[place] = data.view(f"u{width}").reshape(target[place].shape)
+            target[place] = tile_bytes.view(f"u{width}").reshape(target[place].shape)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -88,25 +90,26 @@ class Tiled(Tensor):
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[Box, Tensor, Box, int, int]]:
         """Yield the pieces of tiles that elements ``start:stop`` consist of.
 
-        A box of consecutive elements has one index in its first dimensions, a range in one, and all
-        indices in those after it. So what it has of a tile is consecutive there as well.
+        A box of consecutive elements has one index in each of its first dimensions, a range in the
+        next one, and all indices in those after it. So its overlap with a tile is consecutive in
+        the tile as well.
 
         Yields:
-            (box of consecutive elements, tile, what of the box is in the tile, the first of its
-            elements in the tile, one past the last).
+            (box of consecutive elements, tile, overlap of both as a box, number of the overlap's
+            first element in the tile, number after its last).
         """
         for box in boxes(self.shape, start, stop):
             for tile, offset in zip(self.tiles, self.offsets):
-                within = tuple(
+                overlap = tuple(
                     (max(first, begin), min(last, begin + count))
                     for (first, last), begin, count in zip(box, offset, tile.shape)
                 )
-                if any(first >= last for first, last in within):
+                if any(first >= last for first, last in overlap):
                     continue
-                at = 0
-                for (first, _), begin, count in zip(within, offset, tile.shape):
-                    at = at * count + first - begin
-                yield box, tile, within, at, at + _numel(within)
+                position = 0
+                for (first, _), begin, count in zip(overlap, offset, tile.shape):
+                    position = position * count + first - begin
+                yield box, tile, overlap, position, position + _numel(overlap)
 
 
 def _numel(box: Box) -> int:

@@ -1,4 +1,4 @@
-"""The core space of matrices of low rank: bases that all of them share, and each of them in these.
+"""The core space of matrices of low rank: shared bases, and each matrix in these bases.
 
 Panariello et al. 2025, Accurate and efficient low-rank model merging in core space,
 https://arxiv.org/abs/2509.17786. NumPy's BLAS and LAPACK compute it: the bits are those of one
@@ -21,7 +21,7 @@ Product = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class CoreSpace:
-    """Several matrices in bases that they share: ``left @ core @ right`` is each of them.
+    """Several matrices in shared bases: the matrix of a core is ``left @ core @ right``.
 
     Args:
         cores: each matrix in the bases, float32.
@@ -34,7 +34,7 @@ class CoreSpace:
     right: np.ndarray | None = None
 
     def placed(self, left: np.ndarray, right: np.ndarray) -> Product:
-        """Return the factors of a matrix outside the bases, from those of one within."""
+        """Return the factors of ``left @ core @ right`` from the factors of the core."""
         return (
             left if self.left is None else self.left @ left,
             right if self.right is None else right @ self.right,
@@ -54,9 +54,9 @@ def core_shape(shape: tuple[int, int], rank: int) -> tuple[int, int]:
 def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace:
     """Return the core space of matrices that are given by their factors.
 
-    The bases are the singular vectors of all left factors side by side, and of all right ones. No
-    matrix loses anything in them. Where the ranks add up to a side of the matrices, there is
-    nothing to be saved: their own rows and columns are the bases.
+    The bases are the singular vectors of all left factors, concatenated, and of all right factors.
+    They represent every matrix exactly. If the ranks add up to a side of the matrices or more,
+    cores would not be smaller: the matrices themselves are the cores.
 
     Args:
         products: the matrices.
@@ -71,20 +71,23 @@ def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace
     with one_blas_thread():
         if core_shape(shape, sum(ranks)) == shape:
             return CoreSpace([(left @ right).astype(np.float32) for left, right in products])
-        left, of_left = _basis(np.hstack([left for left, _ in products]))
-        right, of_right = _basis(np.vstack([right for _, right in products]).T)
+        left, left_in_basis = _basis(np.hstack([left for left, _ in products]))
+        right, right_in_basis = _basis(np.vstack([right for _, right in products]).T)
         ends = accumulate(ranks, initial=0)
         parts = [slice(*ends_of_one) for ends_of_one in pairwise(ends)]
-        cores = [(of_left[:, part] @ of_right[:, part].T).astype(np.float32) for part in parts]
+        cores = [
+            (left_in_basis[:, part] @ right_in_basis[:, part].T).astype(np.float32)
+            for part in parts
+        ]
     return CoreSpace(cores, left, right.T)
 
 
 def stacked(products: Sequence[Product], factors: Sequence[float]) -> Product:
-    """Return the factors of a weighted sum of matrices: theirs beside each other.
+    """Return the factors of a weighted sum of matrices: their factors, concatenated.
 
     Args:
         products: the matrices.
-        factors: what each is multiplied by.
+        factors: the weight of each matrix.
     """
     lefts = [left * factor for (left, _), factor in zip(products, factors)]
     return np.hstack(lefts), np.vstack([right for _, right in products])
@@ -107,7 +110,7 @@ def working_bytes(shape: tuple[int, int], rank: int) -> int:
 
 
 def _basis(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the left singular vectors of a tall matrix, and the matrix in them."""
+    """Return the left singular vectors of a tall matrix, and the matrix in this basis."""
     orthonormal, triangle = np.linalg.qr(matrix)
     inner, values, outer = np.linalg.svd(triangle)
     return orthonormal @ inner, values[:, None] * outer

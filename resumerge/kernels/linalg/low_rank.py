@@ -1,4 +1,4 @@
-"""The largest singular values of a matrix that is read by rows, and their vectors.
+"""The largest singular values, and singular vectors, of a matrix that is read by rows.
 
 NumPy's BLAS and LAPACK compute them. The bits are the same on one machine however many threads
 there are, since each decomposition is computed by one; another processor, or another build of
@@ -19,16 +19,16 @@ Rows = Callable[[], Iterable[np.ndarray]]
 """A function that returns the rows of a matrix in order, several at once: float32."""
 
 EXTRA = 24
-"""The directions that are looked for beside those that are wanted: with more, fewer passes do."""
+"""The number of directions that are computed in addition, so that fewer passes are needed."""
 
 SMALL_SIDE = 320
-"""The longest of the shorter sides for which the Gram matrix is cheaper than passes."""
+"""The longest shorter side of a matrix whose Gram matrix is cheaper than passes."""
 
 MOST_PASSES = 16
 """The most pairs of passes over a matrix."""
 
 LAST_GAIN = 1e-4
-"""The gain of a pair of passes, as a share of what is kept, below which no other is made."""
+"""The gain of a pair of passes, as a share of the kept energy, at or below which passes end."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Decomposition:
 
 
 def is_small(rows: int, columns: int, rank: int) -> bool:
-    """Return whether the Gram matrix of the shorter side is decomposed, which is exact."""
+    """Return whether a matrix is decomposed by the Gram matrix of its shorter side: exactly."""
     short = min(rows, columns)
     return short <= SMALL_SIDE or 2 * (rank + EXTRA) >= short
 
@@ -57,10 +57,10 @@ def is_small(rows: int, columns: int, rank: int) -> bool:
 def decompose(matrix: Rows, shape: tuple[int, int], rank: int, key: str) -> Decomposition:
     """Return the leading part of a matrix.
 
-    Of a matrix with a short side it is exact within float64 (the eigenvectors of the Gram matrix
-    of that side). Of others it is found by subspace iteration from random directions, with QR
-    between the passes (Halko, Martinsson, Tropp 2011, https://arxiv.org/abs/0909.4061, algorithm
-    4.4), until a pair of passes gains less than `LAST_GAIN`.
+    A matrix with a short side is decomposed exactly within float64, by the eigenvectors of the Gram
+    matrix of that side. Another matrix is decomposed by subspace iteration from random directions,
+    with QR between the passes (Halko, Martinsson, Tropp 2011, https://arxiv.org/abs/0909.4061,
+    algorithm 4.4), until a pair of passes gains no more than `LAST_GAIN`.
 
     Args:
         matrix: returns the rows, once for each pass.
@@ -99,26 +99,26 @@ def _by_gram(
     short = min(shape)
     gram = np.zeros((short, short))
     if columns == short:
-        for some in matrix():
-            wide = some.astype(np.float64)
+        for band in matrix():
+            wide = band.astype(np.float64)
             gram += wide.T @ wide
     else:
-        for first, some in _placed(matrix):
-            for other, more in _placed(matrix):
-                if other <= first:
-                    product = some.astype(np.float64) @ more.T.astype(np.float64)
-                    gram[first : first + len(some), other : other + len(more)] = product
-                    gram[other : other + len(more), first : first + len(some)] = product.T
+        for row, band in _placed(matrix):
+            for other_row, other_band in _placed(matrix):
+                if other_row <= row:
+                    product = band.astype(np.float64) @ other_band.T.astype(np.float64)
+                    gram[row : row + len(band), other_row : other_row + len(other_band)] = product
+                    gram[other_row : other_row + len(other_band), row : row + len(band)] = product.T
     vectors = np.linalg.eigh(gram)[1][:, : -rank - 1 : -1]
     if columns == short:
         product = np.empty((rows, rank))
-        for first, some in _placed(matrix):
-            product[first : first + len(some)] = some.astype(np.float64) @ vectors
+        for row, band in _placed(matrix):
+            product[row : row + len(band)] = band.astype(np.float64) @ vectors
         values, left = _normalised(product)
         return left, values, np.ascontiguousarray(vectors.T, np.float32)
     product = np.zeros((columns, rank))
-    for first, some in _placed(matrix):
-        product += some.T.astype(np.float64) @ vectors[first : first + len(some)]
+    for row, band in _placed(matrix):
+        product += band.T.astype(np.float64) @ vectors[row : row + len(band)]
     values, right = _normalised(product)
     return vectors.astype(np.float32), values, np.ascontiguousarray(right.T)
 
@@ -138,24 +138,24 @@ def _by_passes(
     kept = 0.0
     for _ in range(MOST_PASSES):
         product = np.empty((rows, width), np.float32)
-        for first, some in _placed(matrix):
-            np.matmul(some, right, out=product[first : first + len(some)])
+        for row, band in _placed(matrix):
+            np.matmul(band, right, out=product[row : row + len(band)])
         left = np.linalg.qr(product)[0]
         product = np.zeros((columns, width), np.float32)
-        for first, some in _placed(matrix):
-            product += some.T @ left[first : first + len(some)]
+        for row, band in _placed(matrix):
+            product += band.T @ left[row : row + len(band)]
         right, triangle = np.linalg.qr(product)
         inner, values, outer = np.linalg.svd(triangle.astype(np.float64))
-        before, kept = kept, float(np.square(values[:rank]).sum())
-        if kept - before <= LAST_GAIN * kept:
+        kept_before, kept = kept, float(np.square(values[:rank]).sum())
+        if kept - kept_before <= LAST_GAIN * kept:
             break
     inner, outer = inner[:, :rank].astype(np.float32), outer[:rank].astype(np.float32)
     return left @ outer.T, values[:rank], np.ascontiguousarray((right @ inner).T)
 
 
 def _placed(matrix: Rows) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the rows of a matrix, each time with the number of the first one."""
-    first = 0
-    for some in matrix():
-        yield first, some
-        first += len(some)
+    """Yield several rows of a matrix at once, after the number of the first of them."""
+    row = 0
+    for band in matrix():
+        yield row, band
+        row += len(band)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def isotropic(matrix: Tensor) -> Tensor:
     """Return a float32 matrix with each of its singular values replaced by their mean.
 
-    Singular vectors are left out whose singular value is zero within float32's precision, since
+    Singular vectors whose singular value is zero within float32's precision are left out, since
     their direction is arbitrary. A matrix with NaN or infinity is returned unchanged. The method is
     Iso-C, https://arxiv.org/abs/2502.04959.
     """

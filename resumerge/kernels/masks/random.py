@@ -1,4 +1,4 @@
-"""Random masks from a counter-based generator: a mask does not depend on what was drawn before.
+"""Random masks from a counter-based generator: a mask does not depend on earlier draws.
 
 Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a key and a
 counter into random bits, those of NumPy's generator of this name. The key is a hash of seed, unit

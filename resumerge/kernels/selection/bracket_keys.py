@@ -16,7 +16,7 @@ _EXPECTED = 64
 
 
 class BracketKeys:
-    """The different keys inside a bracket of each block, with how many elements have each.
+    """The distinct keys of each block inside a bracket, each with the number of its elements.
 
     Args:
         rank: the rank of the threshold (from 1, the largest key).
@@ -57,10 +57,10 @@ class BracketKeys:
     def selection(self) -> Selection | None:
         """Return the selection; None if the rank is outside the bracket, or keys are too many."""
         keys, counts = self._keys.whole, self._counts.whole
-        found = None if self._too_many else _kernels.key_of_rank(keys, counts, self._rank)
-        if found is None:
+        key_and_rank = None if self._too_many else _kernels.key_of_rank(keys, counts, self._rank)
+        if key_and_rank is None:
             return None
-        threshold, rank = found
+        threshold, rank = key_and_rank
         places = np.flatnonzero(keys == threshold)
         equal = np.zeros(len(self._ends), np.int64)
         equal[np.searchsorted(self._ends, places, side="right")] = counts[places]

@@ -57,21 +57,32 @@ def select(
     Returns:
         for each vector, its selections in the order of its `ranks`.
     """
-    wanted = sorted({(i, k) for i, ks in ranks.items() for k in ks if k > 0})
-    found = _guess(wanted, numel, scan, key) if wanted else {}
-    missed = {which for which in wanted if which not in found}
-    found_keys = find_by_histograms(missed, scan, key) if missed else {}
-    found |= {which: Selection(at.key, at.rank) for which, at in found_keys.items()}
-    split = [which for which, at in found_keys.items() if at.rank < at.equal]
-    if split:
-        counts: dict[VectorRank, list[int]] = {which: [] for which in split}
-        for part in scan(lambda v, run: _equal_counts(v, split, found, key, run)):
-            for which in split:
-                counts[which] += part[which]
-        for which in split:
-            found[which] = Selection.of(found[which].threshold, found[which].equal, counts[which])
+    vector_ranks = sorted({(i, k) for i, ks in ranks.items() for k in ks if k > 0})
+    selections = _select_in_brackets(vector_ranks, numel, scan, key) if vector_ranks else {}
+    outside_bracket = {vector_rank for vector_rank in vector_ranks if vector_rank not in selections}
+    found_keys = find_by_histograms(outside_bracket, scan, key) if outside_bracket else {}
+    selections |= {
+        vector_rank: Selection(found_key.key, found_key.rank)
+        for vector_rank, found_key in found_keys.items()
+    }
+    at_ties = [
+        vector_rank
+        for vector_rank, found_key in found_keys.items()
+        if found_key.rank < found_key.equal
+    ]
+    if at_ties:
+        counts: dict[VectorRank, list[int]] = {vector_rank: [] for vector_rank in at_ties}
+        for part in scan(lambda v, run: _equal_counts(v, at_ties, selections, key, run)):
+            for vector_rank in at_ties:
+                counts[vector_rank] += part[vector_rank]
+        for vector_rank in at_ties:
+            selections[vector_rank] = Selection.of(
+                selections[vector_rank].threshold,
+                selections[vector_rank].equal,
+                counts[vector_rank],
+            )
     nothing = Selection(threshold=0, equal=0)
-    return {i: [found.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
+    return {i: [selections.get((i, k), nothing) for k in ks] for i, ks in ranks.items()}
 
 
 def order_statistics(
@@ -85,30 +96,36 @@ def order_statistics(
     return {i: [selection.threshold for selection in found[i]] for i in ranks}
 
 
-def _guess(
-    wanted: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
+def _select_in_brackets(
+    vector_ranks: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
 ) -> dict[VectorRank, Selection]:
     """Return the selections whose threshold lies in the bracket that a sample suggests.
 
-    One scan reads the sample; another one reads every element, counts the keys above a bracket and
-    collects those inside. The result has no entry for a k-th largest that is not inside, or if too
-    many keys are: the entries do not depend on the sample.
+    One scan reads the sample. Another scan reads every element, counts the keys above each bracket
+    and collects the keys inside. A k-th largest that is outside its bracket, or whose bracket has
+    too many keys, has no entry in the result; an entry does not depend on the sample.
     """
-    brackets = _brackets(wanted, numel, scan, key)
-    inside = {which: BracketKeys(which[1], numel) for which in brackets}
+    brackets = _brackets(vector_ranks, numel, scan, key)
+    bracket_keys = {vector_rank: BracketKeys(vector_rank[1], numel) for vector_rank in brackets}
     if brackets:
         for part in scan(lambda v, run: _keys_in_brackets(v, brackets, key, run)):
-            for which, keys in part.items():
-                inside[which].add(*keys)
-    found = {which: collected.selection() for which, collected in inside.items()}
-    return {which: selection for which, selection in found.items() if selection is not None}
+            for vector_rank, keys in part.items():
+                bracket_keys[vector_rank].add(*keys)
+    selections = {
+        vector_rank: collected.selection() for vector_rank, collected in bracket_keys.items()
+    }
+    return {
+        vector_rank: selection
+        for vector_rank, selection in selections.items()
+        if selection is not None
+    }
 
 
 def _brackets(
-    wanted: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
+    vector_ranks: Sequence[VectorRank], numel: int, scan: ScanVectors, key: Key
 ) -> dict[VectorRank, Bracket]:
     """Return the bracket (least, greatest key) in which each k-th largest is expected."""
-    ranks = {i: [k for j, k in wanted if j == i] for i, _ in wanted}
+    ranks = {i: [k for j, k in vector_ranks if j == i] for i, _ in vector_ranks}
     samples = {i: KeySample(numel) for i in ranks}
     step = sample_step(numel)
     for part, blocks in scan(lambda v, run: (_sample(v, ranks, key, step), len(run)), True):
@@ -141,11 +158,12 @@ def _keys_in_brackets(
 
 def _equal_counts(
     vectors: Vectors,
-    split: Sequence[VectorRank],
-    found: Mapping[VectorRank, Selection],
+    at_ties: Sequence[VectorRank],
+    selections: Mapping[VectorRank, Selection],
     key: Key,
     run: BlockRun,
 ) -> dict[VectorRank, list[int]]:
     return {
-        (i, k): equal_counts(vectors[i], key, found[i, k].threshold, run.size) for i, k in split
+        (i, k): equal_counts(vectors[i], key, selections[i, k].threshold, run.size)
+        for i, k in at_ties
     }

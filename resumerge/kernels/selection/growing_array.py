@@ -15,7 +15,7 @@ class GrowingArray:
 
     Args:
         expected: the approximate number of elements; more can be appended.
-        most: whether `expected` is the most that is expected, and usually more than there are.
+        most: whether `expected` is an upper bound, which is usually not reached.
     """
 
     def __init__(self, expected: int, *, most: bool = False) -> None:

@@ -29,32 +29,32 @@ class FoundKey:
 
 
 def find_by_histograms(
-    wanted: Iterable[VectorRank], scan: Scan[Any], key: Key
+    vector_ranks: Iterable[VectorRank], scan: Scan[Any], key: Key
 ) -> dict[VectorRank, FoundKey]:
     """Find the keys of several ranks, by two scans over the vectors.
 
     Args:
-        wanted: the vectors and ranks.
+        vector_ranks: the vectors and ranks.
         scan: a scan over dictionaries of the vectors' runs.
         key: the order of the elements.
     """
-    vectors = sorted({i for i, _ in wanted})
+    vectors = sorted({i for i, _ in vector_ranks})
     upper = {i: np.zeros(_BINS, np.int64) for i in vectors}
     for part in scan(lambda v, run: {i: _histogram(keys_of(v[i], key)) for i in vectors}):
         for i, counts in part.items():
             upper[i] += counts
-    coarse = {(i, k): locate_bin(upper[i], k) for i, k in sorted(wanted)}
+    coarse = {(i, k): locate_bin(upper[i], k) for i, k in sorted(vector_ranks)}
     bins = {i: sorted({place[0] for (j, _), place in coarse.items() if j == i}) for i in vectors}
     lower = {(i, upper_bin): np.zeros(_BINS, np.int64) for i in vectors for upper_bin in bins[i]}
     for part in scan(lambda v, run: _low_histograms(v, bins, key)):
-        for which, counts in part.items():
-            lower[which] += counts
-    places = {}
-    for (i, k), (upper_bin, rest) in coarse.items():
+        for vector_and_bin, counts in part.items():
+            lower[vector_and_bin] += counts
+    found_keys = {}
+    for (i, k), (upper_bin, rank_in_bin) in coarse.items():
         counts = lower[i, upper_bin]
-        low, rank = locate_bin(counts, rest)
-        places[i, k] = FoundKey((upper_bin << _LOW_BITS) | low, rank, int(counts[low]))
-    return places
+        low, rank = locate_bin(counts, rank_in_bin)
+        found_keys[i, k] = FoundKey((upper_bin << _LOW_BITS) | low, rank, int(counts[low]))
+    return found_keys
 
 
 def _histogram(bits: Bits) -> np.ndarray:

@@ -21,7 +21,7 @@ Bracket = tuple[np.uint32, np.uint32]
 _MAX_KEY = np.uint32(0xFFFFFFFF)
 _FEW_BLOCKS = 8
 _LEAST_REACH = 0.03
-"""The least share of the elements to both sides, if too few blocks let no variance be estimated."""
+"""The least reach, as a share of the elements, if blocks are too few to estimate a variance."""
 
 
 class KeySample:
@@ -56,7 +56,7 @@ class KeySample:
         keys, numel = self._keys.whole, self._numel
         ordered = mapped(keys.nbytes).view(np.uint32)
         ordered[:] = keys  # partitioned as needed: a sort takes several times as long
-        found = {}
+        found_brackets = {}
         for k in ranks:
             middle = max(0, self._place(k / numel))
             ordered.partition(middle)
@@ -65,14 +65,17 @@ class KeySample:
                 continue
             low, high = self._place(k / numel + reach), self._place(k / numel - reach)
             ordered.partition([max(0, low), min(high, len(keys) - 1)])
-            found[k] = (
+            found_brackets[k] = (
                 ordered[low] if low >= 0 else np.uint32(0),
                 ordered[high] if high < len(keys) else _MAX_KEY,
             )
-        return found
+        return found_brackets
 
     def _place(self, share: float) -> int:
-        """Return the ascending index of the smallest key of the largest share; below 0 for none."""
+        """Return the ascending index of the smallest key among the largest `share` of the sample.
+
+        It is negative if the share is more than the whole sample.
+        """
         return len(self._keys) - 1 - int(share * len(self._keys))
 
     def _reach(self, keys: Bits, middle: np.uint32) -> float:

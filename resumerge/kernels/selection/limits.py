@@ -48,5 +48,5 @@ def selection_bytes(numel: int, shares: Sequence[Sequence[float]], bits: int = 3
         held = min(different, numel, MOST_COLLECTED)
         brackets += 8 * held  # keys and counts
         largest = max(largest, held)
-    samples = (len(shares) + 1) * sample  # those that are collected, and one sorted copy
+    samples = (len(shares) + 1) * sample  # the collected samples, and one sorted copy
     return max(4 * samples, brackets + largest)  # keys at the threshold of one

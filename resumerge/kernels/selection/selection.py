@@ -21,8 +21,8 @@ class Selection:
         threshold: the key of the k-th largest; elements above it are kept.
         equal: the number of elements equal to the threshold that are kept, those with the lowest
             indices; 0 keeps no element at all.
-        before: for each block, the number of elements equal to the threshold in the blocks before,
-            and at the end their total; empty where all of them are kept.
+        before: for each block, the number of elements equal to the threshold in all earlier blocks,
+            and at the end their total; empty if all elements equal to the threshold are kept.
     """
 
     threshold: int
@@ -53,9 +53,9 @@ class Selection:
         return (self.threshold, self._quota(run)) if self.equal else self.mask(values, run)
 
     def _quota(self, run: BlockRun) -> int:
-        """Return how many elements equal to the threshold a run may keep, its first ones.
+        """Return how many elements equal to the threshold a run keeps: the first ones.
 
-        It may be more than the run has.
+        The number may be larger than the number of such elements in the run.
         """
         if not self.before:
             return run.length

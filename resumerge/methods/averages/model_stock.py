@@ -1,4 +1,4 @@
-"""Model stock: as near to the centre of the fine-tuned models as their angles tell."""
+"""Model stock: between the base and the fine-tuned models' mean, as their angles tell."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class ModelStock(KernelMethod):
 def share(products: np.ndarray) -> np.ndarray:
     """Return the share t of the models' mean from the dot products of the task vectors.
 
-    t is 0 where the task vectors cancel, so that their mean is the base. t is 1 where there is NaN
-    or infinity.
+    t is 0 where the task vectors cancel, so that the result is the base. t is 1 where a product is
+    NaN or infinite.
 
     Args:
         products: float64, shape ``(n, n, ...)`` for n models.

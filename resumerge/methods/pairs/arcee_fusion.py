@@ -1,4 +1,4 @@
-"""Arcee fusion: only the most important changes."""
+"""Arcee fusion: the base with only the most important changes of the other model."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class ArceeFusion(Method):
         ranks = [tensor.numel - share * last // 4 for share in (1, 2, 3)]
 
         def scan_importance(function: Any, sample: bool = False) -> Iterator[Any]:
-            """Scan with each block as a run of its own, of vectors."""
+            """Scan the importances of the elements, with each block as a run of its own."""
 
             def of_block(x: list[Tensor], block: Block) -> Any:
-                found = Vector(self._importance(tensor, x, block, divergences).cpu().numpy())
-                return function({0: found}, BlockRun(block.index, len(found), len(found)))
+                scores = Vector(self._importance(tensor, x, block, divergences).cpu().numpy())
+                return function({0: scores}, BlockRun(block.index, len(scores), len(scores)))
 
             return scan(of_block, sample)
 
@@ -82,9 +82,9 @@ class ArceeFusion(Method):
         self, tensor: TensorContext, inputs: list[Tensor], block: Block, statistics: Any
     ) -> Tensor:
         divergences, threshold = statistics
-        kept = self._importance(tensor, inputs, block, divergences) >= threshold
+        is_important = self._importance(tensor, inputs, block, divergences) >= threshold
         other, base = self._pair(tensor, inputs)
-        result: Tensor = base.add_(other.sub_(base).where(kept, 0.0))
+        result: Tensor = base.add_(other.sub_(base).where(is_important, 0.0))
         return result
 
     def _importance(

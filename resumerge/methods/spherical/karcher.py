@@ -13,9 +13,9 @@ from resumerge.methods.base import BlockCost, KernelMethod, Paper, Parameter, Te
 from resumerge.native import Vector
 
 OPPOSITE = 1e-7
-"""The least sine, beyond a right angle, of an angle that has a direction.
+"""The sine of an angle above 90 degrees below which the points are antipodal.
 
-Below it the points are antipodal.
+The arc between antipodal points has no direction.
 """
 
 

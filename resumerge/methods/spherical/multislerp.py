@@ -17,11 +17,11 @@ class MultiSlerp(KernelMethod):
     """``|x| * exp_m(sum(w_i * log_m(u_i)))`` to first order, with ``u_i = x_i / |x_i|``.
 
     m is the direction of ``sum(w_i * u_i)``; the tangents ``u_i - (u_i·m) m`` are averaged with the
-    weights, followed from m along the sphere, and scaled by ``|x| = sum(w_i * |x_i|)``. Everything
-    lies in the span of the models, so the factor on each follows from the dot products between
-    them, from one pass over the tensor. Where the unit vectors cancel, or one has NaN or
-    infinity in it, the result is ``sum(w_i * x_i)``. With a base model, the x are task vectors, and
-    the base is added at the end.
+    weights, followed from m along the sphere, and scaled by ``|x| = sum(w_i * |x_i|)``. The result
+    lies in the span of the models, so that the factor on each model follows from the dot products
+    between them, from one pass over the tensor. Where the unit vectors cancel, or one has NaN or
+    infinity, the result is ``sum(w_i * x_i)``. With a base model, the x are task vectors, and the
+    base is added at the end.
     """
 
     name = "multislerp"

@@ -1,7 +1,7 @@
 """The base class of methods that add sparse, combined task vectors (``x - base``) to the base.
 
-The methods differ in how they make a task vector sparse, and in whether they keep elements only
-where their sign agrees with the majority.
+Methods differ in how they make a task vector sparse, and in whether they keep only the elements
+whose sign agrees with the majority.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resumerge.methods.base import KernelMethod, Parameter, TensorContext
 from resumerge.native import Vector
 
 MOST_MASKED = 1 << 28
-"""The elements of the largest tensor whose masks stay in memory: 32 MiB for each of its inputs."""
+"""The elements of the largest tensor whose masks stay in memory, at 32 MiB for each input."""
 
 SMALLEST_NORM = 1e-7
 """The smallest L1 norm of a sparsified task vector that is rescaled.
@@ -67,7 +67,7 @@ class TaskVectorStatistics:
     """The facts about whole task vectors that the blocks need, by input.
 
     Args:
-        selections: the elements that `mask` keeps, as `select` returned them.
+        selections: for each input, what `select` returned: `mask` finds the kept elements by it.
         factors: the L1 norm before the mask, divided by the norm after it.
         masks: the mask of each block, one bit for each element; only with `reuse_masks`.
     """
@@ -94,18 +94,18 @@ class TaskVectors(KernelMethod):
     base = "required"
     combines_changes = True
     elects_signs: ClassVar[bool] = False
-    """Whether only elements take part whose sign is that of the sum, as TIES elects it."""
+    """Whether an element takes part only if it has the sign of the sum, as TIES elects signs."""
     sparse: ClassVar[bool] = True
     selection_passes: ClassVar[int] = 0
     """The number of times that `select` reads the task vectors, the first time samples of them."""
     reuse_masks: ClassVar[bool] = False
-    """Whether masks that are needed twice stay in memory, rather than being computed again."""
+    """Whether masks that are needed twice stay in memory; else they are computed twice."""
     not_in_statistics = frozenset({"weight", "lambda", "normalize", "int8_mask"})
 
     def select(
         self, tensor: TensorContext, densities: Mapping[int, float], scan: Scan[Any]
     ) -> dict[int, Any]:
-        """Compute from whole task vectors what `mask` needs, by input.
+        """Return what `mask` needs of the whole task vectors, by input.
 
         Args:
             tensor: the tensor that is computed.
@@ -152,8 +152,8 @@ class TaskVectors(KernelMethod):
             deltas = _task_vectors(tensor, inputs)
             masks = [self.mask(tensor, i, deltas[i], run, selections.get(i)) for i in densities]
             norms = [kernels.l1_norms(deltas[i], mask, run) for i, mask in zip(densities, masks)]
-            kept = masks if stores_masks else []
-            return np.stack(norms, axis=1), [packed_mask(mask, run) for mask in kept]
+            stored = masks if stores_masks else []
+            return np.stack(norms, axis=1), [packed_mask(mask, run) for mask in stored]
 
         norms, masks = zip(*scan(masked_norms))
         factors = {
@@ -161,8 +161,8 @@ class TaskVectors(KernelMethod):
             for i, (before, after) in zip(densities, kernels.sum_blocks(norms))
             if after >= SMALLEST_NORM and math.isfinite(before)
         }
-        kept = {i: list(chain.from_iterable(runs)) for i, runs in zip(densities, zip(*masks))}
-        return TaskVectorStatistics(selections, factors, kept)
+        stored = {i: list(chain.from_iterable(runs)) for i, runs in zip(densities, zip(*masks))}
+        return TaskVectorStatistics(selections, factors, stored)
 
     def compute(
         self,
@@ -176,7 +176,7 @@ class TaskVectors(KernelMethod):
         if not tensor.others:
             kernels.round_to(base, out)
             return
-        kept: TaskVectorStatistics = statistics or NO_STATISTICS
+        facts: TaskVectorStatistics = statistics or NO_STATISTICS
         deltas = _task_vectors(tensor, inputs)
         weights = tensor.values("weight")
         densities = self._densities(tensor)
@@ -188,10 +188,10 @@ class TaskVectors(KernelMethod):
             base,
             list(deltas.values()),
             masks=[
-                self._mask(tensor, i, delta, run, kept) if i in densities else None
+                self._mask(tensor, i, delta, run, facts) if i in densities else None
                 for i, delta in deltas.items()
             ],
-            factors=[w * kept.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
+            factors=[w * facts.factors.get(i, 1.0) for i, w in zip(deltas, weights)],
             divisor_weights=weights,
             elect_signs=self.elects_signs,
             normalize=normalize,
@@ -216,11 +216,11 @@ class TaskVectors(KernelMethod):
         i: int,
         delta: Vector,
         run: BlockRun,
-        kept: TaskVectorStatistics,
+        facts: TaskVectorStatistics,
     ) -> Any:
-        if i in kept.masks:
-            return unpacked_mask(kept.masks[i][run.first : run.first + len(run)], run)
-        return self.mask_or_threshold(tensor, i, delta, run, kept.selections.get(i))
+        if i in facts.masks:
+            return unpacked_mask(facts.masks[i][run.first : run.first + len(run)], run)
+        return self.mask_or_threshold(tensor, i, delta, run, facts.selections.get(i))
 
 
 def _task_vectors(tensor: TensorContext, inputs: list[Vector]) -> dict[int, Vector]:

@@ -24,8 +24,8 @@ class BreadcrumbsMask(TaskVectors):
     """Task vectors without their smallest and largest elements.
 
     A task vector of n elements loses its ``int(gamma * n)`` largest elements by magnitude, and then
-    keeps the ``int(density * n)`` largest of the rest; fewer are dropped where the rest would not
-    be enough. If magnitudes are equal, those with the lowest index count as larger.
+    keeps the ``int(density * n)`` largest of the remaining ones; it loses fewer if too few would
+    remain. Of equal magnitudes, the one with the lowest index counts as largest.
     """
 
     papers: ClassVar[tuple[Paper, ...]] = (BREADCRUMBS,)

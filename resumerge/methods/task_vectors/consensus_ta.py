@@ -14,8 +14,8 @@ class ConsensusTaskArithmetic(KernelMethod):
     """``base + lambda * [sum(m_i) >= agree] * sum(y_i)`` with ``y_i = w_i * (x_i - base)``.
 
     ``m_i = |y_i| >= threshold_i * |sum(y_j) - y_i|``: the element matters to model i, compared with
-    the other models' changes. Elements that matter to fewer than `agree` models (or to fewer than
-    all, where there are not so many) stay the base's.
+    the other models' changes. An element that matters to fewer than `agree` models (to fewer
+    than all models, if there are not so many) keeps the base's value.
     """
 
     name = "consensus_ta"

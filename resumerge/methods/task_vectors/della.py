@@ -31,8 +31,8 @@ class RankDrop(TaskVectors):
     The probability is ``density - epsilon + 2 * epsilon * r / (L - 1)``. r is the rank by
     magnitude, from 0, within the element's row; rows run along dimension 1 (a tensor of one
     dimension is one row), and L is their length. The one element of a row of length 1 is kept with
-    probability `density`. Magnitudes that agree to 11 bits share the mean of their ranks: mergekit
-    ranks what is equal in any order, and in bf16 agrees to 8 bits.
+    probability `density`. Magnitudes that agree to 11 bits share the mean of their ranks; mergekit
+    ranks equal magnitudes in any order, and those of bf16 have 8 bits.
     """
 
     papers = (DELLA,)

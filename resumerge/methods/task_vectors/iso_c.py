@@ -1,4 +1,4 @@
-"""Iso-C: a task matrix whose directions all count the same."""
+"""Iso-C: a task matrix all of whose singular values are replaced by their mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RAM: what several models changed is averaged, what one model changed is kept whole."""
+"""RAM: changes of several models are averaged, the change of a single model is kept whole."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Ram(KernelMethod):
 class RamPlus(KernelMethod):
     """RAM, with what model i alone changed multiplied by ``1 + r * clamp(q_i, 0, alpha)``.
 
-    q_i is the number of elements that model i changed together with others, divided by the number
-    that it changed alone; 0 where it changed none alone.
+    q_i is the number of elements that model i and other models changed, divided by the number that
+    model i alone changed; 0 if the latter is 0.
     """
 
     name = "ramplus_tl"

@@ -48,7 +48,7 @@ class Sce(KernelMethod):
     def statistics_bytes(self, tensor: TensorContext) -> int:
         if not self._selects(tensor):
             return 0
-        # Of variances, sums of several squares, few are equal even where the numbers have 16 bits.
+        # Few variances are equal, even of 16-bit numbers, since each is a sum of several squares.
         return kernels.selection_bytes(tensor.numel, [[float(tensor.params["select_topk"])]])
 
     def passes(self, tensor: TensorContext) -> int:
@@ -105,7 +105,7 @@ class Sce(KernelMethod):
         )[0]
 
     def _mask(self, deltas: list[Vector], run: BlockRun, selection: Any) -> np.ndarray | None:
-        """Return the mask of the elements that are kept: uint8 of 0 and 1; None if all are."""
+        """Return the mask of the kept elements, uint8 of 0 and 1; None if all elements are kept."""
         if selection is None:
             return None
         mask: np.ndarray = selection.mask(kernels.variance(deltas), run)

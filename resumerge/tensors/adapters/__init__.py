@@ -1,1 +1,1 @@
-"""Tensors that an adapter changes, and the sums of its factors' products."""
+"""Weights that an adapter changes, and the matrices of adapters that a merge writes."""

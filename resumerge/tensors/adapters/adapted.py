@@ -27,8 +27,8 @@ ADAPTER_SCRATCH = 6 * 8 * CHUNK
 """Bytes for one chunk: the weight, the change, and intermediate results."""
 
 MATMUL_BYTES = 12 << 20
-"""Bytes that the library for matrix products keeps; processes without adapters do not need them
-(measured: up to 8.3 MiB, with two threads on a busy machine)."""
+"""Bytes that the library for matrix products keeps in a process that applies adapters (measured: up
+to 8.3 MiB, with two threads on a busy machine)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Adapted(Tensor):
         transposed: whether the weight is stored as (in, out), like GPT-2's Conv1D and embeddings.
         magnitude: DoRA's magnitude vector, one number for each output; None without DoRA.
         alpha: one number that `scale` is multiplied by; None for 1.
-        models: the model of the weight, and that model with the adapter, as text.
+        models: the model without and with the adapter, as text.
     """
 
     weight: Tensor
@@ -68,7 +68,7 @@ class Adapted(Tensor):
         alpha: Tensor | None = None,
         **more: Any,
     ) -> Adapted:
-        """Return a weight with the change of an adapter, in the dtype and shape of the weight."""
+        """Return a weight changed by an adapter, in the weight's dtype and shape."""
         factors = a, b, scale, transposed, magnitude, alpha
         return cls(name, weight.dtype, weight.shape, weight.exact, *factors, **more)
 
@@ -88,16 +88,16 @@ class Adapted(Tensor):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes held in memory while blocks are read: of the matrices, not of their product."""
+        """The bytes of the adapter's matrices, which are held; their product never is."""
         rows, columns = self.matrix
-        left = BITS[self.a.dtype] // 8 if self.transposed else 4
-        left = max(left, BITS[self.b.dtype] // 8)
+        row_width = BITS[self.a.dtype] // 8 if self.transposed else 4
+        row_width = max(row_width, BITS[self.b.dtype] // 8)
         factors = 8 * max(rows, columns) if self.magnitude else 0
-        return self.rank * (rows * left + columns * 8) + factors
+        return self.rank * (rows * row_width + columns * 8) + factors
 
     @property
     def held_in_turn(self) -> int:
-        """The number of the adapter: its modules are computed one after the other."""
+        """The number of the adapter, whose modules are computed one after the other."""
         return next(stored_in(self.a)).source
 
     @property
@@ -134,7 +134,7 @@ class Adapted(Tensor):
         return ADAPTER_SCRATCH + own + self.weight.working_bytes(elements)
 
     def measuring_bytes(self, elements: int, block_elements: int) -> int:
-        """Return the bytes of buffers beside `working_bytes` where the changes are measured."""
+        """Return the bytes of buffers, in addition to `working_bytes`, if changes are measured."""
         own = self._weight_bytes(elements) if self._in_place else 0
         return own + measured_bytes(elements, block_elements)
 
@@ -144,30 +144,30 @@ class Adapted(Tensor):
         import torch
 
         inner = evaluation.inner()
-        measured = self._keeping_exact(evaluation, out) if evaluation.measures else None
+        exact = self._keeping_exact(evaluation, out) if evaluation.measures else None
         raw = out
-        if measured or not self._in_place:
+        if exact or not self._in_place:
             raw = evaluation.take("weight", self._weight_bytes(stop - start))
         self.weight.read(inner, start, stop, raw)
         weight, values = _as_torch(raw, self.weight.dtype), _as_torch(out, self.dtype)
         change = evaluation.held.get(self, self.held_bytes, lambda: self._change(inner))
-        done = 0
+        position = 0
         for rows, columns in _pieces(self.matrix, start, stop):
             shape = (rows.stop - rows.start, columns.stop - columns.start)
             size = shape[0] * shape[1]
-            part = weight[done : done + size].view(shape)
+            part = weight[position : position + size].view(shape)
             changed = change.added(part.to(torch.float64, copy=True), rows, columns)
-            values[done : done + size].view(shape).copy_(changed)
-            if measured:
-                keep_exact(measured, done, changed.view(-1).numpy())
-            done += size
-        if measured:
-            # Its model has it rounded: a change that rounding took away is none of the model's.
+            values[position : position + size].view(shape).copy_(changed)
+            if exact:
+                keep_exact(exact, position, changed.view(-1).numpy())
+            position += size
+        if exact:
+            # The changed model is the rounded result: changes lost by rounding are not its changes.
             reference, model = as_vector(raw, self.weight.dtype), as_vector(out, self.dtype)
-            evaluation.measure(reference, [model], measured)
+            evaluation.measure(reference, [model], exact)
 
     def _keeping_exact(self, evaluation: Evaluation, out: np.ndarray) -> Vector:
-        """Return the results as a vector that keeps those that are measured."""
+        """Return a vector on `out` that also keeps the measured results before they are rounded."""
         results, block = as_vector(out, self.dtype), evaluation.block_elements
         return keeping_exact(
             results, block, evaluation.take("exact", measured_bytes(len(results), block))
@@ -186,7 +186,7 @@ class Adapted(Tensor):
 
     @property
     def _in_place(self) -> bool:
-        """Whether the result has the weight's dtype, so that it takes the place of its elements."""
+        """Whether the result has the weight's dtype, so that it overwrites the weight in `out`."""
         return self.dtype == self.weight.dtype
 
     def _weight_bytes(self, elements: int) -> int:
@@ -211,14 +211,14 @@ class Adapted(Tensor):
         rows, columns = self.matrix
         squares = torch.zeros(columns if self.transposed else rows, dtype=torch.float64)
         step = max(1, CHUNK // max(1, columns))
-        for first in range(0, rows, step):
-            some = slice(first, min(first + step, rows))
-            weight = _whole(evaluation, self.weight, some.start * columns, some.stop * columns)
-            changed = change.added(weight.double().view(-1, columns), some, slice(0, columns))
+        for top in range(0, rows, step):
+            band = slice(top, min(top + step, rows))
+            weight = _whole(evaluation, self.weight, band.start * columns, band.stop * columns)
+            changed = change.added(weight.double().view(-1, columns), band, slice(0, columns))
             if self.transposed:
                 squares += folded_sum(changed.square_(), 0)
             else:
-                squares[some] = folded_sum(changed.square_(), 1)
+                squares[band] = folded_sum(changed.square_(), 1)
         return squares.sqrt_()
 
 
@@ -244,9 +244,9 @@ def _pieces(matrix: tuple[int, int], start: int, stop: int) -> list[tuple[slice,
 
     Each piece has about `CHUNK` elements.
     """
-    found = []
+    pieces = []
     for (top, bottom), (left, right) in boxes(matrix, start, stop):
         step = max(1, CHUNK // (right - left))
-        for first in range(top, bottom, step):
-            found.append((slice(first, min(first + step, bottom)), slice(left, right)))
-    return found
+        for row in range(top, bottom, step):
+            pieces.append((slice(row, min(row + step, bottom)), slice(left, right)))
+    return pieces

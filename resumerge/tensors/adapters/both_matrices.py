@@ -1,4 +1,4 @@
-"""Both matrices of a LoRA adapter as one tensor: they come from one computation."""
+"""The base class of both matrices of a LoRA adapter as one tensor, computed together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from resumerge.tensors.tensor import Tensor
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BothMatrices(Tensor):
-    """``A``, then ``B``, flat. Any range of them costs the computation of both."""
+    """``A``, then ``B``, flat. Any range costs the computation of both matrices."""
 
     @abstractmethod
     def compute(self, evaluation: Evaluation) -> tuple[np.ndarray, float, float]:
-        """Return both matrices, flat, in float32; the energy of the change; that of their product.
+        """Compute both matrices.
 
-        The energy of a matrix is the sum of the squares of its elements.
+        Returns:
+            both matrices, flat, in float32; the energy of the change that they stand for; the
+            energy of their product ``B @ A``. The energy of a matrix is the sum of the squares of
+            its elements.
         """
 
     def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:

@@ -1,4 +1,4 @@
-"""The two matrices of a LoRA adapter that a merge method makes of several adapters."""
+"""The two matrices of a LoRA adapter that a merge method combines from several adapters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from resumerge.tensors.merged import Merged
 from resumerge.tensors.tensor import Tensor
 
 MILLISECONDS = 6.0
-"""The time of one core for 2^20 elements of all factors and one direction (measured)."""
+"""The milliseconds of one core for 2^20 elements of all factors and one direction (measured)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class AdapterPair:
     """The matrices of one adapter for a module: its change is ``scale * B @ A``.
 
     Args:
-        place: the place of the adapter among those of the recipe.
+        place: the number of the adapter among the recipe's adapters.
         a: shape (experts * rank, inputs), or with further dimensions for a convolution.
         b: shape (outputs, experts * rank), likewise.
         rank: the rank of one expert's change.
@@ -51,20 +51,21 @@ class AdapterPair:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Combined(BothMatrices):
-    """``A``, then ``B``, whose product is what a merge method makes of the products of others.
+    """``A``, then ``B``: their product merges the changes ``B_i @ A_i`` of several adapters.
 
     The method computes in core space: `resumerge.kernels.linalg.core_space`. For a weighted sum
-    that need not be compressed, the factors are put beside each other. Of experts, the factors are
-    arranged as in `Factors`.
+    that need not be compressed, the adapters' matrices are concatenated instead. The matrices of
+    several experts are arranged as in `Factors`.
 
     Args:
-        pairs: the matrices of each adapter that changes the module; the others' change is zero.
-        core: the method with its parameters, on cores: what it computes with is in memory.
-        factors: what each adapter's change is multiplied by, if it is a weighted sum that is not
-            compressed; else none.
-        experts: the number of matrices.
-        matrix: the (outputs, inputs) of each.
-        rank: the rank of the result; directions beyond what there is are zeros.
+        pairs: the matrices of each adapter that changes the module; other adapters change it by 0.
+        core: the method with its parameters, whose operands are cores, held in memory.
+        factors: the factor of each adapter's change in a weighted sum that is not compressed; empty
+            for any other method.
+        experts: the number of experts, each with a matrix; 1 for a plain module.
+        matrix: the (outputs, inputs) of each matrix.
+        rank: the rank of the result. Where the merged change has a smaller rank, rows of ``A`` and
+            columns of ``B`` are zeros.
     """
 
     pairs: tuple[AdapterPair, ...]
@@ -81,27 +82,27 @@ class Combined(BothMatrices):
 
     @property
     def compared_models(self) -> tuple[str, ...]:
-        """The zero change, then the combined one, in words."""
+        """Names of the zero change and of the combined change."""
         return "no change", f"the combined change ({self.core.method})"
 
     def children(self) -> tuple[Tensor, ...]:
         return tuple(tensor for pair in self.pairs for tensor in (pair.a, pair.b))
 
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
-        both = zip(children[::2], children[1::2])
-        pairs = (replace(pair, a=a, b=b) for pair, (a, b) in zip(self.pairs, both))
+        matrices = zip(children[::2], children[1::2])
+        pairs = (replace(pair, a=a, b=b) for pair, (a, b) in zip(self.pairs, matrices))
         return replace(self, pairs=tuple(pairs))
 
     @property
     def own_milliseconds(self) -> float:
-        given = sum(child.numel for child in self.children())
-        return MILLISECONDS * self._ranks * given / max(1, self.numel)
+        operand_elements = sum(child.numel for child in self.children())
+        return MILLISECONDS * self._ranks * operand_elements / max(1, self.numel)
 
     def working_bytes(self, elements: int) -> float:
-        given = sum(child.numel for child in self.children())
-        held = 4 * given + 8 * given // self.experts + 3 * 4 * self.numel
+        operand_elements = sum(child.numel for child in self.children())
+        held = 4 * operand_elements + 8 * operand_elements // self.experts + 3 * 4 * self.numel
         if self.factors:
-            return held + 8 * given // self.experts
+            return held + 8 * operand_elements // self.experts
         cores = len(self.core.operands) + 1
         dense = working_bytes(self.matrix, self._ranks)
         rows, columns = self.core.shape
@@ -130,12 +131,12 @@ class Combined(BothMatrices):
 
     @property
     def _directions(self) -> int:
-        """The directions that are looked for in one matrix."""
+        """The number of singular directions that are computed for one matrix."""
         return min(self.rank, *self.core.shape)
 
     @property
     def _of_method(self) -> float:
-        """The bytes that the method takes, beside the cores."""
+        """The bytes that the method takes in addition to the cores."""
         return self.core.computing_bytes(self.core.numel) + self.core.merge_method.statistics_bytes(
             self.core.context
         )
@@ -147,22 +148,24 @@ class Combined(BothMatrices):
         a = result[:split].reshape(self.experts, rank, inputs)
         b = result[split:].reshape(outputs, rank, self.experts)
         total = kept = 0.0
-        given = self._given(evaluation)
+        adapter_matrices = self._matrices(evaluation)
         for number in range(self.experts):
             products = [
                 (pair.scale * of_b[:, :, number].astype(np.float64), of_a[number].astype(float))
-                for pair, (of_a, of_b) in zip(self.pairs, given)
+                for pair, (of_a, of_b) in zip(self.pairs, adapter_matrices)
             ]
             try:
-                left, right, whole, some = self._combined(evaluation, products, number)
+                left, right, energy_of_change, energy_of_product = self._combined(
+                    evaluation, products, number
+                )
             except FloatingPointError:
                 raise self._not_finite() from None
             a[number, : len(right)], b[:, : len(right), number] = right, left
-            total, kept = total + whole, kept + some
+            total, kept = total + energy_of_change, kept + energy_of_product
         return result, total, kept
 
-    def _given(self, evaluation: Evaluation) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return A as (experts, rank, inputs) and B as (outputs, rank, experts) of each adapter."""
+    def _matrices(self, evaluation: Evaluation) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return each adapter's A as (experts, rank, inputs) and B as (outputs, rank, experts)."""
         inner = evaluation.inner()
         return [
             (
@@ -175,44 +178,46 @@ class Combined(BothMatrices):
     def _combined(
         self, evaluation: Evaluation, products: list[Product], number: int
     ) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Return the factors of one matrix, its energy, and how much of that they have."""
+        """Return both factors of one matrix, its energy, and the energy of the factors' product."""
         if self.factors:
             product = stacked(products, [self.factors[pair.place] for pair in self.pairs])
-            whole = energy(product)
-            if not np.isfinite(whole):
+            total = energy(product)
+            if not np.isfinite(total):
                 raise FloatingPointError("not all elements are finite")
-            return *product, whole, whole
+            return *product, total, total
         space = core_space(products, self.matrix)
         merged = self._merged(evaluation, space.cores, number)
-        found = decompose(lambda: [merged], merged.shape, self._directions, f"{self.name}/{number}")
-        roots = np.sqrt(found.values)
-        left, right = space.placed(found.left * roots, roots[:, None] * found.right)
-        return left, right, found.energy, float(np.square(found.values).sum())
+        decomposition = decompose(
+            lambda: [merged], merged.shape, self._directions, f"{self.name}/{number}"
+        )
+        roots = np.sqrt(decomposition.values)
+        left, right = space.placed(decomposition.left * roots, roots[:, None] * decomposition.right)
+        return left, right, decomposition.energy, float(np.square(decomposition.values).sum())
 
     def _merged(
         self, evaluation: Evaluation, cores: Sequence[np.ndarray], number: int
     ) -> np.ndarray:
-        """Return the method's result for cores: float32, in their shape."""
+        """Return the method's result for cores: float32, in the shape of a core."""
         core, size = self.core, self.core.block_elements
-        if self.experts > 1:  # the name is a part of the key of random masks
+        if self.experts > 1:  # the name is part of the key of random masks
             core = replace(core, name=f"{core.name}[{number}]")
         operands = [np.zeros(core.numel, np.float32) for _ in core.operands]
-        for pair, own in zip(self.pairs, cores):
-            operands[pair.place] = own.reshape(-1)
+        for pair, adapter_core in zip(self.pairs, cores):
+            operands[pair.place] = adapter_core.reshape(-1)
         backend = evaluation.backend_of(core)
 
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
             run = BlockRun.of(core.numel, size, range(core.blocks), sample=sample)
             ranges = run.ranges()
-            parts = [np.concatenate([each[s:e] for s, e in ranges]) for each in operands]
-            yield from backend.map(function, [Vector(part) for part in parts], run)
+            samples = [np.concatenate([operand[s:e] for s, e in ranges]) for operand in operands]
+            yield from backend.map(function, [Vector(part) for part in samples], run)
 
         statistics = (
             core.merge_method.statistics(core.context, scan) if core.needs_statistics else None
         )
         result = np.empty(core.numel, np.float32)
         run = core.block_run(range(core.blocks))
-        backend.compute([Vector(each) for each in operands], run, statistics, Vector(result))
+        backend.compute([Vector(operand) for operand in operands], run, statistics, Vector(result))
         return result.reshape(core.shape)
 
     def _not_finite(self) -> Resumable:
@@ -228,7 +233,7 @@ def rank_of_sum(ranks: Sequence[int], matrix: tuple[int, int]) -> int:
     """Return the highest rank that a method's result may have.
 
     Args:
-        ranks: the ranks of what it combines.
-        matrix: the shape.
+        ranks: the ranks of the combined changes.
+        matrix: the (outputs, inputs) of the module.
     """
     return min(core_shape(matrix, sum(ranks)))

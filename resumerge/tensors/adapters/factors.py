@@ -15,14 +15,14 @@ from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
 
 HELD = 1 << 24
-"""Elements of a difference that is computed once and held; a larger one is, in each pass."""
+"""Elements of the largest difference that is held; a larger one is computed again in each pass."""
 
 AT_ONCE = 1 << 20
-"""Elements of a difference that are computed together: whole rows, one at least."""
+"""Elements of a difference that are computed together, as whole rows: at least one row."""
 
 GRAM_MILLISECONDS, PASSES_MILLISECONDS = 0.12, 0.4
-"""The time of one core for 2^20 elements of a difference and one direction (measured): with the
-Gram matrix of its shorter side, for each of that; with passes, for each that is looked for."""
+"""The milliseconds of one core for 2^20 elements of a difference and one direction (measured). With
+the Gram matrix, all directions of the shorter side count; with passes, only those searched for."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,19 +35,19 @@ class Factors(BothMatrices):
     (``target_parameters``).
 
     Args:
-        pairs: for each expert, or for the one matrix: the tensor, and the one that it differs from.
-        matrix: the (rows, columns) of each of these.
-        transposed: whether they are stored as (in, out).
-        rank: r; directions beyond those that are kept are zeros.
-        searched: the directions that are looked for, which a smaller rank is a part of: so each
-            direction has the same bits at any rank.
-        distributed: whether both factors have the roots of the singular values, rather than ``A``
-            the singular values.
-        epsilon: directions whose singular value is not larger are zeros.
-        energy: the share of the energy of each difference that is kept, by the fewest directions;
-            None for all of them.
-        key: text that identifies the random directions to begin with.
-        models: the base model and the other one, as text.
+        pairs: for each expert, or for the one matrix: the model's tensor and the base's tensor.
+        matrix: the (rows, columns) of each tensor.
+        transposed: whether the tensors are stored as (in, out).
+        rank: r. The factors are zero in directions that are not kept.
+        searched: the number of directions that are computed, at least `rank`: it does not depend on
+            `rank`, so that a direction has the same bits at any rank.
+        distributed: whether each factor has the square roots of the singular values; else ``A`` has
+            the singular values themselves.
+        epsilon: directions whose singular value is not larger than this are not kept.
+        energy: the share of the energy of each difference that is kept, by the fewest directions
+            that reach it; None to keep all directions.
+        key: text that identifies the random directions that the search begins with.
+        models: the base model and the other model, as text.
     """
 
     pairs: tuple[tuple[Tensor, Tensor], ...]
@@ -91,16 +91,16 @@ class Factors(BothMatrices):
         rows, columns = self.matrix
         small = is_small(rows, columns, self._directions)
         gram, passes = GRAM_MILLISECONDS * min(rows, columns), PASSES_MILLISECONDS * self.searched
-        each = gram if small else passes
-        return each * len(self.pairs) * rows * columns / max(1, self.numel)
+        for_direction = gram if small else passes
+        return for_direction * len(self.pairs) * rows * columns / max(1, self.numel)
 
     def working_bytes(self, elements: int) -> float:
         rows, columns = self.matrix
         held = 4 * min(rows * columns, HELD)
-        read = 3 * 4 * max(AT_ONCE, columns)
+        pieces = 3 * 4 * max(AT_ONCE, columns)
         within = max(child.working_bytes(max(AT_ONCE, columns)) for child in self.children())
         dense = working_bytes(rows, columns, self._directions)
-        return held + read + within + dense + 3 * 4 * self.numel
+        return held + pieces + within + dense + 3 * 4 * self.numel
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -114,11 +114,16 @@ class Factors(BothMatrices):
 
     @property
     def _directions(self) -> int:
-        """The directions that are looked for in one matrix."""
+        """The number of singular directions that are computed for one matrix."""
         return min(self.searched, *self.matrix)
 
-    def _kept(self, values: np.ndarray, energy: float) -> int:
-        """Return how many directions are kept: the leading ones."""
+    def _directions_kept(self, values: np.ndarray, energy: float) -> int:
+        """Return how many of the leading directions are kept.
+
+        Args:
+            values: the singular values, descending.
+            energy: the energy of the difference.
+        """
         count = int((values > self.epsilon).sum()) if self.epsilon else len(values)
         if self.energy is not None:
             enough = np.cumsum(np.square(values)) >= self.energy * energy
@@ -133,14 +138,14 @@ class Factors(BothMatrices):
         total = kept = 0.0
         for number, pair in enumerate(self.pairs):
             left, values, right, energy = self._decomposed(evaluation, number, pair)
-            found = self._kept(values, energy)
-            values, left, right = values[:found], left[:, :found], right[:found]
+            directions = self._directions_kept(values, energy)
+            values, left, right = values[:directions], left[:, :directions], right[:directions]
             total, kept = total + energy, kept + float(np.square(values).sum())
             of_a = np.sqrt(values) if self.distributed else values
             of_b = np.sqrt(values) if self.distributed else (values > 0.0).astype(np.float64)
             sides = (left.T, right.T) if self.transposed else (right, left)
-            a[number, :found] = of_a.astype(np.float32)[:, None] * sides[0]
-            b[:, :found, number] = sides[1] * of_b.astype(np.float32)
+            a[number, :directions] = of_a.astype(np.float32)[:, None] * sides[0]
+            b[:, :directions, number] = sides[1] * of_b.astype(np.float32)
         return result, total, kept
 
     def _decomposed(
@@ -151,14 +156,14 @@ class Factors(BothMatrices):
         step = max(1, AT_ONCE // columns)
 
         def difference() -> Iterator[np.ndarray]:
-            for first in range(0, rows, step):
-                start, stop = first * columns, min(first + step, rows) * columns
-                own, other = (tensor.floats(inner, start, stop) for tensor in pair)
-                yield np.subtract(own, other, out=own).reshape(-1, columns)
+            for top in range(0, rows, step):
+                start, stop = top * columns, min(top + step, rows) * columns
+                values, base_values = (tensor.floats(inner, start, stop) for tensor in pair)
+                yield np.subtract(values, base_values, out=values).reshape(-1, columns)
 
         held = list(difference()) if rows * columns <= HELD else None
         try:
-            found = decompose(
+            decomposition = decompose(
                 difference if held is None else lambda: held,
                 self.matrix,
                 self._directions,
@@ -171,4 +176,4 @@ class Factors(BothMatrices):
                 "that are not finite, so that it cannot be decomposed.\nLeave it out "
                 f"(--exclude-regex '{self.name}'), or save it whole (--save-module {self.name}).",
             ) from None
-        return found.left, found.values, found.right, found.energy
+        return decomposition.left, decomposition.values, decomposition.right, decomposition.energy

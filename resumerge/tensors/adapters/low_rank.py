@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Change:
-    """The change ``scale * left @ right`` of a weight, in the layout in which the weight is stored.
+    """The change ``scale * B @ A`` of a weight, or its transpose if the weight is stored so.
 
     Args:
         a: shape (rank, in).
@@ -25,7 +25,7 @@ class Change:
         transposed: whether the weight is stored as (in, out).
 
     Attributes:
-        factors: the factor of each output of the changed weight, float64; None for no factors.
+        factors: DoRA's factor on each output of the changed weight, float64; None without DoRA.
     """
 
     def __init__(self, a: Tensor, b: Tensor, scale: float, transposed: bool) -> None:

@@ -1,6 +1,6 @@
-"""The weights that the numbers of a quantised tensor stand for.
+"""Weights decoded from a quantised tensor and a tensor of scales.
 
-Their scales lie in a tensor of their own: one for all, for each row, or for each block of a grid.
+There is one scale for the whole weight, for each row, or for each block of a grid.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ class Dequantised(Tensor):
 
     Args:
         scheme: the name of the quantisation.
-        codes: what is decoded: float8, or whole numbers of 8 bits without a codebook; bytes with.
-        codebook: the numbers of the codes; None for those of the codes' own dtype.
+        codes: the tensor that is decoded: bytes if there is a codebook, else float8 or whole
+            numbers of 8 bits.
+        codebook: the number of each code; None if codes are numbers of their own dtype.
         rows: the rows of a matrix.
         columns: the elements of a row.
         block: (rows, columns) of a block of the grid.
         scales: a scale for each block, row by row; None for 1.
         divides: whether a number is divided by its scale.
         zeros: a zero point for each block; None for 0.
-        block_of_column: the number of the block that each column is in; None for blocks in order.
+        block_of_column: for each column the number of its block; None if columns are in order.
         factor: a number that all elements are multiplied by.
         added: a number that is added to all elements.
     """
@@ -74,7 +75,7 @@ class Dequantised(Tensor):
         *,
         divides: bool = False,
     ) -> Dequantised:
-        """Return the numbers of codes, all of them with one scale, or none."""
+        """Return decoded numbers that all have the same scale, or no scale."""
         columns = max(1, shape[-1]) if shape else 1
         rows = max(1, math.prod(shape) // columns)
         return cls(
@@ -109,7 +110,7 @@ class Dequantised(Tensor):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the number of the block of each column."""
+        """The bytes of the index that `block_of_column` becomes, int64."""
         return 8 * self.columns if self.block_of_column is not None else 0
 
     @property
@@ -146,7 +147,7 @@ class Dequantised(Tensor):
                 yield from tensor.reads(first, last)
 
     def reads_once(self) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the reads of the numbers of the columns' blocks."""
+        """Yield the reads of `block_of_column`."""
         if self.block_of_column is not None:
             yield from self.block_of_column.reads(0, self.block_of_column.numel)
 
@@ -201,7 +202,7 @@ class Dequantised(Tensor):
     def _compute(
         self, evaluation: Evaluation, inner: Evaluation, top: int, bottom: int, out: np.ndarray
     ) -> None:
-        """Write the elements of rows ``top:bottom``; of the last row, what there is of it."""
+        """Write the elements of rows ``top:bottom``. The tensor may end within the last row."""
         self._decode(evaluation, inner, top, bottom, out)
         matrix = out.reshape(bottom - top, self.columns)
         if self.zeros is not None:
@@ -238,7 +239,16 @@ class Dequantised(Tensor):
         top: int,
         matrix: np.ndarray,
     ) -> None:
-        """Subtract the zero points of blocks from rows, or multiply or divide these by scales."""
+        """Apply an operation to rows, in place, with the number of each element's block.
+
+        Args:
+            operation: ``np.subtract`` for zero points; ``np.multiply`` or ``np.divide`` for scales.
+            tensor: the zero points or scales.
+            evaluation: the files, buffers and statistics to compute with.
+            inner: the evaluation of `tensor`.
+            top: the number of the first row.
+            matrix: the rows, float32.
+        """
         count, (height, width) = len(matrix), self.grid
         first, last = self._blocks_of(top), self._blocks_of(top + count - 1) + width
         grid = tensor.floats(inner, first, last).reshape(-1, width)
@@ -248,7 +258,7 @@ class Dequantised(Tensor):
             grid = grid[rows - first // width]
         columns = self._columns(evaluation)
         if columns is not None:
-            with np.errstate(all="ignore"):  # a model's scales may be 0, or no numbers
+            with np.errstate(all="ignore"):  # a model's scales may be 0, infinite or NaN
                 operation(matrix, grid[:, columns], out=matrix)
         elif operation is np.divide:
             wide = np.repeat(grid, self.block[1], axis=1)[:, : self.columns]
@@ -260,7 +270,7 @@ class Dequantised(Tensor):
             apply_grid(matrix, self.columns, grid, self.block[1], subtracts=subtracts)
 
     def _columns(self, evaluation: Evaluation) -> np.ndarray | None:
-        """Return the number of the block of each column, as an index; None if they are in order.
+        """Return the number of each column's block, as an index; None if columns are in order.
 
         Raises:
             InputError: there is no such block.

@@ -17,7 +17,7 @@ from resumerge.tensors.quantised.packed_blocks import Decode
 from resumerge.tensors.tensor import Tensor
 
 PIECE_ELEMENTS = 1 << 15
-"""Elements encoded at once, so that what is computed on the way fits the processor's cache."""
+"""Elements encoded at once: few, so that intermediate results fit the processor's cache."""
 
 WORKING = 24
 """Bytes of memory for each element while a piece is encoded."""
@@ -28,11 +28,11 @@ Encode = Callable[[np.ndarray, np.ndarray], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Encoded(Tensor):
-    """The bytes (U8) of blocks that stand for a tensor. A range that cuts a block costs that block.
+    """The bytes (U8) of the blocks that encode a tensor. A range encodes whole blocks.
 
     Args:
         scheme: the name of the quantisation; it decides everything that `encode` does.
-        operand: what is quantised, float32; its rows are whole blocks.
+        operand: the tensor that is quantised, float32; its rows are whole blocks.
         elements: elements of a block.
         block_bytes: bytes of a block.
         encode: the function that encodes blocks.
@@ -92,24 +92,24 @@ class Encoded(Tensor):
         if start == stop:
             return
         size, nbytes = self.elements, self.block_bytes
-        first, last = start // nbytes, -(-stop // nbytes)
-        raw = evaluation.take("floats", (last - first) * size * 4)
+        first_block, end_block = start // nbytes, -(-stop // nbytes)
+        raw = evaluation.take("floats", (end_block - first_block) * size * 4)
         inner = evaluation.inner()
         if evaluation.measures:
             block = evaluation.block_elements // nbytes * size
             inner = inner.comparing(self._measuring(evaluation), block)
-        self.operand.read(inner, first * size, last * size, raw)
+        self.operand.read(inner, first_block * size, end_block * size, raw)
         values = raw.view(np.float32).reshape(-1, size)
-        whole = len(out) == (last - first) * nbytes
-        blocks = out if whole else evaluation.take("encoded", (last - first) * nbytes)
-        for at in range(0, last - first, PIECE_ELEMENTS // size):
-            part = slice(at, at + PIECE_ELEMENTS // size)
+        whole = len(out) == (end_block - first_block) * nbytes
+        blocks = out if whole else evaluation.take("encoded", (end_block - first_block) * nbytes)
+        for row in range(0, end_block - first_block, PIECE_ELEMENTS // size):
+            part = slice(row, row + PIECE_ELEMENTS // size)
             self.encode(values[part], blocks.reshape(-1, nbytes)[part])
         if not whole:
-            out[:] = blocks[start - first * nbytes : stop - first * nbytes]
+            out[:] = blocks[start - first_block * nbytes : stop - first_block * nbytes]
 
     def _measuring(self, evaluation: Evaluation) -> Compare:
-        """Return what measures the results of the operand as the blocks have them."""
+        """Return a function that measures the operand's results as decoded from their blocks."""
 
         def compare(reference: Vector, others: Sequence[Vector], result: Vector) -> None:
             block, measured = result.block, result.measured
@@ -124,10 +124,10 @@ class Encoded(Tensor):
         return compare
 
     def _as_written(self, vector: Vector, start: int, stop: int) -> np.ndarray:
-        """Return what is left of numbers, float32; the first one begins a block."""
-        last = start - (start - stop) // self.elements * self.elements
-        values = np.empty((last - start) // self.elements, np.dtype((np.float32, self.elements)))
-        round_to(Vector(vector.data[start:last], vector.dtype), Vector(values.reshape(-1)))
+        """Return numbers encoded and decoded again, float32. `start` is the begin of a block."""
+        end = start - (start - stop) // self.elements * self.elements
+        values = np.empty((end - start) // self.elements, np.dtype((np.float32, self.elements)))
+        round_to(Vector(vector.data[start:end], vector.dtype), Vector(values.reshape(-1)))
         blocks = np.empty((len(values), self.block_bytes), np.uint8)
         self.encode(values, blocks)
         self.decode(blocks, values)

@@ -77,7 +77,7 @@ class Halved(Tensor):
         """Yield the pieces of elements ``start:stop`` that lie in one half of a group.
 
         Yields:
-            (first element, one past the last; of the operand the first, one past the last).
+            (first element, one past the last; and the same of the operand).
         """
         columns, half = self._columns, self.group // 2
         while start < stop:

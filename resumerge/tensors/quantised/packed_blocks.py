@@ -12,7 +12,7 @@ from resumerge.tensors.evaluation import Evaluation
 from resumerge.tensors.tensor import Tensor
 
 PIECE_ELEMENTS = 1 << 16
-"""Elements decoded at once, so that what is computed on the way fits the processor's cache."""
+"""Elements decoded at once: few, so that intermediate results fit the processor's cache."""
 
 WORKING = 32
 """Bytes of memory for each element while a piece is decoded."""

@@ -1,4 +1,4 @@
-"""A weight as it is written quantised: codes, and a scale for each block of them."""
+"""A weight that is written quantised: codes, and a scale for each block of elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIMITS = {
     "BF16": (2.0**-126, (2.0 - 2.0**-7) * 2.0**127),
     "F16": (2.0**-14, 65504.0),
 }
-"""The smallest normal number and the largest number of each dtype that scales have."""
+"""The smallest normal number and the largest number of each dtype of scales."""
 
 _ONE = np.float32(1)
 
@@ -38,15 +38,15 @@ _EIGHTH = 0x20
 
 @dataclass(frozen=True)
 class Form:
-    """How the numbers of a block are written.
+    """The way in which a quantisation scheme writes the numbers of a block.
 
     Args:
         name: the name in the ledger.
-        code: what the codes are.
+        code: the kind of codes.
         largest: the number that the largest magnitude of a block is scaled to.
         scales: the dtype of the scales, by safetensors' name; U8 for powers of two (E8M0).
         whole: the number that the largest magnitude of a weight is scaled to before the blocks'
-            scales are computed; the factor is stored after them, in float32. 0 for no factor.
+            scales are computed; the factor is stored after the scales, in float32. 0 for no factor.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Form:
     whole: float = 0.0
 
     def factor(self, largest: float) -> np.float32:
-        """Return what a weight is multiplied by: 1 if there is no factor, or it is not finite.
+        """Return the factor on a weight: 1 if the form has none, or if it would not be finite.
 
         Source: compressed-tensors, quantization/utils/helpers.py, `generate_gparam`.
 
@@ -65,25 +65,25 @@ class Form:
         """
         least = np.finfo(np.float32).tiny
         with np.errstate(over="ignore"):
-            # torch divides a number by a tensor in this way, and so do the library's factors.
-            found = _ONE / np.maximum(np.float32(largest), least) * np.float32(self.whole)
-        return found if self.whole and np.isfinite(found) else _ONE
+            # torch divides a number by a tensor in this way, and compressed-tensors uses torch.
+            factor = _ONE / np.maximum(np.float32(largest), least) * np.float32(self.whole)
+        return factor if self.whole and np.isfinite(factor) else _ONE
 
     def scaled(
         self, maxima: np.ndarray, factor: np.float32 = _ONE
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return scales as stored bytes, and as numbers.
+        """Return the scales of blocks, as stored bytes and as numbers.
 
         A scale is ``maximum / largest``, rounded to nearest; at least the smallest normal number of
         its dtype, so that a block of zeros is not divided by 0; and NaN where a number of the
-        block is not finite. A power of two is that of the maximum, rounded to one bit of its
-        fraction, divided by the power of two in `largest`, as compressed-tensors has it
-        (quantization/utils/mxfp_utils.py).
+        block is not finite. A scale that is a power of two (U8) is the power of two of the maximum,
+        rounded to one bit of its fraction, divided by the power of two of `largest`, as in
+        compressed-tensors (quantization/utils/mxfp_utils.py).
 
         Args:
             maxima: the largest magnitude of each block, float32.
-            factor: what the weight is multiplied by; scales in float8 are multiplied by it as they
-                are stored, and one that would be 0 is 0.125.
+            factor: the factor on the weight. Stored scales in float8 are multiplied by it, and a
+                stored scale that would be 0 is 0.125.
 
         Returns:
             uint8, with the bytes of a scale for each block; float32, in the shape of `maxima`.
@@ -117,18 +117,18 @@ class Form:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Quantised(Tensor):
-    """The bytes of a quantised weight: its codes, row by row, its scales, and what describes it.
+    """The bytes of a quantised weight: its codes, row by row, its scales, and its description.
 
-    A code is that of the number divided by its block's scale, to nearest. Scales follow from blocks
-    that are computed for their codes, and are held until the last codes are written; those that are
-    not known, as after an interruption, are computed again from the weight.
+    A number is divided by its block's scale and rounded to the nearest code. The scales are
+    computed together with the codes, and are held until they are written after all codes. Scales
+    that are not held, as after an interruption, are computed again from the weight.
 
     Args:
         weight: a matrix of a float type, or a stack of them whose rows are whole blocks.
-        form: how its numbers are written.
+        form: the way in which its numbers are written.
         block: the (rows, columns) of a block with one scale.
-        rows_at_once: the rows that are computed together, of whole blocks.
-        described: bytes that follow the scales.
+        rows_at_once: the number of rows that are computed together; they are whole blocks.
+        described: bytes that describe the weight, after the scales.
     """
 
     weight: Tensor
@@ -141,10 +141,11 @@ class Quantised(Tensor):
     def of(
         cls, name: str, weight: Tensor, form: Form, block: tuple[int, int], described: bytes = b""
     ) -> Quantised:
-        """Return the bytes of a weight.
+        """Return the bytes of a quantised weight.
 
-        About as many rows are computed together as a block of a merge has. A merge that is
-        computed in blocks has these rows as its blocks; one that is computed as a whole has all.
+        The rows that are computed together have about as many elements as a block of a merge. If
+        the weight is a merge in blocks, they become its blocks; if the merge needs the whole
+        tensor, all rows are computed together.
         """
         columns = weight.shape[-1]
         rows = weight.numel // columns
@@ -203,7 +204,7 @@ class Quantised(Tensor):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the scales, and of what says which of them are known."""
+        """The bytes of the scales, of a flag for each row of the grid, and of the factor."""
         return self.scale_bytes + self.grid[0] + 4
 
     @property
@@ -233,7 +234,7 @@ class Quantised(Tensor):
             yield from self.weight.passed(0, self.weight.numel)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield what codes are computed from; scales that are held read nothing."""
+        """Yield the ranges that codes are computed from; the scales are held and read nothing."""
         if start < (last := min(stop, self.code_bytes)):
             columns, height = self.columns, self.rows_at_once
             top = start // self._code_row // height * height
@@ -254,29 +255,33 @@ class Quantised(Tensor):
         return piece * (4 + before) + maxima + codes + within
 
     def _measuring_bytes(self, piece: int) -> float:
-        """Return the bytes of buffers where it is measured what is left of the weight's change."""
+        """Return the bytes of buffers to measure how much of the change quantisation leaves."""
         within = 0
         if isinstance(self.weight, Adapted):
             within = self.weight.measuring_bytes(piece, piece)
         return within + 9 * (measured_elements(piece) + self.columns)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        known = evaluation.held.get(self, self.held_bytes, lambda: self._begun(evaluation))
-        codes = min(stop, self.code_bytes)
+        scales = evaluation.held.get(self, self.held_bytes, lambda: self._no_scales(evaluation))
+        codes_end = min(stop, self.code_bytes)
         size, rows = self._code_row, self.rows
         for top in range(start // self.bytes_at_once * self.rows_at_once, rows, self.rows_at_once):
             first, bottom = top * size, min(top + self.rows_at_once, rows)
-            if max(first, start) >= codes:
+            if max(first, start) >= codes_end:
                 break
-            last = bottom * size
-            if start <= first and last <= stop:
-                self._compute(evaluation, top, bottom, out[first - start : last - start], known)
+            band_end = bottom * size
+            if start <= first and band_end <= stop:
+                self._compute(
+                    evaluation, top, bottom, out[first - start : band_end - start], scales
+                )
                 continue
-            whole = evaluation.take("quantised", last - first)
-            self._compute(evaluation.comparing(None), top, bottom, whole, known)
-            begin, end = max(first, start), min(last, stop)
+            whole = evaluation.take("quantised", band_end - first)
+            self._compute(evaluation.comparing(None), top, bottom, whole, scales)
+            begin, end = max(first, start), min(band_end, stop)
             out[begin - start : end - start] = whole[begin - first : end - first]
-        self._read_rest(evaluation, max(start, codes), stop, out[max(codes - start, 0) :], known)
+        self._read_scales_and_description(
+            evaluation, max(start, codes_end), stop, out[max(codes_end - start, 0) :], scales
+        )
         if evaluation.measurements is not None and self.compared_models:
             size = self.bytes_at_once
             first = -(-max(start, self.code_bytes) // size)
@@ -299,10 +304,10 @@ class Quantised(Tensor):
     def _scale_row(self) -> int:
         return self.grid[1] * (BITS[self.form.scales] // 8)
 
-    def _read_rest(
-        self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray, known: _Scales
+    def _read_scales_and_description(
+        self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray, scales: _Scales
     ) -> None:
-        """Write a range of what follows the codes."""
+        """Write bytes ``start:stop`` of this tensor, which lie after the codes."""
         if start >= stop:
             return
         height, width = self.block[0], self._scale_row
@@ -311,21 +316,23 @@ class Quantised(Tensor):
         for band in range(first // width // per_piece * per_piece, self.grid[0], per_piece):
             if band * width >= end:
                 break
-            if not known.known[band : band + per_piece].all():
+            if not scales.known[band : band + per_piece].all():
                 top = band * height
                 bottom = min(top + self.rows_at_once, self.rows)
                 codes = evaluation.take("quantised", (bottom - top) * self._code_row)
-                self._compute(evaluation.comparing(None), top, bottom, codes, known)
-        rest = known.stored.reshape(-1)[first:end]
-        out[: len(rest)] = rest
-        factor = known.factor.tobytes() if self.form.whole else b""
+                self._compute(evaluation.comparing(None), top, bottom, codes, scales)
+        scale_bytes = scales.stored.reshape(-1)[first:end]
+        out[: len(scale_bytes)] = scale_bytes
+        factor = scales.factor.tobytes() if self.form.whole else b""
         described = np.frombuffer(factor + self.described, np.uint8)
-        out[len(rest) :] = described[max(first - self.scale_bytes, 0) :][: len(out) - len(rest)]
+        out[len(scale_bytes) :] = described[max(first - self.scale_bytes, 0) :][
+            : len(out) - len(scale_bytes)
+        ]
 
     def _compute(
-        self, evaluation: Evaluation, top: int, bottom: int, out: np.ndarray, known: _Scales
+        self, evaluation: Evaluation, top: int, bottom: int, out: np.ndarray, held: _Scales
     ) -> None:
-        """Write the codes of whole blocks of rows, and note their scales."""
+        """Write the codes of rows ``top:bottom``, which are whole blocks, and hold their scales."""
         columns, (height, width) = self.columns, self.block
         runs = list[tuple[Vector, Sequence[Vector], Vector]]()
         reading = evaluation
@@ -337,10 +344,10 @@ class Quantised(Tensor):
         maxima = block_maxima(values, columns, width)
         if height > 1:
             maxima = np.maximum.reduceat(maxima, np.arange(0, bottom - top, height))
-        stored, scales = self.form.scaled(maxima, known.factor)
+        stored, scales = self.form.scaled(maxima, held.factor)
         bands = slice(top // height, -(-bottom // height))
-        known.stored[bands] = stored.reshape(-1, self._scale_row)
-        known.known[bands] = True
+        held.stored[bands] = stored.reshape(-1, self._scale_row)
+        held.known[bands] = True
         grid = np.repeat(scales, height, axis=0)[: bottom - top] if height > 1 else scales
         grid = np.ascontiguousarray(grid)
         quantise(values, columns, grid, width, self.form.code, out)
@@ -356,9 +363,9 @@ class Quantised(Tensor):
         count: int,
         grid: np.ndarray,
     ) -> np.ndarray:
-        """Return what is left of the first numbers of a piece, and of the reference's.
+        """Return the first numbers of a piece and of the reference, quantised and decoded again.
 
-        Both have the scales of the result: where the codes are the same, no change is left.
+        Both are quantised with the scales of the piece: equal codes mean that no change is left.
 
         Returns:
             float32, shape (2, count).
@@ -368,19 +375,19 @@ class Quantised(Tensor):
             columns = min(columns, count + count % 2)
             grid = np.ascontiguousarray(grid[:1, : -(-columns // width)])
         size = -(-count // columns) * columns
-        found = evaluation.take("as written", 2 * 4 * size).view(np.float32).reshape(2, size)
-        found[0] = values[:size]
-        round_to(Vector(reference.data[:size], reference.dtype), Vector(found[1]))
+        written = evaluation.take("as written", 2 * 4 * size).view(np.float32).reshape(2, size)
+        written[0] = values[:size]
+        round_to(Vector(reference.data[:size], reference.dtype), Vector(written[1]))
         codes = evaluation.take("codes as written", size // code.per_byte)
         grid = grid[: size // columns]
-        for numbers in found:
+        for numbers in written:
             quantise(numbers, columns, grid, width, code, codes)
             decoded(codes, code, numbers)
             apply_grid(numbers, columns, grid, width, subtracts=False)
-        return np.ascontiguousarray(found[:, :count])
+        return np.ascontiguousarray(written[:, :count])
 
-    def _begun(self, evaluation: Evaluation) -> _Scales:
-        """Return the scales, of which none is known, with the weight's factor."""
+    def _no_scales(self, evaluation: Evaluation) -> _Scales:
+        """Return an empty `_Scales`, to which scales are added, with the weight's factor."""
         largest, size = 0.0, self.rows_at_once * self.columns
         for start in range(0, self.weight.numel if self.form.whole else 0, size):
             stop = min(start + size, self.weight.numel)
@@ -392,7 +399,8 @@ class Quantised(Tensor):
     def _values(self, evaluation: Evaluation, start: int, stop: int) -> np.ndarray:
         """Return elements of the weight as float32, in a buffer.
 
-        The weight is evaluated at the depth of its bytes: scans of a merge use the same buffers.
+        The weight is evaluated at the depth of this tensor, so that scans of a merge use the same
+        buffers.
         """
         values = evaluation.take("to quantise", 4 * (stop - start))
         if self.weight.dtype == "F32":
@@ -408,12 +416,12 @@ class Quantised(Tensor):
 
 @dataclass(frozen=True)
 class _Scales:
-    """The scales of a weight that are known so far.
+    """The scales of a weight that have been computed so far.
 
     Args:
-        stored: the bytes of each row of the grid.
-        known: whether the row is known.
-        factor: what the weight is multiplied by.
+        stored: the bytes of the scales, a row for each row of the grid.
+        known: for each row of the grid whether its scales have been computed.
+        factor: the factor on the weight.
     """
 
     stored: np.ndarray
@@ -422,7 +430,7 @@ class _Scales:
 
     @classmethod
     def of(cls, tensor: Quantised, factor: np.float32) -> _Scales:
-        """Return the scales of a weight, of which none is known."""
+        """Return an empty `_Scales` for a weight."""
         height = tensor.grid[0]
         rows = np.zeros((height, tensor.scale_bytes // max(1, height)), np.uint8)
         return cls(rows, np.zeros(height, bool), factor)

@@ -15,24 +15,25 @@ from resumerge.tensors.stored import stored_in
 from resumerge.tensors.tensor import Tensor
 
 ROWS = 256
-"""Rows of packed numbers that are taken apart at once."""
+"""Rows of packed numbers that are unpacked at once."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Repacked(Tensor):
-    """Whole numbers that are packed in another order in their file, as bytes.
+    """Whole numbers in the order of a weight's rows, as bytes; the file has another order.
 
-    A byte has two numbers of 4 bits of a row, the first in the lower ones; or one number, if it has
-    8 bits or rows are of odd length. All are held in memory while elements are read: where a weight
-    is stored transposed, each row has a part of every packed row.
+    A byte has two numbers of 4 bits of a row, the first in the lower bits; or one number, if
+    numbers have 8 bits or rows are of odd length. All bytes are held in memory while elements are
+    read: of a weight that is stored transposed, each row needs a part of every packed row.
 
     Args:
         packed: a matrix of I32 or U8.
         bits: the bits of a number: 4 or 8.
-        along: the dimension of the packed matrix (0 or 1) whose neighbours lie in one element.
-        order: the place of each number among those of its packed element, the lowest bits first.
-        transposed: whether a row is a column of the packed matrix.
-        added: what is added to each number, of which as many bits are kept.
+        along: the dimension of the packed matrix (0 or 1) along which several neighbouring numbers
+            are packed into one element.
+        order: for each of these neighbours its place in the packed element, 0 for the lowest bits.
+        transposed: whether a row of the weight is a column of the packed matrix.
+        added: number that is added to each packed number; `bits` bits of the sum are kept.
         columns: the numbers of a row.
     """
 
@@ -57,7 +58,7 @@ class Repacked(Tensor):
         transposed: bool = False,
         added: int = 0,
     ) -> Repacked:
-        """Return the numbers of a packed matrix: so many rows and columns of them.
+        """Return the numbers of a packed matrix, as a matrix of `rows` rows and `columns` columns.
 
         Without `order` the first number has the lowest bits, and so on.
         """
@@ -77,12 +78,12 @@ class Repacked(Tensor):
         )
 
     def codebook(self, subtracted: int = 0) -> Codebook:
-        """Return the numbers that the bytes have, less something."""
+        """Return the codebook of the bytes: each number, less `subtracted`."""
         return whole_numbers(4 if _in_pairs(self.bits, self.columns) else 8, subtracted)
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the numbers, and of the packed ones while they are taken apart."""
+        """The bytes of the unpacked numbers, and of the packed matrix while it is unpacked."""
         return self.nbytes + self.packed.nbytes
 
     @property

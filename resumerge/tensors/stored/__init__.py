@@ -1,4 +1,4 @@
-"""Tensors that lie in files, and reading those whose elements are not contiguous there."""
+"""Tensors that lie in files, also those whose elements are not contiguous there."""
 
 from resumerge.tensors.stored.stored import Stored, stored_in, with_stored
 

@@ -55,7 +55,7 @@ class Stored(Tensor):
             offset = self.offset + nbytes(self.dtype, start)
             descriptor = files.descriptor(self)
             if descriptor is None or not read_ranges([(descriptor, offset, out, 0)]):
-                files.fill(self, offset, out.data)  # its error says what is wrong
+                files.fill(self, offset, out.data)  # raises an error that names the file
             return
         fill, elements = partial(files.fill, self), out.view(f"u{BITS[self.dtype] // 8}")
         read_strided(fill, self.offset, self.shape, self.strides, start, stop, elements)
@@ -72,11 +72,11 @@ def stored_in(tensor: Tensor) -> Iterator[Stored]:
 
 
 def with_stored(tensor: Tensor, change: Callable[[Stored], Stored]) -> Tensor:
-    """Return the same computation of other stored tensors; the tensor itself if none is another.
+    """Return a tensor with its stored tensors replaced; the tensor itself if none is replaced.
 
     Args:
-        tensor: the computation.
-        change: returns the tensor to put in the place of a stored one.
+        tensor: the tree whose leaves are replaced.
+        change: returns the replacement of a stored tensor, or that tensor to keep it.
     """
     if isinstance(tensor, Stored):
         return change(tensor)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 SPAN = 1 << 20
-"""Bytes read at once; elements that are further apart are read piece by piece."""
+"""Bytes read at once. Elements that span more are read in several pieces."""
 
 ReadBytes = Callable[[int, memoryview], None]
 """A function that fills a buffer from an offset (bytes) in the tensor's file."""
