@@ -1,4 +1,4 @@
-"""The changes of one adapter, read without the model that it is of."""
+"""The changes of one adapter, read without the model that it was trained on."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Matrices:
     """The matrices of one adapter for one module.
 
     Args:
-        name: the module's name; of experts, their parameter's.
+        name: the module's name; for experts, their parameter's name.
         a: shape (experts * rank, inputs), or with further dimensions for a convolution.
         b: shape (outputs, experts * rank), likewise.
         rank: the rank of one expert's change.
-        experts: how many matrices the module has: 1 but for experts.
+        experts: the number of experts; 1 for a plain module.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Matrices:
 
     @property
     def within(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The dimensions of both matrices without that of the rank: of the input, of the output."""
+        """The dimensions of the input in A, and of the output in B: both without the rank."""
         return self.a.shape[1:], (self.b.shape[0], *self.b.shape[2:])
 
     @property
@@ -70,18 +70,18 @@ class Matrices:
 
 @dataclass
 class AdapterChanges:
-    """What one adapter changes.
+    """The changes of one adapter.
 
     Args:
-        input_: its entry in the recipe.
+        input_: the adapter's entry in the recipe.
         source: the adapter, opened.
 
     Attributes:
-        settings: its config.
-        matrices: those of each module, by its name.
-        whole: the tensors that it has whole, by their names in the model.
+        settings: the adapter's config.
+        matrices: the matrices of each module, by the module's name.
+        whole: the tensors that the adapter saves whole, by their names in the model.
         left_out: the tensors that are not used.
-        problems: why it cannot be combined with others.
+        problems: the reasons why the adapter cannot be combined with others.
 
     Raises:
         InputError: the config is not that of a LoRA adapter, or of a variant that is not supported.
@@ -205,7 +205,7 @@ _OTHER_RANK = "The adapter's matrices have another rank than its config says"
 
 
 def _fit(a: Tensor, b: Tensor) -> bool:
-    """Return whether two matrices have one rank, and B no extent but outputs and rank."""
+    """Return whether two matrices have the same rank, and B has only outputs and rank."""
     if len(a.shape) < 2 or len(b.shape) < 2 or not a.shape[0]:
         return False
     return a.shape[0] == b.shape[1] and b.numel == b.shape[0] * b.shape[1]

@@ -27,39 +27,39 @@ def adapter_config(
 
     Args:
         adapters: the adapters.
-        modules: what they change.
-        ranks: the rank of each of these modules; parameters have the highest of all.
+        modules: the modules that the adapters change.
+        ranks: the rank of each of these modules; parameters have the highest rank of all.
         saved: the names of the modules that the adapter has whole.
     """
     rank = max(ranks.values(), default=1)
     kinds = {module.name: module.first.kind for module in modules.modules}
-    others = {
-        name: own
-        for name, own in sorted(ranks.items(), key=lambda item: -len(item[0]))
-        if own != rank and kinds[name] is not MatricesKind.PARAMETER
+    other_ranks = {
+        name: module_rank
+        for name, module_rank in sorted(ranks.items(), key=lambda item: -len(item[0]))
+        if module_rank != rank and kinds[name] is not MatricesKind.PARAMETER
     }
-    parameters = dict.fromkeys(end for each in adapters for end in each.settings.parameters)
+    parameters = dict.fromkeys(end for adapter in adapters for end in adapter.settings.parameters)
     return {
         "peft_type": "LORA",
         "task_type": next(iter(_stated(adapters, "task_type")), None),
         "base_model_name_or_path": next(iter(_stated(adapters, "base_model_name_or_path")), None),
         "r": rank,
         "lora_alpha": rank,
-        "rank_pattern": others,
-        "alpha_pattern": others,
+        "rank_pattern": other_ranks,
+        "alpha_pattern": other_ranks,
         "target_modules": _targets(adapters, modules),
         **({"target_parameters": list(parameters)} if parameters else {}),
         "modules_to_save": list(saved) or None,
-        "bias": adapters[0].settings.bias if any(each.whole for each in adapters) else "none",
+        "bias": adapters[0].settings.bias if any(adapter.whole for adapter in adapters) else "none",
         "lora_dropout": 0.0,
         "use_rslora": False,
-        "fan_in_fan_out": any(each.settings.fan_in_fan_out for each in adapters),
+        "fan_in_fan_out": any(adapter.settings.fan_in_fan_out for adapter in adapters),
         "inference_mode": True,
     }
 
 
 def notes_on_configs(adapters: Sequence[AdapterChanges]) -> Iterator[str]:
-    """Yield a note on each setting in which adapters differ, with the value that the result has."""
+    """Yield a note on each setting that differs between adapters, with the result's value."""
     for key in (BASE_MODEL, "task_type"):
         stated = _stated(adapters, key)
         if len(stated) > 1:
@@ -75,25 +75,27 @@ def _stated(adapters: Sequence[AdapterChanges], key: str) -> dict[str, None]:
 
 
 def _targets(adapters: Sequence[AdapterChanges], modules: ChangedModules) -> list[str]:
-    """Return the names that peft finds the modules by.
+    """Return the names by which peft finds the modules.
 
-    The adapters' own names mean the same modules on one model as they did in training; where they
-    are no list, or leave out layers, the modules have their whole names.
+    An adapter's own target_modules find the same modules on its base model as in training, and are
+    taken over. If they are no list, or layers are left out of them, modules have their full names.
     """
-    found: dict[str, None] = {}
+    targets: dict[str, None] = {}
     for place, adapter in enumerate(adapters):
-        named: list[str] = adapter.source.config.get("target_modules") or []
-        is_plain = isinstance(named, list) and all(isinstance(name, str) for name in named)
+        target_modules: list[str] = adapter.source.config.get("target_modules") or []
+        is_plain = isinstance(target_modules, list) and all(
+            isinstance(name, str) for name in target_modules
+        )
         chosen = any(adapter.source.config.get(key) for key in _CHOOSE_LAYERS)
-        own = [
+        module_names = [
             module.name
             for module in modules.modules
             if place in module.matrices and module.first.kind is not MatricesKind.PARAMETER
         ]
         if is_plain and not chosen and not modules.spelled[place]:
-            ends = tuple(f".{name}" for name in named)
-            covered = all(f".{name}".endswith(ends) for name in own)
-            found |= dict.fromkeys(named if covered and own else own)
+            ends = tuple(f".{name}" for name in target_modules)
+            covered = all(f".{name}".endswith(ends) for name in module_names)
+            targets |= dict.fromkeys(target_modules if covered and module_names else module_names)
         else:
-            found |= dict.fromkeys(own)
-    return sorted(found)
+            targets |= dict.fromkeys(module_names)
+    return sorted(targets)

@@ -1,4 +1,4 @@
-"""The plan of a combined adapter: its tensors, its config, and what is to be told."""
+"""The plan of a combined adapter: its tensors, its config, and notes for the user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from resumerge.tensors.dtypes import BY_TORCH_NAME
 from resumerge.tensors.target import Target
 
 SHOWN = 5
-"""The most problems of one adapter that are told."""
+"""The most problems of one adapter in a message."""
 
 
 def combine(
@@ -36,20 +36,20 @@ def combine(
     combining: Combining,
     values_of: ValuesOf,
 ) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
-    """Plan an adapter whose change is what a merge method makes of the changes of others.
+    """Plan an adapter whose change is the merge of the changes of several adapters.
 
     Args:
         recipe: the recipe.
         adapters: the adapters, in the recipe's order, each with its entry.
-        combining: the method, and how much of the result is kept.
+        combining: the method, and the rank of the result.
         values_of: returns the parameters of a tensor.
 
     Returns:
-        what is made; its tensors; notes; the tensors that it is not made of.
+        the adapter; its tensors; notes; the tensors of the adapters that are not used.
 
     Raises:
-        InputError: an adapter is none, or damaged; they do not fit each other; or something in
-            them cannot be combined without their base model.
+        InputError: a source is no adapter, or is damaged; the adapters do not fit each other; or a
+            tensor of theirs cannot be combined without the base model.
     """
     read, problems = _read(adapters)
     if problems:
@@ -76,12 +76,12 @@ def _read(
 
 
 class ContradictingParameters(InputError):
-    """Parameters that the method rejects; it says nothing where some of them are missing."""
+    """Parameters that contradict each other, so that the method rejects them."""
 
 
 @dataclass(frozen=True)
 class _Planner:
-    """The making of an adapter's tensors and config, once it is known what all adapters change."""
+    """Makes the tensors and config of the combined adapter from the changes of all adapters."""
 
     recipe: Recipe
     adapters: Sequence[AdapterChanges]
@@ -90,8 +90,8 @@ class _Planner:
     values_of: ValuesOf
 
     def plan(self) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
-        asked = self.recipe.plain_dtype
-        dtype = BY_TORCH_NAME[asked] if asked else None
+        recipe_dtype = self.recipe.plain_dtype
+        dtype = BY_TORCH_NAME[recipe_dtype] if recipe_dtype else None
         names = {module.name for module in self.modules.modules}
         whole = WholeTensors(
             self.recipe, self.adapters, self.combining, self.values_of, dtype, names
@@ -102,13 +102,13 @@ class _Planner:
         targets = [*self._matrices(ranks, dtype), *whole.targets()]
         saved = tuple(whole.modules)
         config = adapter_config(self.adapters, self.modules, ranks, saved)
-        left_out = [each for adapter in self.adapters for each in adapter.left_out]
+        left_out = [tensor for adapter in self.adapters for tensor in adapter.left_out]
         copies = (copy for _, *others in whole.copies.values() for copy in others)
         left_out += (LeftOut(copy, UnusedReason.FROM_ANOTHER) for copy in copies)
         return MadeAdapter(config, ranks, saved), targets, [*self._notes(ranks)], left_out
 
     def _ranks(self) -> dict[str, int]:
-        """Return the rank of each module; parameters have the highest of all, as peft reads it."""
+        """Return the rank of each module; for peft, parameters have the highest rank of all."""
         ranks = {module.name: self.combining.rank_of(module) for module in self.modules.modules}
         highest = max(ranks.values(), default=1)
         parameters = [
@@ -123,15 +123,19 @@ class _Planner:
         for module in self.modules.modules:
             values = self.values_of(f"{module.name}.weight", positions.of(module.name))
             first, rank = module.first, ranks[module.name]
-            dtypes = [t.dtype for each in module.matrices.values() for t in (each.a, each.b)]
-            own = dtype or dtype_of(dtypes)
-            combined, contradiction = self.combining.combined(module, values, own, rank)
+            dtypes = [
+                t.dtype for matrices in module.matrices.values() for t in (matrices.a, matrices.b)
+            ]
+            target_dtype = dtype or dtype_of(dtypes)
+            combined, contradiction = self.combining.combined(module, values, target_dtype, rank)
             if contradiction:
                 contradictions.setdefault(contradiction, module.name)
-            (outputs, *others), width = first.within[1], rank * first.experts
+            (outputs, *kernel_sizes), width = first.within[1], rank * first.experts
             a, b = names.of(module)
-            shapes = {a: (width, *first.within[0]), b: (outputs, width, *others)}
-            yield Target(module.name, own, combined.shape, combined.numel, combined, shapes)
+            shapes = {a: (width, *first.within[0]), b: (outputs, width, *kernel_sizes)}
+            yield Target(
+                module.name, target_dtype, combined.shape, combined.numel, combined, shapes
+            )
         if contradictions:
             problems = [self._contradiction(*pair) for pair in contradictions.items()]
             raise ContradictingParameters(problems)

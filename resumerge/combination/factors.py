@@ -1,4 +1,4 @@
-"""The matrices of a combined adapter: what a merge method makes of those of others."""
+"""The matrices of a combined adapter, which a merge method makes of several adapters' matrices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Combining:
     Args:
         method: the merge method.
         models: the adapters as the recipe names them.
-        rank: the rank that modules have at most; None for as much as loses nothing.
+        rank: the highest rank of a module; None for the rank that loses nothing.
         seed: the seed of random masks.
     """
 
@@ -61,13 +61,13 @@ class Combining:
     def combined(
         self, module: ChangedModule, values: Values, dtype: str, rank: int
     ) -> tuple[Combined, str | None]:
-        """Return the matrices of a module, flat, and what is wrong with the parameters.
+        """Return the combined matrices of a module, flat, and the contradiction of the parameters.
 
         Args:
             module: the module.
             values: the parameters.
             dtype: the type of the matrices.
-            rank: the rank that they have.
+            rank: the rank of the matrices.
         """
         first = module.first
         pairs = tuple(
@@ -91,7 +91,7 @@ class Combining:
     def factors(self, values: Values) -> list[float]:
         """Return the factor of each adapter's change in a weighted sum.
 
-        The method is asked: of changes that are the rows of the identity, it makes these factors.
+        They are found by calling the method on the rows of the identity matrix as changes.
         """
         assert self.method.is_weighted_sum and isinstance(self.method, KernelMethod)
         count = len(self.models)
@@ -109,7 +109,7 @@ class Combining:
 
     @property
     def _base(self) -> int | None:
-        """The place of the base among the operands: the last, where it is a change of zero."""
+        """The place of the base among the operands: the last one, which is a change of zero."""
         return None if self.method.base == "none" else len(self.models)
 
     def _operands(self, values: Values) -> tuple[Mapping[str, Value], ...]:
@@ -142,5 +142,5 @@ class Combining:
 
 
 def dtype_of(dtypes: Sequence[str]) -> str:
-    """Return the dtype that holds the numbers of all of these."""
+    """Return the dtype that holds the numbers of all these dtypes."""
     return dtypes[0] if len(set(dtypes)) == 1 else "F64" if "F64" in dtypes else "F32"

@@ -21,7 +21,7 @@ class ChangedModule:
 
     Args:
         name: its name in the first of the adapters that change it.
-        matrices: those of each of these adapters, by its place in the recipe.
+        matrices: the matrices of each of these adapters, by the adapter's place in the recipe.
         names: its names in the adapters.
     """
 
@@ -42,13 +42,13 @@ class ChangedModule:
 class ChangedModules:
     """The modules that adapters change, matched by name.
 
-    A name that another version of transformers gave is taken for the same module, if only one of
-    the modules can be meant.
+    A name that another version of transformers gave means the same module, if it fits only one of
+    the modules.
 
     Attributes:
         modules: the modules, in the order of the adapters and of their files.
-        spelled: for each adapter, (its name, the name here) of modules that it names otherwise.
-        problems: modules that have other shapes in one adapter than in another.
+        spelled: for each adapter, the name here of each module that the adapter names otherwise.
+        problems: modules whose shapes differ between adapters.
     """
 
     recipe: Recipe
@@ -58,21 +58,25 @@ class ChangedModules:
     problems: list[Problem] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        found: dict[str, dict[int, Matrices]] = {}
+        modules: dict[str, dict[int, Matrices]] = {}
         for place, adapter in enumerate(self.adapters):
-            known, others = ModelNames(f"{name}.weight" for name in found), {}
+            names, spelled_otherwise = ModelNames(f"{name}.weight" for name in modules), {}
             for name, matrices in adapter.matrices.items():
-                same = (known.find(f"{name}.weight") or f"{name}.weight").removesuffix(".weight")
-                if same != name and not _alike(next(iter(found[same].values())), matrices):
-                    same = name
-                several = found.setdefault(same, {})
-                if same != name:
-                    others[name] = same
-                if several and not _alike(next(iter(several.values())), matrices):
-                    self.problems.append(self._unlike(same, several, place, matrices))
-                several[place] = matrices
-            self.spelled.append(others)
-        self.modules = [ChangedModule(name, several) for name, several in found.items()]
+                name_here = (names.find(f"{name}.weight") or f"{name}.weight").removesuffix(
+                    ".weight"
+                )
+                if name_here != name and not _alike(
+                    next(iter(modules[name_here].values())), matrices
+                ):
+                    name_here = name
+                by_adapter = modules.setdefault(name_here, {})
+                if name_here != name:
+                    spelled_otherwise[name] = name_here
+                if by_adapter and not _alike(next(iter(by_adapter.values())), matrices):
+                    self.problems.append(self._unlike(name_here, by_adapter, place, matrices))
+                by_adapter[place] = matrices
+            self.spelled.append(spelled_otherwise)
+        self.modules = [ChangedModule(name, by_adapter) for name, by_adapter in modules.items()]
         self._check_experts()
 
     @property
@@ -86,7 +90,7 @@ class ChangedModules:
         ]
 
     def _check_experts(self) -> None:
-        """Check that no adapter has by one expert what another has for all of them together."""
+        """Check that no adapter changes single experts where another one changes packed experts."""
         parameters = [m.name for m in self.modules if m.first.kind is MatricesKind.PARAMETER]
         containers = {name.rpartition(".")[0] for name in parameters}
         single = [m for m in self.modules if _EXPERT.sub("", m.name) in containers]

@@ -1,9 +1,9 @@
-"""What adapters have whole: modules of modules_to_save, biases, and copies of the base model's.
+"""Tensors that adapters save whole: of modules_to_save, biases, and copies of the base model's.
 
-The base model's own are not known here, so that of what was trained only an average is exact: the
-same parts of all adapters, with factors that add up to 1. Embeddings and heads that were not
-trained, which peft saves beside their matrices or because the vocabulary has grown, are the same
-in all adapters that have them.
+The base model's tensors are not known here. So only an average of trained tensors is exact: the
+same tensor of all adapters, with factors that add up to 1. Embeddings and heads that were not
+trained are copies, which peft saves beside their matrices or because the vocabulary has grown; they
+are the same in all adapters that have them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ NEAR_ONE = 1e-6
 
 
 class WholeTensors:
-    """The tensors that adapters have whole.
+    """The tensors that adapters save whole.
 
     Args:
         recipe: the recipe.
         adapters: the adapters.
-        combining: how they are combined.
+        combining: the method and its settings.
         values_of: returns the parameters of a tensor.
         dtype: the dtype of the output; None for that of the tensors.
         decomposed: the names of modules that have matrices.
 
     Attributes:
-        copies: the tensors of the base model that adapters have copies of, by their names.
+        copies: the adapters' copies of each tensor of the base model, by the tensor's name.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class WholeTensors:
         return list(dict.fromkeys(name.rpartition(".")[0] for name in names))
 
     def problems(self) -> Iterator[Problem]:
-        """Yield why what adapters have whole cannot be combined; of each adapter once."""
+        """Yield the reasons why whole tensors cannot be combined, one for each adapter."""
         for adapter, trained in zip(self._adapters, self._trained):
             for name, tensor in trained.items():
                 if why := self._why_not(name, tensor):
@@ -136,7 +136,8 @@ class WholeTensors:
             block_elements=block_elements(None),
             models=self._combining.models,
         )
-        return Stacked.of(name, average.shape, (average,))  # not measured: it is no change
+        # A `Stacked` is not measured: the average is no change of a model.
+        return Stacked.of(name, average.shape, (average,))
 
     def _values(self, name: str) -> Values:
         return self._values_of(name, 0.0)
@@ -158,13 +159,13 @@ class WholeTensors:
 
 
 def _is_trained(adapter: AdapterChanges, name: str) -> bool:
-    """Return whether a tensor that an adapter has whole was trained, rather than copied."""
+    """Return whether a whole tensor of an adapter was trained, rather than copied."""
     settings = adapter.settings
     return name.endswith(".bias") or _is_under(name, settings.modules_to_save)
 
 
 def _is_under(name: str, modules: Collection[str]) -> bool:
-    """Return whether a tensor is of one of the modules that are named by their ends."""
+    """Return whether a tensor belongs to a module, given by the ends of modules' names."""
     return any(f".{module}." in f".{name}" for module in modules)
 
 

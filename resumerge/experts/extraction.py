@@ -1,7 +1,7 @@
-"""A mixture as the dense model that one of its experts is: ``extract_expert`` of a recipe.
+"""One expert of a mixture as a dense model: ``extract_expert`` of a recipe.
 
-The dense architectures are facts of transformers 5: models whose layers are those of the mixture
-but for the MLP.
+The dense architectures are facts of transformers 5: their layers differ from the mixture's layers
+in the MLP alone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "qwen3_moe": {"hidden_size": 2048, "num_hidden_layers": 24, "num_key_value_heads": 4},
 }
-"""Values that a mixture's config.json means where it lacks a key, and the dense one's does not."""
+"""The mixture's defaults of missing keys, where the dense architecture has other defaults."""
 
 _OF_MIXTURES = re.compile(
     r".*expert.*|.*router.*|moe_.*|norm_topk_prob|decoder_sparse_step|mlp_only_layers|auto_map"
@@ -81,27 +81,27 @@ def extracted(
     """
     number = recipe.extract_expert
     assert number is not None
-    seen: dict[ModelRef, Source] = {}
+    dense_models: dict[ModelRef, Source] = {}
     notes: list[str] = []
     problems: list[Problem] = []
     for ref, source in sources.items():
         problem = _unfit(recipe, source)
         if problem is None:
-            apart, _ = with_separate_experts(source)
-            seen[ref], kinds = _dense(apart, number)
+            separate, _ = with_separate_experts(source)
+            dense_models[ref], kinds = _dense(separate, number)
             problem = (
-                _no_such_expert(recipe, apart, number)
-                or _no_matrices(recipe, apart)
-                or _incomplete(recipe, seen[ref])
-                or _unlike_layers(recipe, seen[ref])
+                _no_such_expert(recipe, separate, number)
+                or _no_matrices(recipe, separate)
+                or _incomplete(recipe, dense_models[ref])
+                or _unlike_layers(recipe, dense_models[ref])
             )
             notes += [f"{ref} has {kind}, which a dense model lacks" for kind in kinds]
         problems += [problem] if problem else []
-    return seen, notes, problems
+    return dense_models, notes, problems
 
 
 def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config.json of the dense model that an expert of a mixture is.
+    """Return the config.json of the dense model made of one expert of a mixture.
 
     Args:
         config: the mixture's config.json, with a model type in `DENSE`.
@@ -110,15 +110,19 @@ def dense_config(config: Mapping[str, Any]) -> dict[str, Any]:
     dense, defaults = DENSE[kind], dict(_DEFAULTS.get(kind, {}))
     if "rope_parameters" in config:
         defaults.pop("rope_theta", None)
-    found = defaults | {k: value for k, value in config.items() if not _OF_MIXTURES.fullmatch(k)}
-    if kind == "qwen3_moe" and found.get("head_dim") is None:  # 128 for the dense one
-        found["head_dim"] = found["hidden_size"] // found.get("num_attention_heads", 32)
-    found["intermediate_size"] = config.get(dense.size, config.get("intermediate_size"))
-    return found | {"model_type": dense.model_type, "architectures": [dense.architecture]}
+    dense_values = defaults | {
+        k: value for k, value in config.items() if not _OF_MIXTURES.fullmatch(k)
+    }
+    if kind == "qwen3_moe" and dense_values.get("head_dim") is None:  # 128 for the dense one
+        dense_values["head_dim"] = dense_values["hidden_size"] // dense_values.get(
+            "num_attention_heads", 32
+        )
+    dense_values["intermediate_size"] = config.get(dense.size, config.get("intermediate_size"))
+    return dense_values | {"model_type": dense.model_type, "architectures": [dense.architecture]}
 
 
 def _dense(source: Source, number: int) -> tuple[Source, list[str]]:
-    """Return one expert of a mixture as a dense model; and what of the mixture no expert has.
+    """Return one expert of a mixture as a dense model, and the kinds of parts that it lacks.
 
     Args:
         source: the mixture, with its experts as separate matrices.
@@ -179,17 +183,19 @@ def _no_such_expert(recipe: Recipe, source: Source, number: int) -> Problem | No
 
 
 def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
-    """Return the problem of a file with more for its experts than their matrices."""
+    """Return the problem of tensors of experts that are not their matrices; None without any."""
     rests = {name: common(Template.of(name).rest) for name in source.tensors}
-    found = [n for n, rest in rests.items() if ".experts." in rest and not _EXPERT.fullmatch(rest)]
-    if not found:
+    other_tensors = [
+        name for name, rest in rests.items() if ".experts." in rest and not _EXPERT.fullmatch(rest)
+    ]
+    if not other_tensors:
         return None
     return recipe.problem(
-        f"{counted(len(found), 'tensor')} of {source.ref} would be lost",
+        f"{counted(len(other_tensors), 'tensor')} of {source.ref} would be lost",
         "extract_expert",
         expected="experts' gate, up and down projections, all packed or all separate within a "
         "layer",
-        found=", ".join(found[:5]),
+        found=", ".join(other_tensors[:5]),
         fix="Name another model",
     )
 
@@ -197,8 +203,8 @@ def _no_matrices(recipe: Recipe, source: Source) -> Problem | None:
 def _incomplete(recipe: Recipe, dense: Source) -> Problem | None:
     """Return the problem of layers that lack tensors.
 
-    Each needs an MLP, every tensor that another layer has, and the biases that the dense
-    architecture needs and the mixture's may lack.
+    A layer needs an MLP, every tensor that another layer has, and the biases that the dense
+    architecture needs, which the mixture's may lack.
     """
     layers: dict[str, set[str]] = defaultdict(set)
     for name in dense.tensors:

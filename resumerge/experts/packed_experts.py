@@ -2,8 +2,8 @@
 
 On disk each expert has matrices of its own. Loaded, the gates and ups of a layer's experts are one
 tensor of the shape (experts, 2 * intermediate, hidden), and the downs are another. Where a recipe
-says ``experts: together``, methods that look at whole tensors look at those; a packed tensor is
-written as the matrices that it consists of.
+says ``experts: together``, methods that look at whole tensors look at packed tensors. A packed
+tensor is written as the matrices that it consists of.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _place(projection: str) -> tuple[str, int] | None:
 
 
 def _packed(name: str, names: Names, members: tuple[Tensor, ...]) -> Stacked | None:
-    """Return the packed tensor; None where experts or matrices are missing, or not alike."""
+    """Return the packed tensor; None if experts or matrices are missing, or have other shapes."""
     if not any(place == 0 for _, place in names):  # ups without gates
         name = name.replace("gate_up_proj", "up_proj")
     experts, places = (sorted({key[k] for key in names}) for k in (0, 1))

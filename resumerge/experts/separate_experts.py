@@ -1,8 +1,8 @@
 """Packed tensors of files taken apart: the matrices of each expert, where they lie.
 
-A packed tensor has the experts along its first axis. Where the second axis counts outputs, the
-gates of an expert are in front of its ups, so that the matrices follow each other; otherwise
-(transposed or interleaved, as in gpt-oss) what an expert has of a tensor stays one matrix.
+A packed tensor has the experts along its first axis. If the second axis counts outputs, the gates
+of an expert precede its ups, so that its matrices follow each other. Otherwise (transposed or
+interleaved, as in gpt-oss) an expert's part of a tensor stays one matrix.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PackedTensor:
 
     Args:
         tensor: the packed tensor, with the experts along its first axis.
-        head: what the names of the layer's experts begin with, before ``.experts``.
+        head: the beginning of the names of the layer's experts, up to ``.experts``.
         matrices: the ends of the names of each expert's matrices in the tensor, in order.
     """
 

@@ -1,4 +1,4 @@
-"""Every model as the recipe merges it: experts in one form, under the reference's names."""
+"""Every model in the form that is merged: experts in one layout, with the reference's names."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class MixtureViews:
     """The models with their experts in the form that is merged.
 
     Args:
-        sources: every model of the recipe in that form.
+        sources: every model of the recipe in the form that is merged.
         notes: sentences on choices without effect, or with a surprising one.
-        aliases: the names in each model's files, by those in the view that differ.
+        aliases: the name in a model's files of each tensor that the view renames.
         places: the places of the reference's matrices, if its files have packed tensors.
         matrices: the matrices of an expert in each packed tensor, if the reference's files have
             them as separate tensors.
@@ -71,18 +71,18 @@ class MixtureViews:
             notes.append(f"experts has no effect: {method.name} takes one matrix at a time")
         elif together and not any(map(_has_experts, sources.values())):
             notes.append("experts has no effect: no layer has experts")
-        seen: dict[ModelRef, Source] = {}
+        views: dict[ModelRef, Source] = {}
         places: dict[ModelRef, dict[str, Place]] = {}
         matrices: dict[ModelRef, dict[str, tuple[str, ...]]] = {}
         for ref, source in sources.items():
             if together:
-                seen[ref], matrices[ref] = with_packed_experts(source)
+                views[ref], matrices[ref] = with_packed_experts(source)
             else:
-                seen[ref], places[ref] = with_separate_experts(source)
+                views[ref], places[ref] = with_separate_experts(source)
         aliases: dict[ModelRef, Aliases] = {}
-        for ref, source in seen.items():
+        for ref, source in views.items():
             packed = {rest: place.packed for rest, place in places.get(ref, {}).items()}
-            seen[ref], renamed = _named_like(source, seen[reference])
+            views[ref], renamed = _named_like(source, views[reference])
             aliases[ref] = _aliases(packed, renamed)
         mixtures = [ref for ref in recipe.merged_models if _has_experts(sources[ref])]
         if len(mixtures) > 1:
@@ -90,7 +90,7 @@ class MixtureViews:
                 "experts are merged by number, and routers like any tensor: that makes sense for "
                 "mixtures that were trained from one"
             )
-        return cls(seen, notes, aliases, places.get(reference, {}), matrices.get(reference, {}))
+        return cls(views, notes, aliases, places.get(reference, {}), matrices.get(reference, {}))
 
 
 def _has_experts(source: Source) -> bool:
@@ -98,32 +98,32 @@ def _has_experts(source: Source) -> bool:
 
 
 def _named_like(source: Source, reference: Source) -> tuple[Source, dict[str, str]]:
-    """Return a model with the reference's names for tensors that both have, and what was renamed.
+    """Return a model with the reference's names for tensors that both have, and the renames.
 
     Returns:
         the model; and its own `rest` of each renamed tensor, by the reference's `rest`.
     """
     if source is reference or not _has_experts(reference):
         return source, {}
-    known = {Template.of(name).rest for name in reference.tensors}
-    ours = {common(rest): rest for rest in known}
+    reference_rests = {Template.of(name).rest for name in reference.tensors}
+    ours = {common(rest): rest for rest in reference_rests}
     tensors, renamed = {}, dict[str, str]()
     for name, tensor in source.tensors.items():
         template = Template.of(name)
-        to = ours.get(common(template.rest))
-        if template.rest in known or to is None:
+        new_rest = ours.get(common(template.rest))
+        if template.rest in reference_rests or new_rest is None:
             tensors[name] = tensor
         else:
-            tensors[template.named(to)] = tensor
-            renamed[to] = template.rest
+            tensors[template.named(new_rest)] = tensor
+            renamed[new_rest] = template.rest
     return (replace(source, tensors=tensors) if renamed else source), renamed
 
 
 def _aliases(packed: Mapping[str, str], renamed: Mapping[str, str]) -> Aliases:
-    found: dict[str, list[str]] = defaultdict(list)
+    aliases: dict[str, list[str]] = defaultdict(list)
     own = {theirs: ours for ours, theirs in renamed.items()}
     for ours, theirs in renamed.items():
-        found[ours].append(theirs)
+        aliases[ours].append(theirs)
     for matrix, tensor in packed.items():
-        found[own.get(matrix, matrix)].append(tensor)
-    return found
+        aliases[own.get(matrix, matrix)].append(tensor)
+    return aliases

@@ -20,8 +20,8 @@ def as_reference(
 ) -> tuple[list[Target], list[Problem]]:
     """Return the tensors of the output, written as the reference's files have them.
 
-    Matrices of a packed tensor stay units of their own, which follow each other: the first one has
-    the tensor that the others complete.
+    The matrices of a packed tensor stay separate units, which follow each other: the first unit
+    begins the tensor, and the later ones complete it.
     """
     if views.matrices:
         return [_apart(target, views.matrices) for target in targets], []

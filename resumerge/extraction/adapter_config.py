@@ -25,10 +25,10 @@ def adapter_config(
     """Return an adapter_config.json. All scales are 1: alphas are the ranks.
 
     Args:
-        base: the base model as peft is to look for it.
-        config: its config.json.
+        base: the name by which peft finds the base model.
+        config: the base model's config.json.
         ranks: the rank of each module that has matrices, by its name.
-        parameters: the names of experts' parameters that have some, of the highest rank.
+        parameters: the names of experts' parameters that have matrices, all of the highest rank.
         saved: the names of the modules that the adapter has whole.
         every: the names of all modules of the model.
         every_parameter: the names of all parameters that hold experts.
@@ -53,27 +53,27 @@ def adapter_config(
 
 
 def rank_settings(ranks: Mapping[str, int], parameters: Collection[str]) -> dict[str, Any]:
-    """Return the settings of an adapter_config.json that say the ranks, and as many for alphas.
+    """Return the settings of an adapter_config.json for ranks, and for alphas equal to the ranks.
 
     peft takes the first pattern that a module's name ends with: longer names come first.
 
     Args:
         ranks: the rank of each module that has matrices, by its name.
-        parameters: the names of experts' parameters that have some, of the highest rank.
+        parameters: the names of experts' parameters that have matrices, all of the highest rank.
     """
     rank = max(ranks.values(), default=1)
     others = {
-        name: own
-        for name, own in sorted(ranks.items(), key=lambda item: -len(item[0]))
-        if own != rank and name not in parameters
+        name: rank_of_module
+        for name, rank_of_module in sorted(ranks.items(), key=lambda item: -len(item[0]))
+        if rank_of_module != rank and name not in parameters
     }
     return {"r": rank, "lora_alpha": rank, "rank_pattern": others, "alpha_pattern": others}
 
 
 def ends_of(chosen: Collection[str], every: Set[str]) -> list[str]:
-    """Return names that peft finds these modules by, and no others: last words where they do.
+    """Return names by which peft finds exactly these modules: last words, if these are enough.
 
-    peft takes each module whose name is one of these, or ends with a dot and one of these.
+    peft takes each module whose name is one of these names, or ends with a dot and one of them.
     """
     of_others = {name.rpartition(".")[2] for name in every - set(chosen)}
     words = {name: name.rpartition(".")[2] for name in chosen}
@@ -81,9 +81,9 @@ def ends_of(chosen: Collection[str], every: Set[str]) -> list[str]:
 
 
 def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
-    """Return names that peft finds these modules by, to save them whole: last words where they do.
+    """Return names by which peft saves exactly these modules: last words, if these are enough.
 
-    peft takes each module whose name ends with one of these, within a word as well.
+    peft saves each module whose name ends with one of these names, even within a word.
     """
     others = every - set(chosen)
     words = {name.rpartition(".")[2] for name in chosen}
@@ -92,7 +92,7 @@ def saved_names(chosen: Collection[str], every: Set[str]) -> list[str]:
 
 
 def _ends(chosen: Iterable[str], every: Set[str]) -> list[str]:
-    """Return names that peft finds these parameters by: the last two words where they do."""
+    """Return names by which peft finds exactly these parameters: two last words, if enough."""
     of_others = {_two(name) for name in every - set(chosen)}
     return sorted({name if _two(name) in of_others else _two(name) for name in chosen})
 

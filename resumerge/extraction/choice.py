@@ -1,4 +1,4 @@
-"""The choice of what becomes of each module: matrices, a whole copy, or nothing for a reason."""
+"""What an adapter has of each module: matrices, a whole copy, or nothing, with the reason."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Tensor
 
 SHOWN = 5
-"""The most names that a message tells."""
+"""The most names in a message."""
 
 
 @dataclass
 class ModuleChoice:
-    """The choice of what becomes of each module of a model.
+    """The decision what an adapter has of each module of a model.
 
     Args:
         recipe: the recipe.
-        extraction: its part on the adapter.
-        models: both models; the reference is the one that differs from the base.
+        extraction: the recipe's part on the adapter.
+        models: both models; the reference is the model to extract from.
         base: the base model.
-        matching: the tensors of both.
-        reading: the means to read them.
+        matching: the paired tensors of both models.
+        reading: the means to read the tensors.
 
     Attributes:
         modules: all modules of the model, in the order of its files.
-        decomposed: those that get matrices, by name.
-        experts: the parameters of experts that do.
-        saved: the modules that are saved whole.
-        whole_experts: the parameters of experts inside these.
-        biases: the biases that are saved: all of the model's that no saved module has, or none.
-        not_extracted: the names of what differs and is left out.
-        left_out: why tensors are not used.
-        problems: why there can be no adapter.
+        decomposed: the modules that get matrices, by name.
+        experts: the parameters of experts that get matrices, by name.
+        saved: the modules that are saved whole, by name.
+        whole_experts: the parameters of experts inside saved modules, by name.
+        biases: the biases that are saved: all biases outside saved modules, or none.
+        not_extracted: the names of modules and parameters that differ and are left out.
+        left_out: the tensors that are not used, with the reasons.
+        problems: the reasons why there can be no adapter.
     """
 
     recipe: Recipe
@@ -65,9 +65,9 @@ class ModuleChoice:
 
     def __post_init__(self) -> None:
         self.left_out += self.matching.left_out
-        own = self.models.sources[self.models.reference]
+        model = self.models.sources[self.models.reference]
         routed = frozenset(pair.module for pair in self.matching.experts)
-        kinds = ModuleKinds(own.tensors, routed)
+        kinds = ModuleKinds(model.tensors, routed)
         grouped: dict[str, dict[str, Pair]] = {}
         for pair in self.matching.pairs:
             grouped.setdefault(pair.module, {})[pair.role] = pair
@@ -95,7 +95,7 @@ class ModuleChoice:
             self.problems.append(self._only_whole() if whole else self._nothing())
 
     def _choose(self, module: TunedModule, changed: set[str]) -> None:
-        """Choose what becomes of a module's weight, or of all its tensors."""
+        """Choose what the adapter has of a module: matrices, all its tensors, or nothing."""
         different = {role for role, pair in module.pairs.items() if pair.name in changed}
         if not different - {"bias"} and not self._is_named(module):
             return
@@ -118,7 +118,7 @@ class ModuleChoice:
             self.saved[module.name] = module
 
     def _choose_bare(self, module: TunedModule, roles: set[str]) -> None:
-        """Save a module whole that has other parameters than weight and bias."""
+        """Save a module whole because a parameter other than weight and bias differs."""
         names = [module.pairs[role].name for role in sorted(roles)]
         left_out = not self.is_included(module.name) or self.extraction.skip_undecomposable
         if left_out:
@@ -138,7 +138,7 @@ class ModuleChoice:
             )
 
     def _save_around_bare(self) -> None:
-        """Save whole what is inside modules that are saved for the sake of a bare parameter."""
+        """Save the modules and experts inside modules that are saved for a bare parameter."""
         inside = tuple(f"{name}." for name in self._around_bare)
         for module in self.modules:
             if module.name.startswith(inside):
@@ -150,10 +150,14 @@ class ModuleChoice:
             self.left_out += (LeftOut(base, UnusedReason.FROM_ANOTHER) for base in bases)
 
     def _save_alike(self) -> None:
-        """Save what peft would look for besides, as names of saved modules end its name."""
-        found = [saved for saved in self.saved_modules if "." not in saved]
+        """Save modules whose names end with a saved module's name: peft expects them as well."""
+        top_level = [saved for saved in self.saved_modules if "." not in saved]
         for module in self.modules:
-            if found and module.name not in self.saved and module.name.endswith(tuple(found)):
+            if (
+                top_level
+                and module.name not in self.saved
+                and module.name.endswith(tuple(top_level))
+            ):
                 self.saved[module.name] = module
                 self.decomposed.pop(module.name, None)
 
@@ -171,9 +175,9 @@ class ModuleChoice:
             self._leave_out(experts.matrices, UnusedReason.NOT_EXTRACTED)
 
     def _choose_biases(self, changed: set[str]) -> None:
-        """Take all biases of the model if one differs that no saved module has.
+        """Save all biases outside saved modules if one of them differs.
 
-        peft has them all, or none; those of modules that are saved come with these.
+        peft saves either all biases of a model or none; saved modules bring their own.
         """
         biases = [
             pair
@@ -181,11 +185,11 @@ class ModuleChoice:
             for role, pair in module.pairs.items()
             if role == "bias" and module.name not in self.saved
         ]
-        wanted = [p for p in biases if p.name in changed and self.is_included(p.module)]
-        if not wanted:
+        included = [p for p in biases if p.name in changed and self.is_included(p.module)]
+        if not included:
             self.not_extracted += (pair.name for pair in biases if pair.name in changed)
         elif self.extraction.skip_undecomposable:
-            self.not_extracted += (pair.name for pair in wanted)
+            self.not_extracted += (pair.name for pair in included)
         else:
             self.biases = biases
 
@@ -194,7 +198,7 @@ class ModuleChoice:
         return module.name in names or module.word in names
 
     def _is_decomposed(self, module: TunedModule) -> bool:
-        """Return whether an embedding or head is decomposed. Tied ones would be changed twice."""
+        """Return whether an embedding or head is decomposed; a tied one would be changed twice."""
         return self.extraction.embed_lora and not module.is_grown and not self._is_tied(module)
 
     def _is_tied(self, module: TunedModule) -> bool:

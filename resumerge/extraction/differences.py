@@ -17,10 +17,10 @@ from resumerge.tensors.dtypes import FLOATS, nbytes
 from resumerge.tensors.evaluation import Evaluation, HeldValues
 
 FIRST, LARGEST = 1 << 12, 1 << 20
-"""Elements that are compared at first, and most at once: most tensors that differ do so soon."""
+"""The elements compared at first, and the most at once. Most differing tensors differ early."""
 
 HELD_BYTES = 64 << 20
-"""The bytes of what is kept of adapters' matrices while tensors are compared."""
+"""The bytes of adapters' matrices that are held while tensors are compared."""
 
 
 EvaluationOf = Callable[[Iterable[Tensor]], Evaluation]
@@ -32,7 +32,7 @@ Reading = Callable[[Mapping[Any, Source]], AbstractContextManager[EvaluationOf]]
 
 @contextmanager
 def reading(sources: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
-    """Yield the means to read models' tensors; remote files that are not here are streamed."""
+    """Yield the means to read models' tensors; remote files outside the cache are streamed."""
     numbered = {s.number: replace(s, streams=True) for s in sources.values() if s.files}
     reader = SourceReader(numbered)
     try:
@@ -43,7 +43,7 @@ def reading(sources: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
 
 
 def differ(evaluation_of: EvaluationOf, pairs: Iterable[tuple[Tensor, Tensor]]) -> bool:
-    """Return whether two tensors of any of these pairs have different shapes or numbers.
+    """Return whether the tensors of any pair have different shapes or numbers.
 
     Raises:
         Resumable: a file cannot be read now.

@@ -1,4 +1,4 @@
-"""The tensors of a model, each with that of the base model, under transformers' names."""
+"""The tensors of a model, each paired with the base model's, under transformers' names."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Pair:
-    """A tensor of the model, and the one of the base model.
+    """A tensor of the model, and the same tensor of the base model.
 
     Args:
         name: its name in transformers.
-        tied: whether the files have it under another name, which it is tied to.
+        tied: whether the files have the tensor under another name only, which this one is tied to.
     """
 
     name: str
@@ -57,9 +57,9 @@ class ExpertsPair:
 
     Args:
         name: its name in transformers.
-        matrices: the matrix of each expert, of the model and of the base model.
-        shape: the (rows, columns) of each.
-        transposed: whether they are stored as (in, out).
+        matrices: for each expert its matrix in the model and in the base model.
+        shape: the (rows, columns) of each matrix.
+        transposed: whether the matrices are stored as (in, out).
     """
 
     name: str
@@ -79,15 +79,15 @@ class Matching:
 
     Args:
         recipe: the recipe.
-        models: both models; the reference is the one to extract from.
+        models: both models; the reference is the model to extract from.
         base: the base model.
 
     Attributes:
-        pairs: the tensors that both have, in the order of the model's files.
+        pairs: the tensors that both models have, in the order of the model's files.
         experts: the parameters that hold experts.
         left_out: the buffers.
-        counters: the counters of batches, which belong to a norm that is saved whole, by its name.
-        problems: tensors that only one of them has, or that have another shape.
+        counters: the counters of batches, which are saved with their norm, by the norm's name.
+        problems: tensors that only one model has, or whose shapes differ.
     """
 
     recipe: Recipe
@@ -100,38 +100,38 @@ class Matching:
     problems: list[Problem] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        own = self.models.sources[self.models.reference]
-        canonical = CanonicalNames(own.tensors, own.config)
+        model = self.models.sources[self.models.reference]
+        canonical = CanonicalNames(model.tensors, model.config)
         base = self.models.sources[self.base]
         of_base = CanonicalNames(base.tensors, base.config)
         base_names = {of_base.of(name): name for name in base.tensors}
-        tied = tied_names(own.config, own.tensors)
+        tied = tied_names(model.config, model.tensors)
         used: set[str] = set()
         lacking: list[str] = []
         packed: dict[str, list[str]] = {}
         for name in [*self.models.ordered(self.models.reference), *tied]:
-            tensor = own.tensors[tied.get(name, name)]
-            final = canonical.of(name)
-            theirs = self.models.name_in(self.base, name)
-            if theirs not in base.tensors:
-                theirs = base_names.get(final, theirs)
+            tensor = model.tensors[tied.get(name, name)]
+            transformers_name = canonical.of(name)
+            base_name = self.models.name_in(self.base, name)
+            if base_name not in base.tensors:
+                base_name = base_names.get(transformers_name, base_name)
             if is_computed(tensor):
                 self.left_out.append(LeftOut(tensor, UnusedReason.COMPUTED))
-                used.add(theirs)
-                if final.endswith(f".{COUNTER}"):
-                    self.counters[final.removesuffix(f".{COUNTER}")] = tensor
-            elif _is_of_experts(final):
-                packed.setdefault(final, []).append(name)
-            elif (other := self.models.find(self.base, theirs)) is not None:
-                self.pairs.append(Pair(final, tensor, other, name in tied))
-                used |= {theirs, other.name}
+                used.add(base_name)
+                if transformers_name.endswith(f".{COUNTER}"):
+                    self.counters[transformers_name.removesuffix(f".{COUNTER}")] = tensor
+            elif _is_of_experts(transformers_name):
+                packed.setdefault(transformers_name, []).append(name)
+            elif (base_tensor := self.models.find(self.base, base_name)) is not None:
+                self.pairs.append(Pair(transformers_name, tensor, base_tensor, name in tied))
+                used |= {base_name, base_tensor.name}
             else:
                 lacking.append(name)
         used |= self._match_experts(packed, lacking)
-        self._check(own, lacking, used)
+        self._check(model, lacking, used)
 
     def _match_experts(self, packed: dict[str, list[str]], lacking: list[str]) -> set[str]:
-        """Match the parameters of experts, packed or not; return the base's that were matched."""
+        """Match the parameters of experts, packed or not; return the base's matched names."""
         sides = [Experts(ModelNames(s.tensors), s.tensors) for s in self._both()]
         used: set[str] = set()
         for name, stored in packed.items():
@@ -165,13 +165,13 @@ class Matching:
         The base's buffers are left out.
         """
         base = self.models.sources[self.base]
-        more = []
+        only_in_base = []
         for name, tensor in base.tensors.items():
             if is_computed(tensor):
                 self.left_out.append(LeftOut(tensor, UnusedReason.COMPUTED))
             elif name not in used and tensor.name not in used:
-                more.append(name)
-        for names, having, other in ((lacking, own, base), (more, base, own)):
+                only_in_base.append(name)
+        for names, having, other in ((lacking, own, base), (only_in_base, base, own)):
             if names:
                 self.problems.append(
                     self.recipe.problem(
@@ -183,14 +183,14 @@ class Matching:
                     )
                 )
         tokens = self.models.vocabularies[self.models.reference].found
-        unlike = []
+        other_shapes = []
         for pair in self.pairs:
-            first = 1 if pair.own.name in tokens else 0  # the number of tokens may differ
-            if pair.own.shape[first:] != pair.base.shape[first:]:
-                unlike.append(pair)
+            axis = 1 if pair.own.name in tokens else 0  # the number of tokens may differ
+            if pair.own.shape[axis:] != pair.base.shape[axis:]:
+                other_shapes.append(pair)
         self.problems += [
             self._unlike(pair.name, *(str(list(each.shape)) for each in (pair.base, pair.own)))
-            for pair in unlike[:SHOWN]
+            for pair in other_shapes[:SHOWN]
         ]
 
     def _unlike(self, name: str, expected: str, found: str) -> Problem:
@@ -207,8 +207,8 @@ def _is_of_experts(name: str) -> bool:
     return name.endswith(tuple(f".experts.{word}" for word in PACKED))
 
 
-def _parameter(several: tuple[ExpertParameter, ...], word: str) -> ExpertParameter | None:
-    return next((p for p in several if p.name.rpartition(".")[2] == word), None)
+def _parameter(parameters: tuple[ExpertParameter, ...], word: str) -> ExpertParameter | None:
+    return next((p for p in parameters if p.name.rpartition(".")[2] == word), None)
 
 
 def _as_one(name: str, shape: tuple[int, int], matrices: tuple[Tensor, ...]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a module of a model is, as far as the names and shapes of its tensors tell."""
+"""The kinds of a model's modules, inferred from the names and shapes of their tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TABLE = re.compile(
 """The last word of an embedding's name, of tokens, positions, types or distances."""
 
 _OF_OWN_CLASSES = frozenset({"embed_positions"})
-"""Embeddings of classes that ask for more than peft's layer around them has (Whisper, Bart)."""
+"""Embeddings whose class is used in ways that peft's layer does not support (Whisper, Bart)."""
 
 _OF_EXPERTS = frozenset({"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3", "gate"})
 _NUMBER = re.compile(r"\.\d+\.")
@@ -28,7 +28,7 @@ _ROUTER = re.compile(r"(^|\.)(mlp|block_sparse_moe|moe|ffn|feed_forward)\.(gate|
 
 
 class ModuleKind(Enum):
-    """What a module is to peft."""
+    """The kind of layer that a module is to peft."""
 
     MATRIX = "matrix"
     """A linear layer, its weight stored as (out, in)."""
@@ -64,17 +64,17 @@ class TunedModule:
 
     @property
     def is_vocabulary(self) -> bool:
-        """Whether it is an embedding, of whatever kind, or a head over the vocabulary."""
+        """Whether the module is an embedding of any kind, or a head over the vocabulary."""
         return self.kind is ModuleKind.EMBEDDING or is_head(f"{self.name}.weight")
 
     @property
     def is_grown(self) -> bool:
-        """Whether it has more rows, or fewer, than in the base model."""
+        """Whether the module has another number of rows than in the base model."""
         return any(pair.own.shape != pair.base.shape for pair in self.pairs.values())
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """The (rows, columns) of its weight, of a convolution's with one row for each output."""
+        """The (rows, columns) of the weight; a convolution has one row for each output."""
         rows = self.weight.own.shape[0]
         return rows, self.weight.own.numel // max(1, rows)
 
@@ -93,7 +93,7 @@ class ModuleKinds:
         self._routed = routed
 
     def module(self, name: str, pairs: Mapping[str, Pair]) -> TunedModule:
-        """Return a module with what it is."""
+        """Return a module with its kind."""
         return TunedModule(name, pairs, self._kind(name, pairs))
 
     def _kind(self, name: str, pairs: Mapping[str, Pair]) -> ModuleKind:
@@ -115,12 +115,12 @@ class ModuleKinds:
     def _is_stem(self, pair: Pair) -> bool:
         """Return whether a convolution over time stands before the layers.
 
-        Models of speech ask these for their strides, which peft's layers around them do not have.
+        Models of speech read the stride of such a convolution, and peft's layer around it has none.
         """
         return len(pair.own.shape) == 3 and not _NUMBER.search(pair.name)
 
     def _is_router(self, name: str) -> bool:
-        """Return whether a matrix chooses experts: transformers has a class of its own for it."""
+        """Return whether a matrix chooses experts: a router, for which transformers has a class."""
         parent = name.rpartition(".")[0]
         return f"{parent}.experts" in self._routed and _ROUTER.search(name) is not None
 

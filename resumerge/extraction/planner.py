@@ -1,4 +1,4 @@
-"""The plan of an adapter: what becomes of each module of a model."""
+"""The plan of an extracted adapter: its tensors and its config."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
 from resumerge.tensors.target import Target, block_elements
 
 PREFIX = "base_model.model."
-"""What the names of an adapter's tensors begin with."""
+"""The prefix of the names of an adapter's tensors."""
 
 
 @dataclass(frozen=True)
 class MadeAdapter:
-    """The facts on an adapter that is made, besides its tensors.
+    """The facts about an adapter that is made, besides its tensors.
 
     Args:
         config: adapter_config.json.
         ranks: the rank of each module, or parameter of experts, that has matrices, by its name.
-        saved: the names of the modules that it has whole.
+        saved: the names of the modules that the adapter has whole.
         vocabulary: the (rows of the base model's embedding, rows of the adapter's) if they differ.
-        parameters: the names of experts' parameters that have matrices, of the highest rank of all.
-        highest: the ranks that modules may have at most, where the differences choose; else none.
+        parameters: the names of experts' parameters that have matrices, all of the highest rank.
+        highest: the highest possible rank of each module, if the differences decide the ranks when
+            they are computed; else empty.
     """
 
     config: Mapping[str, Any]
@@ -52,7 +53,7 @@ class MadeAdapter:
         return bool(self.highest) and self.ranks == self.highest
 
     def with_ranks(self, chosen: Mapping[str, int]) -> MadeAdapter:
-        """Return the adapter with other ranks: 1 at least, and what a module may have at most."""
+        """Return the adapter with other ranks, from 1 to the highest rank of each module."""
         ranks = {
             name: max(1, min(chosen.get(name, most), most)) for name, most in self.highest.items()
         }
@@ -69,19 +70,19 @@ def extract(
     seed: int,
     reading: Reading = reading,
 ) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
-    """Plan an adapter that makes the base model what another model is.
+    """Plan an adapter that changes the base model into another model.
 
-    Tensors are read until they are known to differ: what is equal is not in the adapter.
+    Tensors are read up to their first difference: equal tensors are not in the adapter.
 
     Args:
         recipe: the recipe that extracts the adapter.
-        extraction: its part on that.
-        models: both models; the reference is the one that differs from the base.
+        extraction: the recipe's part on the extraction.
+        models: both models; the reference is the model to extract from.
         seed: the seed of random directions.
-        reading: the means to read the tensors; those of a stage need others.
+        reading: the means to read the tensors; a stage's tensors need a special one.
 
     Returns:
-        what is made; its tensors; notes; the tensors that it is not made of.
+        the adapter; its tensors; notes; the tensors of the models that are not used.
 
     Raises:
         InputError: the models do not fit, or the adapter would be empty, or could not be loaded.
@@ -101,7 +102,7 @@ def extract(
 
 @dataclass(frozen=True)
 class _Planner:
-    """The making of an adapter's tensors and config, once it is chosen what it has."""
+    """Makes an adapter's tensors and config from the choice of what it has."""
 
     recipe: Recipe
     extraction: Extraction
@@ -112,7 +113,7 @@ class _Planner:
 
     @property
     def _ranks(self) -> dict[str, int]:
-        """The rank of each module that has matrices; that of experts is the highest of all."""
+        """The rank of each module that has matrices; experts have the highest rank of all."""
         most = self.extraction.max_rank
         ranks = {name: min(most, *module.matrix) for name, module in self.choice.decomposed.items()}
         of_experts = [min(most, *pair.shape) for pair in self.choice.experts.values()]
@@ -134,11 +135,11 @@ class _Planner:
                 yield self._factors_of(module, ranks[module.name])
             if (bias := module.pairs.get("bias")) is not None and bias.name in biases:
                 inner = ".base_layer" if module.name in self.choice.decomposed else ""
-                kept = bias.own if self.choice.is_included(module.name) else bias.base
-                yield _whole(f"{PREFIX}{module.name}{inner}.bias", kept)
+                saved_bias = bias.own if self.choice.is_included(module.name) else bias.base
+                yield _whole(f"{PREFIX}{module.name}{inner}.bias", saved_bias)
         for whole in self.choice.whole_experts.values():
-            parts = tuple(own for own, _ in whole.matrices)
-            stacked = Stacked.of(whole.name, (len(parts), *whole.shape), parts)
+            matrices = tuple(own for own, _ in whole.matrices)
+            stacked = Stacked.of(whole.name, (len(matrices), *whole.shape), matrices)
             yield _whole(f"{PREFIX}{whole.name}", stacked)
         yield from self._experts(ranks)
 
@@ -146,11 +147,11 @@ class _Planner:
         of_containers: dict[str, list[ExpertsPair]] = {}
         for pair in self.choice.experts.values():
             of_containers.setdefault(pair.module, []).append(pair)
-        for several in of_containers.values():
-            several.sort(key=lambda pair: PACKED.index(pair.name.rpartition(".")[2]))
+        for pairs in of_containers.values():
+            pairs.sort(key=lambda pair: PACKED.index(pair.name.rpartition(".")[2]))
             # peft wraps the parameters in the order of their declaration: the first is innermost
-            layers = [*accumulate(["", *[".base_layer"] * (len(several) - 1)])]
-            for pair, inner in zip(several, reversed(layers)):
+            layers = [*accumulate(["", *[".base_layer"] * (len(pairs) - 1)])]
+            for pair, inner in zip(pairs, reversed(layers)):
                 yield self._factors(
                     pair.name,
                     pair.matrices,

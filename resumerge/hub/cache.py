@@ -43,7 +43,7 @@ def link_etag(path: Path) -> str | None:
 
 
 def remembered_commit(repo: str, branch: str) -> str | None:
-    """Return the commit that a branch had when the Hub was last asked; None if it was not."""
+    """Return the commit that a branch had when the Hub was last asked; None if it never was."""
     try:
         commit = read_foreign(repo_folder(repo) / "refs" / branch, _LARGEST_REF).decode().strip()
     except (OSError, ValueError):
@@ -64,7 +64,7 @@ def remember_commit(repo: str, branch: str, commit: str) -> None:
         return
     path = repo_folder(repo) / "refs" / branch
     fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    with suppress(OSError):  # a read-only cache can still be read
+    with suppress(OSError):  # a cache that cannot be written is still useful
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(commit)
         fresh.replace(path)

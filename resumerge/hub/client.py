@@ -139,7 +139,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
 
 
 def is_page_of_others(response: Any) -> bool:
-    """Return whether a refusal is a web page, which the Hub sends to no program."""
+    """Return whether a refusal is a web page: then it is not the Hub that answered."""
     kind = str(response.headers.get("Content-Type") or "").lower()
     named = response.headers.get("X-Error-Code")
     return response.status_code in (401, 403) and kind.startswith("text/html") and not named

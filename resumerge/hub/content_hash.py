@@ -25,7 +25,7 @@ def content_digest(etag: str, size: int) -> Digest | None:
         size: the size of the whole file in bytes.
 
     Returns:
-        the digest; None where the etag is no hash of the content (that of some mirrors is not).
+        the digest; None if the etag is no hash of the content, as on some mirrors of the Hub.
     """
     if re.fullmatch("[0-9a-f]{64}", etag):
         return hashlib.sha256()
@@ -35,7 +35,7 @@ def content_digest(etag: str, size: int) -> Digest | None:
 
 
 class ExpectedHash(ExpectedContent):
-    """A comparison of bytes with an etag; if that is no hash, everything is as expected.
+    """A comparison of bytes with an etag; if the etag is no hash, all bytes count as expected.
 
     Args:
         etag: the etag as the Hub lists it.
@@ -55,7 +55,7 @@ class ExpectedHash(ExpectedContent):
 
 
 def is_intact(path: Path, etag: str, size: int, check: Callable[[], None] | None = None) -> bool:
-    """Read a whole file and compare it with its etag; if that is no hash, compare the size only."""
+    """Read a whole file and compare it with its etag; with its size only if the etag is no hash."""
     if path.stat().st_size != size:
         return False
     digest = content_digest(etag, size)

@@ -15,13 +15,13 @@ CHUNK = 16384
 """The largest piece of a body in bytes, where the HTTP library asks for a size."""
 
 REDIRECT_SECONDS = 300.0
-"""The seconds for which the Hub is not asked again where a file is.
+"""The seconds for which an address that the Hub redirected to is used again.
 
-The addresses that it gives are valid for longer, and it counts how often it is asked.
+The addresses are valid for longer, and the Hub limits the number of requests.
 """
 
 _redirects: dict[str, tuple[str, float]] = {}
-"""The address that the Hub sent a request to, and until when it is used, by the request's URL.
+"""For each requested URL, the address that the Hub redirected to and the time until it is used.
 
 The addresses are secrets.
 """
@@ -40,7 +40,7 @@ def get(url: str, headers: dict[str, str]) -> Iterator[Response]:
 
 @contextmanager
 def get_at_known_server(url: str, headers: dict[str, str]) -> Iterator[Response]:
-    """Request a URL from the server that it led to before; the Hub is asked where that is once.
+    """Request a URL from the server that the Hub redirected to before; else ask the Hub.
 
     Raises:
         HfHubHTTPError: the status is an error other than 416 (range not satisfiable).
@@ -50,7 +50,7 @@ def get_at_known_server(url: str, headers: dict[str, str]) -> Iterator[Response]
         if time.monotonic() < until:
             try:
                 response = stack.enter_context(_opened(address, headers, token=False))
-            except Exception:  # it has expired, or that server fails: the Hub may know another one
+            except Exception:  # expired, or its server fails: the Hub may give another one
                 _redirects.pop(url, None)
             else:
                 yield _as_response(response)

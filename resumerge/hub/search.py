@@ -11,11 +11,11 @@ from resumerge.hub.client import hub_call, is_offline
 def search_models(
     words: str, *, author: str | None = None, most: int = 20, token: str | bool | None = None
 ) -> list[str]:
-    """Return the names of models on the Hub, those that it finds fittest first.
+    """Return the names of models on the Hub, the best matches first.
 
     Args:
         words: part of their names; empty for any.
-        author: the user or organisation that they are of; None for any.
+        author: the user or organisation that owns the models; None for any.
         most: the largest number of names.
         token: the token to search with; None for that of this process, False for none.
 
@@ -37,8 +37,8 @@ def models_with(folder: str, without: str, author: str, token: str | None) -> li
     """Return the names of an author's models that have files in a folder, the newest first.
 
     Args:
-        folder: how the names of such files begin, like ``folder/``.
-        without: the name of a file that they must not have.
+        folder: the beginning of the files' names, like ``folder/``.
+        without: the name of a file that the models must not have.
         author: the user or organisation.
         token: the token to search with; None for that of this process.
 

@@ -1,4 +1,4 @@
-"""Downloads through Xet, which huggingface_hub makes; what arrived is checked here."""
+"""Downloads through Xet, made by huggingface_hub; the content is checked here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ XET_ONLY = 50_000_000_000
 
 
 def is_served_by_xet(repo: str, commit: str, name: str, size: int, partial: Path) -> bool:
-    """Return whether huggingface_hub would use Xet for a file, and no part of the file is here yet.
+    """Return whether huggingface_hub would use Xet for a file without a partial download.
 
     A partial file is finished over HTTP, which serves the same bytes.
     """
@@ -46,7 +46,7 @@ def download_by_xet(
         name: the file's name in the repo.
         progressed: called with the number of bytes so far, where this version of huggingface_hub
             can report them.
-        replace: whether a file that is there is damaged, and is replaced.
+        replace: whether the cache has a damaged file, which is replaced.
     """
     from huggingface_hub import hf_hub_download
 

@@ -50,9 +50,8 @@ def without_overflow(
         inner_sum, inner_small = np.empty(size, np.float32), np.empty(size, np.float32)
         within(vectors, Vector(inner_sum), 1.0)
         within(small, Vector(inner_small), SCALE)
-        is_right &= np.isfinite(inner_sum) | ~np.isfinite(
-            inner_small
-        )  # unless an operand is not finite
+        # Where the smaller sum is not finite either, an operand is not finite.
+        is_right &= np.isfinite(inner_sum) | ~np.isfinite(inner_small)
     is_right |= ~np.isfinite(from_small)  # here an operand is not finite
     wide = np.where(is_right, result, from_small.astype(np.float64) / SCALE)
     if out.dtype == F64:

@@ -1,8 +1,8 @@
 """The layers and parts of a model, inferred from tensor names and config.json.
 
 There is no table of architectures, except for the names of experts (`expert_names`), which programs
-spell differently, and for what configs leave to their classes (`layer_rules/`). `model_views` shows
-all models of a recipe under the names of one. Nothing here reads weights.
+spell differently, and for settings that a config leaves to its class (`layer_rules/`).
+`model_views` shows all models of a recipe under the names of one. Nothing here reads weights.
 Imports `sources/types.py`, `sources/tied_names.py`, and `sources/tied_weights.py`, whose functions
 are exported here too.
 """

@@ -1,9 +1,9 @@
-"""What transformers calls a tensor once it is loaded, where files call it otherwise.
+"""Transformers' names of loaded tensors, where files have other names.
 
 transformers 5 renames tensors while it loads them (its `conversion_mapping.py`, and the prefix of
 a model's class), and packs the experts of a layer into one tensor for each projection. Recipes
 written for mergekit filter by those names. The renames here are those that our tests see in 46
-architectures; a name that none of them touches is its own.
+architectures; any other name stays as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from resumerge.config_json import class_names, model_type
 
 Renames = Iterator[tuple[str, str]]
-"""Patterns (anywhere in a name), and what replaces them."""
+"""Patterns (anywhere in a name), and their replacements."""
 
 _PREFIXES = {
     "transformer": (
@@ -35,7 +35,7 @@ _PREFIXES = {
         )
     },
 }
-"""Where a model with a head has the one without, by model types. For others it is ``model``."""
+"""The prefix that a model with a head adds, with its model types; for others it is ``model``."""
 
 _MODEL = re.compile(r"(embed_tokens|((en|de)coder\.)?layers\.\d+)\.")
 """Names of a language model without a prefix that would stand in ``model``."""

@@ -1,4 +1,4 @@
-"""How the modules of sentence-transformers models differ: the output has those of the reference."""
+"""Differences of sentence-transformers models' modules; the output has the reference's modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resumerge.recipe import ModelRef, Recipe
 from resumerge.sources.types import SentenceModules
 
 _MODES = "pooling_mode_"
-"""The beginning of the keys by which older versions say how tokens are pooled."""
+"""The beginning of the keys by which older versions state how tokens are pooled."""
 
 
 def notes_on_modules(recipe: Recipe, models: ModelViews) -> Iterator[str]:
@@ -36,7 +36,7 @@ def notes_on_modules(recipe: Recipe, models: ModelViews) -> Iterator[str]:
 
 
 def lacks_module(models: ModelViews, ref: ModelRef, tensor: str) -> bool:
-    """Return whether a tensor of the reference is of a module whose weights a model lacks."""
+    """Return whether a tensor of the reference belongs to a module whose weights a model lacks."""
     folder, slash, _ = tensor.rpartition("/")
     ours, theirs = (models.sources[r].modules for r in (models.reference, ref))
     if not slash or ours is None or folder not in ours.stems:
@@ -66,9 +66,9 @@ def _differences(
 
 
 def _unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Return a text for each value of a module's config that two models have otherwise.
+    """Return a text for each value of a module's config that differs between two models.
 
-    A key that one of them lacks has its default there, which no file says.
+    A missing key has its default value, which is in no file.
     """
     one, other = _plain(ours), _plain(theirs)
     return [

@@ -1,4 +1,4 @@
-"""What the tensors of a mixture's experts are called in the files of different programs.
+"""The names of a mixture's expert tensors in the files of different programs.
 
 Facts of transformers 5 (`conversion_mapping.py`), which has names of its own beside those that the
 models were published with, and saves either.
@@ -53,17 +53,17 @@ _PUBLISHED = {
     **dict.fromkeys(("mixtral", "minimax", "minimax_m2", "phimoe"), _W),
     **dict.fromkeys(("granitemoe", "granitemoeshared", "granitemoehybrid"), _GRANITE),
 }
-"""By model type, how the names that it was published with follow from transformers'."""
+"""By model type, the changes that turn transformers' names into the published names."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """The name of an expert's tensor, taken apart, for any layer and expert.
+    """The parts of a tensor's name, of which `rest` is the same for all layers and experts.
 
     Args:
         layer: the beginning of the name, up to the layer's number and a dot; empty for a tensor in
             no layer.
-        rest: what follows, with ``{n}`` for the expert's number.
+        rest: the text after `layer`, with ``{n}`` for the expert's number.
         expert: the expert's number; None for a tensor of no single expert.
     """
 

@@ -1,8 +1,8 @@
-"""Moves what config.json says of each layer with the layers, where slices choose them.
+"""Moves the settings of layers in config.json to the layers that slices choose.
 
-What a config.json lists is cut and joined. What it leaves to its class is derived as the class
-does it (`layer_rules`), and written where the class would derive something else for the layers of
-the output.
+Lists of a config.json are cut and joined. Settings that it leaves to its class are derived as the
+class derives them (`layer_rules`). They are written if the class would derive other values for the
+layers of the output.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Unstated:
     Args:
         key: its name.
         keys: the keys that it follows from.
-        found: what config.json says.
+        found: the values that config.json has.
         place: the first layer of the output that would get another setting than in its source.
     """
 
@@ -116,7 +116,7 @@ def move_settings(
 def mixed_settings(
     config: Config, keys: Sequence[str], count: int, inputs: Sequence[Sequence[SourceLayer]]
 ) -> dict[str, list[int]]:
-    """Return the layers of an output that are merged from layers of which configs say different.
+    """Return the output's layers that are merged from layers with different settings.
 
     Args:
         config: the reference model's config.json.
@@ -133,7 +133,7 @@ def mixed_settings(
     }.items():
         states = _States(path, counted, count)
         for key, default in layer_entries(config, path, count).items():
-            merged = (states.moved(key, default, layers) for layers in inputs)
+            merged = (states.of_origins(key, default, layers) for layers in inputs)
             differing = [
                 place
                 for place, (entries, layers) in enumerate(zip(merged, inputs))
@@ -148,33 +148,36 @@ def mixed_settings(
 
 
 def _meant(entry: Any, layer: SourceLayer) -> Any:
-    """Return an entry; of one that names another layer, how far that is."""
+    """Return an entry; for one that names another layer, the distance to that layer."""
     return entry - layer.layer if isinstance(entry, LayerNumber) else entry
 
 
 def _moved_section(
     config: Config, path: list[str], counted: str, count: int, origins: Sequence[SourceLayer]
 ) -> tuple[dict[str, Any], list[Unstated]]:
-    """Return a section with the settings of the output's layers, and those it cannot state."""
+    """Return a section with the output's settings of layers, and those that it cannot state."""
     before = section_of(config, path)
     section, unstated = dict(before), list[Unstated]()
     states = _States(path, counted, count)
-    known = {
+    entries_of_rules = {
         rule: entries
         for rule in rules_of(before, config, path)
         if (entries := rule.entries(before, count)) is not None
     }
-    of_rules = {rule.name: entries for rule, entries in known.items()}
+    of_rules = {rule.name: entries for rule, entries in entries_of_rules.items()}
     unstated += _move_lists(before, section, states, of_rules, origins)
     unstated += _move_last_stage(before, section, count, len(origins))
-    wanted = {rule: states.moved(rule.name, own, origins) for rule, own in known.items()}
-    for rule, entries in wanted.items():
+    expected = {
+        rule: states.of_origins(rule.name, entries_before, origins)
+        for rule, entries_before in entries_of_rules.items()
+    }
+    for rule, entries in expected.items():
         _state(rule, entries, section, count, origins)
-    for rule, entries in wanted.items():
+    for rule, entries in expected.items():
         place = _first_difference(rule, section, entries, origins)
         if place is not None:
-            found = [f"{key}: {before[key]}" for key in rule.keys if key in before]
-            unstated.append(Unstated(rule.name, rule.keys, ", ".join(found), place))
+            stated = [f"{key}: {before[key]}" for key in rule.keys if key in before]
+            unstated.append(Unstated(rule.name, rule.keys, ", ".join(stated), place))
     return section, unstated
 
 
@@ -190,16 +193,16 @@ def _move_lists(
     Args:
         before: the section of the reference.
         section: the section of the output, which is changed.
-        states: what the models of the layers state.
-        of_rules: the entries that rules find, by name: a list that its class reads otherwise is
-            left to its rule.
+        states: the settings that the models of the layers state.
+        of_rules: the entries that rules derive, by name. A list whose rule derives other entries
+            than it states is left to the rule.
         origins: where each layer of the output comes from.
     """
     for key, value in before.items():
         default = read_layer_list(key, value, states.count)
         if default is None or of_rules.get(key, default) != default:
             continue
-        entries = states.moved(key, default, origins)
+        entries = states.of_origins(key, default, origins)
         if entries == default:
             continue
         if any(word in key for word in _OUTPUTS) and entries.count(True) != default.count(True):
@@ -214,9 +217,9 @@ def _state(
     count: int,
     origins: Sequence[SourceLayer],
 ) -> None:
-    """Write a rule's entries where the class would derive others for the layers of the output.
+    """Write a rule's entries if the class would derive others for the layers of the output.
 
-    They are also written where the section still has a list for the old number of layers.
+    They are also written if the section still has a list for the old number of layers.
     """
     stated = section.get(rule.name)
     is_old = isinstance(stated, list) and len(stated) == count != len(origins)
@@ -226,28 +229,30 @@ def _state(
 
 @dataclass
 class _States:
-    """What the models of the layers say of them.
+    """The settings that the models state for their layers.
 
     Args:
         path: the keys that lead to the section, in the config.json of every model.
-        counted: the key of the layer count in it.
-        count: the number of layers, where that key states none.
+        counted: the key of the layer count in the section.
+        count: the number of layers if that key is missing.
     """
 
     path: Sequence[str]
     counted: str
     count: int
 
-    def moved(self, key: str, default: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
-        """Return the entry of each layer of the output, from the model that the layer is from.
+    def of_origins(self, key: str, default: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
+        """Return the entry of each layer of the output, read from the model that the layer is from.
 
-        A model that says nothing of a setting has the entries of the reference.
+        A model that does not state a setting has the entries of the reference.
         """
-        known: dict[int, list[Any]] = {}
+        entries_of_models: dict[int, list[Any]] = {}
         for origin in origins:
-            if origin.model not in known:
-                known[origin.model] = self._entries(key, origin.config) or default
-        return [known[o.model][o.layer % len(known[o.model])] for o in origins]
+            if origin.model not in entries_of_models:
+                entries_of_models[origin.model] = self._entries(key, origin.config) or default
+        return [
+            entries_of_models[o.model][o.layer % len(entries_of_models[o.model])] for o in origins
+        ]
 
     def _entries(self, key: str, config: Config) -> list[Any] | None:
         section = section_of(config, self.path) or config
@@ -260,19 +265,22 @@ class _States:
 
 
 def _first_difference(
-    rule: Rule, section: Config, wanted: Sequence[Any], origins: Sequence[SourceLayer]
+    rule: Rule, section: Config, expected: Sequence[Any], origins: Sequence[SourceLayer]
 ) -> int | None:
-    """Return the first layer of the output that a section says something else of; None if none."""
-    found = rule.entries(section, len(origins))
-    if found is None:
+    """Return the first layer whose entry in a section is not the expected one; None if none is."""
+    entries = rule.entries(section, len(origins))
+    if entries is None:
         return 0
-    for place, (entry, other) in enumerate(zip(found, wanted)):
+    for place, (entry, expected_entry) in enumerate(zip(entries, expected)):
         if isinstance(entry, LayerNumber):
-            own = origins[entry] if 0 <= entry < len(origins) else None
-            same = own is not None and (own.model, own.layer) == (origins[place].model, other)
-            same = same and (entry == place) == (other == origins[place].layer)
+            named_layer = origins[entry] if 0 <= entry < len(origins) else None
+            same = named_layer is not None and (named_layer.model, named_layer.layer) == (
+                origins[place].model,
+                expected_entry,
+            )
+            same = same and (entry == place) == (expected_entry == origins[place].layer)
         else:
-            same = entry == other
+            same = entry == expected_entry
         if not same:
             return place
     return None
@@ -298,7 +306,7 @@ def _renumbered(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]
 def _move_last_stage(
     before: Config, section: dict[str, Any], count: int, length: int
 ) -> list[Unstated]:
-    """Write the names of a backbone's stages, of which each is a layer, if the last is taken."""
+    """Write the names of a backbone's stages (its layers), if it puts out the last one."""
     stages = ["stem", *(f"stage{n + 1}" for n in range(count))]
     taken = {key: before[key] for key in _LAST_STAGE[1:] if before.get(key) is not None}
     if before.get("stage_names") != stages:

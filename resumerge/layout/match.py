@@ -1,7 +1,7 @@
 """Matches the tensor names of two models that differ by a wrapper, like ``bert.``.
 
 There is no table of prefixes: two names match where their ends are the same and the beginnings
-differ in words that only one of them has (``model.language_model.`` and ``language_model.model.``,
+differ in words that only one name has (``model.language_model.`` and ``language_model.model.``,
 ``bert.`` and nothing). The most common difference is applied first.
 """
 
@@ -32,12 +32,12 @@ def match_names(
         the other model's name by our name, for tensors that were found by another name; and the
         prefixes that differ, the most common first. Each name of the other model is used once.
     """
-    free = set(theirs) - set(ours)
+    unmatched = set(theirs) - set(ours)
     lacking = [name for name in ours if name not in theirs]
-    if not free or not lacking:
+    if not unmatched or not lacking:
         return {}, []
     by_end: dict[str, list[str]] = defaultdict(list)
-    for name in free:
+    for name in unmatched:
         for _, end in _cuts(name):
             by_end[end].append(name)
     votes: Counter[Rename] = Counter()
@@ -45,29 +45,29 @@ def match_names(
         rename = _longest_end(name, by_end)
         if rename is not None:
             votes[rename] += 1
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     used: list[Rename] = []
     for rename, _ in sorted(votes.items(), key=lambda item: (-item[1], str(item[0]))):
         for name in lacking:
-            if name in found or not name.startswith(rename.ours):
+            if name in names or not name.startswith(rename.ours):
                 continue
-            other = rename.theirs + name.removeprefix(rename.ours)
-            if other in free:
-                free.discard(other)
-                found[name] = other
+            their_name = rename.theirs + name.removeprefix(rename.ours)
+            if their_name in unmatched:
+                unmatched.discard(their_name)
+                names[name] = their_name
                 if rename not in used:
                     used.append(rename)
-    return found, used
+    return names, used
 
 
 def _longest_end(name: str, by_end: dict[str, list[str]]) -> Rename | None:
     """Return the rename with the longest common end, if the names differ by one wrapper."""
     for start, end in _cuts(name):
         if end in by_end:
-            others = by_end[end]
-            if len(others) > 1:
+            candidates = by_end[end]
+            if len(candidates) > 1:
                 return None
-            rename = Rename(start, others[0].removesuffix(end))
+            rename = Rename(start, candidates[0].removesuffix(end))
             return rename if _is_wrapper(rename) else None
     return None
 

@@ -1,4 +1,4 @@
-"""The sources of a plan, with what was inferred of each, seen with the reference's names."""
+"""The models of a recipe with their inferred layouts, under the reference's names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ModelViews:
 
     @cached_property
     def vocabularies(self) -> dict[ModelRef, VocabularyTensors]:
-        """The tensors of each model with a row for every token, as far as its config.json says."""
+        """The tensors of each model with a row for every token, inferred from its config.json."""
         return {ref: find_vocabulary(s, self.layers[ref]) for ref, s in self.sources.items()}
 
     @cached_property
@@ -62,7 +62,7 @@ class ModelViews:
         return self._matches[ref][0].get(name, name)
 
     def names_of(self, ref: ModelRef, own_name: str) -> tuple[str, ...]:
-        """Return a tensor's names: its model's own, and transformers' if that is another."""
+        """Return the name of a tensor in its model, and transformers' name if that differs."""
         others = other_names(own_name, self.sources[ref], self.aliases.get(ref, {}))
         return tuple(dict.fromkeys((own_name, *others, self._canonical[ref].of(own_name))))
 
@@ -100,7 +100,7 @@ class ModelViews:
 
     @cached_property
     def _unnamed_tables(self) -> set[str]:
-        """The embeddings and heads of all models that have no name of an embedding or head."""
+        """The embeddings and heads of all models that are not recognised by their names."""
         every = (self.vocabularies[ref].tables(source) for ref, source in self.sources.items())
         return {n for names in every for n in names if not is_head(n) and not is_embedding(n)}
 

@@ -48,9 +48,9 @@ class ModulePart:
 def find_parts(tensors: Iterable[str], layers: Layers) -> list[ModulePart]:
     """Divide a model's tensors among its parts: each belongs to exactly one.
 
-    A part is a stack with what stands under the same prefix; bridges between parts are one of
-    their own; what stands under no prefix goes to the main stack, or is ``shared`` where there is
-    none. A model with at most one stack is one part.
+    A part is a stack with all tensors under the same prefix. Bridges between parts are a part of
+    their own. Tensors under no stack's prefix belong to the main stack's part, or to ``shared`` if
+    there is no main stack. A model with at most one stack is one part.
     """
     names = list(tensors)
     if len(layers.counts) < 2:

@@ -39,7 +39,7 @@ def split(tensor: str) -> LayerName | None:
 def before_layers(tensor: str) -> bool:
     """Return whether a tensor outside the layers is used before them, as embeddings are.
 
-    The others, such as heads, are used after the layers.
+    Other tensors outside the layers, such as heads, are used after the layers.
     """
     return bool(_BEFORE_LAYERS.search(tensor)) and not _AFTER_LAYERS.search(tensor)
 

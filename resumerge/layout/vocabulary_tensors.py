@@ -1,8 +1,8 @@
 """Finds the tensors that have a row for every token: embeddings, output heads and their biases.
 
-They are outside the layers and have as many rows as config.json states tokens. Names tell which of
-these tensors are meant; where they say nothing, the shape does, or the weight that a vector is the
-bias of. The others stay undecided.
+They are outside the layers and have as many rows as config.json states tokens. Such a tensor is
+recognised by its name, or else by its shape, or by the weight that a vector is the bias of. A
+tensor that is not recognised stays undecided.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class VocabularyTensors:
     """The tensors of a model whose rows are tokens.
 
     Args:
-        size: rows of its embedding, which may be more than its tokenizer has tokens; None if no
-            tensor looks like one.
+        size: rows of the model's embedding, which may be more than its tokenizer has tokens; None
+            if no tensor looks like an embedding.
         found: names of the tensors with a row for each token.
-        undecided: names of the tensors with an axis about as long, of which names and shapes do not
-            tell whether its rows are tokens.
+        undecided: names of the tensors with an axis about as long, if neither name nor shape tells
+            whether that axis counts tokens.
     """
 
     size: int | None

@@ -1,11 +1,10 @@
-"""Quantised checkpoints: which tensors are the numbers of a weight, and what they stand for.
+"""Quantised checkpoints: how the tensors of a quantised weight are recognised and decoded.
 
-Some schemes are written, too: `output.py` has what they say of that.
-
-One short file for each scheme. It recognises its weights by the names, dtypes and shapes of tensors
-and, where these do not say enough, by quantization_config; and it makes a tensor of the algebra of
-each (`tensors/quantised/`), under the weight's plain name. `scheme.py` has what a scheme is
-given and what it returns. Whoever opens a model calls `dequantised_weights`.
+There is one short file for each scheme. A scheme recognises its weights by the names, dtypes and
+shapes of tensors and, if these are not enough, by quantization_config. It returns a tensor of the
+algebra for each weight (`tensors/quantised/`), under the weight's plain name. `scheme.py` has the
+types that a scheme takes and returns. Code that opens a model calls `dequantised_weights`. Some
+schemes are written as well: `output.py` has their description.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ QUANTISATIONS: tuple[Scheme, ...] = (
     Gptq(),
     Scaled(),
 )
-"""The schemes. What one takes the next ones do not see."""
+"""The schemes, in order. A tensor that one scheme takes is hidden from the later ones."""
 
 OUTPUTS = {scheme.name: scheme for scheme in (FP8_BLOCK, FP8_CHANNEL, INT4, MXFP4, NVFP4)}
 """The schemes that weights are written in, by the value of the recipe's ``out_dtype``."""

@@ -4,9 +4,10 @@ Those of 32 whole numbers are decoded here:
 
     Q4_0, Q5_0, Q8_0: weight = scale * (number - half)        Q4_1, Q5_1: scale * number + least
 
-A block begins with its scale, and its least number if it has one, in float16. Q5 has the fifth bits
-of all numbers next. Then come the numbers: of two in a byte, the second has a place 16 further.
-Source: ggml, ggml-common.h. The others (K-quants, IQ4, MXFP4) are decoded by llama.cpp's package.
+A block begins with its scale and, if it has one, its least number, in float16. In Q5, the fifth
+bits of all numbers are next. Then come the numbers, two in a byte: number n in the lower bits,
+number n + 16 in the upper ones. Source: ggml, ggml-common.h. The other schemes (K-quants, IQ4,
+MXFP4) are decoded by llama.cpp's package.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class _Whole:
 
     Args:
         bits: the bits of a number: 4, 5 or 8.
-        has_least: whether a block has a number that is added, instead of numbers around 0.
+        has_least: whether a block has a least number, which is added; else numbers are around 0.
         milliseconds: time of one core for 2^20 elements.
     """
 
@@ -73,14 +74,14 @@ _WHOLE = {
 
 
 def needs_package(scheme: str) -> bool:
-    """Return whether a scheme is decoded by a package, which is not installed."""
+    """Return whether a scheme needs llama.cpp's package and that is not installed."""
     return scheme not in _WHOLE and find_spec("gguf") is None
 
 
 def decoded(
     name: str, shape: tuple[int, ...], scheme: str, coded: Tensor, elements: int, nbytes: int
 ) -> PackedBlocks:
-    """Return the tensor that blocks stand for.
+    """Return the tensor that is decoded from blocks.
 
     Args:
         name: the tensor's name.
@@ -176,7 +177,7 @@ def _reciprocal(scale: np.ndarray) -> np.ndarray:
 
 
 def _without_nonsense(numbers: np.ndarray) -> None:
-    """Put 0 where a number is none: its code would depend on the processor."""
+    """Replace NaN and infinity by 0: their codes would depend on the processor."""
     if not np.isfinite(numbers.sum()):
         numbers[~np.isfinite(numbers)] = 0
 

@@ -4,7 +4,8 @@
 
 ``qweight`` (inputs * bits / 32, outputs), ``qzeros`` (groups, outputs * bits / 32), ``scales``
 (groups, outputs), ``g_idx`` (inputs). Files of the first format (checkpoint_format ``gptq``, which
-is the usual one) have each zero point less one. Source: AutoGPTQ and GPTQModel, nn_modules/qlinear.
+is the usual one) store each zero point minus one. Source: AutoGPTQ and GPTQModel,
+nn_modules/qlinear.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from resumerge.quantisation.scheme import Checkpoint, Scheme, Weight
 from resumerge.tensors import Dequantised, Repacked, Stored
 
 EXACT_ZEROS = "gptq_v2"
-"""The format whose zero points are as they are."""
+"""The format that stores zero points themselves."""
 
 
 class Gptq(Scheme):

@@ -1,4 +1,4 @@
-"""The grid of blocks that scales lie over a weight with."""
+"""The grid of blocks of a weight that have one scale each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Grid = tuple[int, int, tuple[int, int]]
 """The rows of one matrix, its columns, and the (rows, columns) of a block."""
 
 USUAL = 128
-"""The rows and columns of a block in the models whose configs do not say it."""
+"""The rows and columns of a block in models whose configs do not state them."""
 
 SCALES = frozenset({"F32", "BF16", "F16", "F64", "F8_E4M3", "F8_E8M0"})
 
@@ -31,19 +31,19 @@ def scaled_weight(
     zeros: Tensor | None = None,
     block_of_column: Tensor | None = None,
 ) -> Dequantised:
-    """Return the weight that codes stand for, with the grid that their scales have over it.
+    """Return the weight that is decoded from codes, with the grid of its scales.
 
     Args:
         checkpoint: the model, for messages.
         name: the weight's name.
         scheme: the name of the quantisation.
         shape: the weight's shape.
-        codes: as of `Dequantised`, like the next ones.
+        codes: the codes, as for `Dequantised`.
         scales: floats, in the shape that they are stored in.
         codebook: the numbers of the codes.
         block: the (rows, columns) of a block that the model's config states.
         zeros: a zero point for each scale.
-        block_of_column: the number of the block that each column is in.
+        block_of_column: for each column the number of its block.
 
     Raises:
         InputError: the weight and its scales do not fit.
@@ -72,7 +72,7 @@ def _grid(
     scales: Tensor,
     block: tuple[int, int] | None,
 ) -> Grid:
-    """Return the grid that scales have over a weight.
+    """Return the grid of a weight's scales.
 
     Args:
         checkpoint: the model, for messages.
@@ -80,10 +80,10 @@ def _grid(
         shape: the weight's shape.
         scales: one number for the whole weight, for each matrix of a stack, for each row, or for
             each block.
-        block: the (rows, columns) of a block that the model's config states; no other is taken.
+        block: the (rows, columns) of a block if the model's config states them; None to infer them.
 
     Raises:
-        InputError: the numbers of the two do not fit.
+        InputError: the shapes of weight and scales do not fit.
     """
     columns = shape[-1] if shape else 1
     rows = shape[-2] if len(shape) > 1 else 1
@@ -110,12 +110,12 @@ def _grid(
 
 
 def _exact(length: int, blocks: int) -> int:
-    """Return the length of each of so many equal blocks; 0 if they are not equal."""
+    """Return the length of each of `blocks` equal blocks; 0 if the length is no multiple."""
     return length // blocks if blocks and length % blocks == 0 else 0
 
 
 def as_scales(checkpoint: Checkpoint, scales: Stored, *, transposed: bool = False) -> Tensor:
-    """Return scales as a tensor of floats: those of a power of two are decoded.
+    """Return scales as a tensor of floats. Scales stored as powers of two are decoded.
 
     Args:
         checkpoint: the model, for messages.

@@ -1,4 +1,4 @@
-"""What a scheme says of the weights that are written in it."""
+"""The description of quantised outputs: tensors of a weight, and quantization_config."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from resumerge.tensors.quantised.quantised import Form
 from resumerge.tensors.target import Target
 
 Config = Callable[[Sequence[str]], dict[str, Any]]
-"""Returns the quantization_config, given the names of the modules that stay plain."""
+"""A function that returns the quantization_config, given the modules that stay plain."""
 
 SCALES = frozenset({"F32", "BF16", "F16"})
 """The dtypes of scales that are written as floats."""
 
 _PACKED = {"I32": 4, "U8": 1, "I8": 1, "F8_E4M3": 1}
-"""The bytes of an element of the dtypes that codes have."""
+"""The bytes of an element, for each dtype of codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Layout:
     """The tensors that a weight is written as.
 
     Args:
-        form: how the numbers of a block are written.
+        form: the way in which the numbers of a block are written.
         block: the (rows, columns) of a block with one scale; 0 columns for a whole row.
         codes: the name of the codes, after the module's.
         scales: the name of the scales, after the module's.
@@ -58,7 +58,7 @@ class Layout:
 
     @property
     def alignment(self) -> int:
-        """The bytes that the length of all tensors of a weight is a multiple of."""
+        """The bytes of which the length of all tensors of a weight together is a multiple."""
         return 8 if self.shape else 4
 
     def target(self, target: Target, weight: Tensor) -> Target:
@@ -66,7 +66,7 @@ class Layout:
 
         Args:
             target: the weight.
-            weight: what computes it, unrounded.
+            weight: the tensor that computes it, unrounded.
         """
         stem = stem_of(target.name)
         *rows, columns = target.shape
@@ -139,8 +139,8 @@ def of_compressed_tensors(
 
     Args:
         form: the name of the format, like ``pack-quantized``.
-        weights: what the format says of weights beside their being symmetric.
-        activations: how activations are quantised as a model runs; None if they are not.
+        weights: the format's settings of weights, besides that they are symmetric.
+        activations: the settings of activations that are quantised at run time; None for none.
     """
     common = {"symmetric": True, "dynamic": False}
 

@@ -137,7 +137,7 @@ def _shape(checkpoint: Checkpoint, stem: str) -> tuple[int, ...]:
 
 
 def _bits(checkpoint: Checkpoint, packed: Stored, shape: tuple[int, ...]) -> int:
-    """Return the bits of a number, which the shapes tell."""
+    """Return the bits of a number, inferred from the shapes."""
     words = packed.shape[-1] if packed.shape else 0
     for bits in (4, 8):
         if words == -(-shape[1] * bits // WORD):
@@ -177,7 +177,7 @@ def as_numbers(numbers: Repacked, subtracted: int = 0) -> Dequantised:
 
     Args:
         numbers: the numbers.
-        subtracted: what is subtracted from each.
+        subtracted: the number that is subtracted from each of them.
     """
     shape = numbers.shape[0], numbers.columns
     return Dequantised.elementwise(numbers, shape, "zero points", numbers.codebook(subtracted))

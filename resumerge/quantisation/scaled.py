@@ -134,7 +134,7 @@ def _stated_block(checkpoint: Checkpoint, name: str) -> tuple[int, int] | None:
     """Return the (rows, columns) of a block that a model's config states; None if it states none.
 
     Raises:
-        InputError: what is stated is no block.
+        InputError: the config states something that is no block.
     """
     match checkpoint.stated.get("weight_block_size"):
         case None:

@@ -1,4 +1,4 @@
-"""What a scheme is given of a model, and what it returns."""
+"""The types of quantisation schemes: the checkpoint they take, the weights they return."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.tensors import Stored, Tensor
 from resumerge.tensors.dtypes import BITS, BY_TORCH_NAME
 
 USUAL_DTYPE = "BF16"
-"""The dtype of weights that are copied, where no config states one."""
+"""The dtype of copied weights if no config states one."""
 
 STATED = ("quantization_config", "compression_config")
 """The keys of config.json that say how weights are quantised."""
@@ -26,10 +26,10 @@ class Weight:
 
     Args:
         name: the plain name of the weight.
-        tensor: what computes it, in float32.
-        parts: the names of the tensors that it is computed from.
+        tensor: the tensor that computes the weight, in float32.
+        parts: the names of the tensors that the weight is computed from.
         kind: the scheme in words.
-        unused: the names of tensors that only describe it: shapes, codebooks.
+        unused: the names of tensors that only describe the weight: shapes, codebooks.
         written: the tensors that a changed weight is written as; None if it is not written.
     """
 
@@ -59,7 +59,7 @@ class Checkpoint:
 
     @cached_property
     def stated(self) -> Mapping[str, Any]:
-        """What config.json says of the quantisation; empty if it says nothing."""
+        """The section of config.json on the quantisation; empty if there is none."""
         configs = [self.config, *(v for v in self.config.values() if isinstance(v, Mapping))]
         found = (config.get(key) for config in configs for key in STATED)
         return next((stated for stated in found if isinstance(stated, Mapping) and stated), {})
@@ -72,7 +72,7 @@ class Checkpoint:
         return replace(self, tensors=kept)
 
     def ending(self, suffix: str) -> Iterator[tuple[str, Stored]]:
-        """Yield (what is before the suffix, tensor) of the tensors whose names end with it."""
+        """Yield (name without the suffix, tensor) of the tensors whose names have the suffix."""
         for name, tensor in self.tensors.items():
             if name.endswith(suffix) and isinstance(tensor, Stored):
                 yield name.removesuffix(suffix), tensor
@@ -84,7 +84,7 @@ class Checkpoint:
                 yield name, tensor
 
     def names(self, *names: str) -> tuple[str, ...]:
-        """Return those of some names that tensors have."""
+        """Return the names that are names of tensors."""
         return tuple(name for name in names if name in self.tensors)
 
     def find(self, name: str) -> Stored | None:
@@ -93,11 +93,11 @@ class Checkpoint:
         return tensor if isinstance(tensor, Stored) else None
 
     def need(self, name: str, beside: str) -> Stored:
-        """Return the tensor of a name.
+        """Return a tensor that another one needs.
 
         Args:
             name: the tensor's name.
-            beside: the tensor that needs it.
+            beside: the name of the tensor that needs it.
 
         Raises:
             InputError: there is no such tensor.

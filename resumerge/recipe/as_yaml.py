@@ -34,7 +34,7 @@ def extraction(model: str, number: int) -> dict[str, Any]:
 
 
 def adapter_extraction(model: str, base_model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recipe of the adapter that makes a base model what another model is.
+    """Return the recipe of the adapter that changes a base model into another model.
 
     Args:
         model: the model.

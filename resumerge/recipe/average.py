@@ -67,13 +67,13 @@ class Schedule:
 
 
 class Averages(NamedTuple):
-    """What an average stands for.
+    """The documents that an average expands to.
 
     Args:
-        named: the documents, by the names of their outputs; none if there are problems.
-        listed: the document with a list of what patterns match; without patterns as it is.
+        named: the documents, by the names of their outputs; empty if there are problems.
+        listed: the document with its patterns replaced by lists of the checkpoints that they match.
         notes: sentences on checkpoints that are not used.
-        problems: what is wrong with the average itself.
+        problems: the problems of the average itself.
     """
 
     named: Mapping[str, Document]
@@ -83,7 +83,7 @@ class Averages(NamedTuple):
 
 
 def averages_of(document: Document, file: str) -> Averages:
-    """Return the documents that an average stands for, by the names of their outputs.
+    """Return the documents that an average expands to, by the names of their outputs.
 
     Each is a recipe of `METHOD`. The windows follow each other, and in each the schedules.
 
@@ -108,14 +108,14 @@ def checkpoints_since(text: str, begun: str) -> list[str] | None:
         begun: the text of the run's recipe.
 
     Returns:
-        those that the run does not have; None if the recipes differ in more than that.
+        the checkpoints that the run lacks; None if the recipes differ in anything else.
     """
     (data, now), (same, before) = (_unlisted(load_yaml(each, "")) for each in (text, begun))
     return [each for each in now if each not in before] if data == same and before else None
 
 
 def _unlisted(documents: Sequence[Document]) -> tuple[list[dict[Any, Any]], list[str]]:
-    """Return the data of documents without what patterns matched, and that."""
+    """Return the data of documents without the matched checkpoints, and these checkpoints."""
     data, listed = [], list[str]()
     for document in documents:
         section = document.data.get(AVERAGE)
@@ -244,11 +244,11 @@ def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list
 
     Args:
         section: the average.
-        key: the key that has them.
-        matched: whether what patterns match is put in their place.
+        key: the key that names the checkpoints.
+        matched: whether patterns are replaced by the checkpoints that they match.
 
     Raises:
-        InvalidValue: it is neither a pattern nor a list, names nothing, or something twice.
+        InvalidValue: neither a pattern nor a list, or no checkpoint, or one checkpoint twice.
     """
     written = section[key]
     entries = [written] if isinstance(written, str) else written
@@ -364,7 +364,7 @@ def _no_schedule(entry: Any, at: tuple[str | int, ...]) -> InvalidValue:
 
 
 def _labels(checkpoints: Sequence[str]) -> list[str]:
-    """Return a name for each checkpoint: what of its path, or revision, the others do not share."""
+    """Return a name for each checkpoint: the part of its path or revision that differs."""
     parts = [[part for part in re.split(r"[/@]", text) if part] for text in checkpoints]
     shortest = min(map(len, parts))
     before = next((n for n in range(shortest) if len({p[n] for p in parts}) > 1), shortest)

@@ -12,8 +12,8 @@ class InvalidValue(Exception):
     """The error of a value that cannot be used.
 
     Args:
-        what: what is wrong, in one sentence.
-        at: keys and list indices that lead from the value that was read to the invalid part of it.
+        what: the mistake, in one sentence.
+        at: keys and list indices that lead from the value to its invalid part.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The reading of a recipe's text into a `Recipe`, or a report of everything that is wrong."""
+"""The reading of a recipe's text into a `Recipe`, or a report of all its problems."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class InvalidRecipe(InputError):
     """The error of a recipe that has problems.
 
     Args:
-        valid_parts: the documents without their invalid values, so that the rest can be checked
-            further; without those of which nothing is left, or no method.
+        valid_parts: the documents without their invalid values, for further checks. Documents
+            without any valid value, or without a method, are left out.
     """
 
     valid_parts: Sequence[Recipe] = ()
@@ -106,9 +106,10 @@ def _makes_several(document: Document) -> bool:
 
 
 def _parse_sweep(documents: list[Document], text: str, file: str) -> Recipe:
-    """Check every model of a sweep or an average as the recipe that it is.
+    """Check every model of a sweep or an average like a recipe of its own.
 
-    The text of an average has a list in place of a pattern: what is resumed are the same models.
+    The text of an average has a list in place of a pattern, so that a resumed run has the same
+    models.
 
     Raises:
         InvalidRecipe: with every problem of any of them, once.
@@ -267,7 +268,7 @@ def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
 
 
 def _valid_part(section: type[AnyFile], top: dict[Any, Any], errors: Findings) -> AnyFile | None:
-    """Return a recipe without its invalid values, and without what is invalid then."""
+    """Return a recipe without its invalid values, and without values that become invalid then."""
     rest = deepcopy(top)
     while sum(_delete(rest, error.at) for error in errors):
         errors = Findings()
@@ -281,7 +282,7 @@ def _delete(tree: Any, at: Location) -> bool:
     """Delete a value; a list as a whole, so that every other entry keeps its place.
 
     Returns:
-        False where neither the value nor a section around it is there any more.
+        False if the value, or a section around it, has already been deleted.
     """
     if not at:
         return False

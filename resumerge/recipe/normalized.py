@@ -19,7 +19,7 @@ from resumerge.recipe.types import (
 
 def normalized(recipe: Recipe) -> dict[str, Any]:
     """Return the part of a recipe that decides the result, as JSON: no comments, order or notes."""
-    if recipe.variants:  # in order, as units and shards are numbered
+    if recipe.variants:  # ordered, since units and shards are numbered in this order
         variants = recipe.variants.items()
         return {"sweep": [{"name": name, **normalized(variant)} for name, variant in variants]}
     modules = [

@@ -1,4 +1,4 @@
-"""The notes on what a recipe says without effect, or with an effect that may surprise."""
+"""The notes on settings of a recipe that have no effect, or an effect that may surprise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _IGNORED = {
     "allow_crimes": "architectures are not compared",
 }
 _NUMBERS = ("parameters", "layer_range", "pad_to_multiple_of", "token_id")
-"""The keys below which numbers are read."""
+"""The keys whose values are read as numbers, at any depth."""
 
 _RESOLVER = yaml.resolver.Resolver()
 _NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -39,12 +39,12 @@ IGNORED_KEYS = frozenset(_IGNORED)
 def notes_on(
     recipe: Recipe, document: Mapping[Any, Any], ignored: Collection[str]
 ) -> Iterator[str]:
-    """Yield a sentence on each thing that has no effect, or a surprising one.
+    """Yield a sentence on each setting that has no effect, or a surprising one.
 
     Args:
         recipe: the recipe.
         document: the YAML that the recipe was read from.
-        ignored: those of `IGNORED_KEYS` that were left out of the document.
+        ignored: the keys of `IGNORED_KEYS` that were removed from the document.
     """
     for name, why in _IGNORED.items():
         if name in ignored and name in document:

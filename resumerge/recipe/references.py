@@ -32,7 +32,7 @@ _WEIGHTS = re.compile(r"(.+)/([^/]+\.(?:safetensors|gguf|bin|pt|pth|ckpt))")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 HUB = "https://huggingface.co/"
-"""How the address of a page on the Hub begins."""
+"""The beginning of the address of a page on the Hub."""
 
 _FIX = "Write 'org/name', 'org/name@revision' or the path of a folder or a weight file, and "
 _FIX += "'+adapter' after it; models in buckets are 's3://bucket/prefix'"
@@ -101,7 +101,7 @@ def _from_text(text: str) -> ModelRef:
         )
     shown = without_secrets(text)
     is_in_bucket = any(f"{scheme}://" in text.lower() for scheme in EXAMPLES)
-    # A password may have a "+": this comes before an address is divided there.
+    # A password may contain "+", so this is checked before the reference is split at "+".
     if shown != text and is_in_bucket:
         raise InvalidValue(
             "This is not the address of a place in a bucket",

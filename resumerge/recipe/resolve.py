@@ -35,9 +35,9 @@ def resolve(
     Args:
         recipe: the recipe.
         name: the parameter's name.
-        names: the tensor's names, of which a filter must match one: for a parameter that each model
-            has, its names in that model; for one of the whole merge, those in the output, where the
-            layers of slices get new numbers (same as mergekit 0.1.5, observed).
+        names: the tensor's names, one of which a filter must match. For a parameter of each model:
+            the tensor's names in that model. For a parameter of the whole merge: the names in the
+            output, where the layers of slices get new numbers (same as mergekit 0.1.5, observed).
         t: the tensor's position in its slice, from 0 to 1.
         slice_: the slice that the tensor belongs to.
         input_: the model, for a parameter that each model has; None for a parameter of the whole
@@ -108,6 +108,6 @@ def _value_at(setting: Setting, names: Sequence[str], t: float, stepwise: bool) 
     if not gradient:
         return None
     numbers = [entry for entry in gradient if not isinstance(entry, str)]
-    if stepwise or len(numbers) < len(gradient):  # there is nothing between two words
+    if stepwise or len(numbers) < len(gradient):  # words cannot be interpolated
         return gradient[_position(gradient, t)[0]]
     return interpolate(numbers, t)

@@ -1,4 +1,4 @@
-"""The known name that an unknown one is most like, or was meant to be."""
+"""Finds the known name that is most similar to an unknown one, or that was misspelled."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import unicodedata
 from collections.abc import Iterable
 
 SHORTEST = 3
-"""The length of the shortest names that are compared: shorter ones have too many others near."""
+"""The length of the shortest names that are compared: shorter names are similar to too many."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like `name`, or None where none is close.
+    """Return the known name that is most similar to `name`; None if no name is close.
 
     Case does not count.
     """
@@ -39,7 +39,7 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
         word
         for word in most
         if min(len(word), len(written)) >= SHORTEST
-        and abs(len(word) - len(written)) <= most[word]  # there are as many edits at least
+        and abs(len(word) - len(written)) <= most[word]  # each difference in length is an edit
     ]
     distances = {word: edits(written, _plain(word)) for word in candidates}
     near = [word for word, n in distances.items() if n <= most[word]]

@@ -11,7 +11,7 @@ from resumerge.recipe.types import Recipe
 
 
 def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
-    """Return the problems of the documents as a whole: of their names, and of what names what."""
+    """Return the problems of the documents together: of their names and their references."""
     if len(documents) == 1:
         return []
     if problems := [*_unnamed(documents), *_named_twice(documents)]:
@@ -21,7 +21,7 @@ def check_stages(documents: Sequence[Recipe]) -> list[Problem]:
 
 
 def _of_adapters(documents: Sequence[Recipe]) -> Iterator[Problem]:
-    """Yield why extractions cannot be part of a recipe with stages: they are its last document."""
+    """Yield the problems of extractions: only the last document of a recipe may be one."""
     names = {document.name for document in documents if document.name}
     for document in documents:
         if document.extraction is None:
@@ -51,7 +51,7 @@ def with_stages(documents: Sequence[Recipe]) -> Recipe:
     The stages are in an order in which they can be planned.
 
     Args:
-        documents: documents without problems; the result is the one that no other names.
+        documents: documents without problems; the result is the document that no other names.
     """
     ordered = _ordered(documents)
     result = next(d for d in documents if not _users(documents, d))
@@ -64,7 +64,7 @@ def stages_alone(recipe: Recipe, names: Set[str]) -> Recipe:
 
     Args:
         recipe: a recipe.
-        names: the names of stages of it, at least one; those that they need come along.
+        names: the names of at least one of its stages; the stages that these need are added.
     """
     needed = set(names)
     for stage in reversed(recipe.stages):
@@ -133,7 +133,7 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
     done = {document.name for document in _ordered(documents)}
     left = {document.name for document in documents if document.name not in done}
     while left != (needed := left & _named_in(documents, left)):
-        left = needed  # without those that only need what is in a circle
+        left = needed  # drops documents that only need documents of the circle
     return [
         document.problem(
             f"The stage {document.name!r} is made from itself",
@@ -175,7 +175,7 @@ def _unused(documents: Sequence[Recipe]) -> list[Problem]:
 
 
 def _ordered(documents: Sequence[Recipe]) -> list[Recipe]:
-    """Return the documents, each after those that it names, without those that are in a circle."""
+    """Return the documents, each after the documents that it names, without those in a circle."""
     ordered: list[Recipe] = []
     left = {id(d): (d, {id(used) for used in _used(d, documents)}) for d in documents}
     while ready := [key for key, (_, used) in left.items() if not used & left.keys()]:

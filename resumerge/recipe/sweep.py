@@ -36,11 +36,11 @@ _FIX_OF_PLACE = (
 
 @dataclass(frozen=True)
 class _Place:
-    """A place of the recipe that has another value in each variant.
+    """A place of the recipe whose value differs between variants.
 
     Args:
         key: the place as the sweep names it.
-        at: keys and indices that lead there.
+        at: the keys and indices that lead to the place.
     """
 
     key: str
@@ -49,7 +49,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Value:
-    """A value of a variant, and where the sweep has it: ``sweep.t[1]``."""
+    """A value of a variant, and its place in the sweep: ``sweep.t[1]``."""
 
     place: _Place
     value: Any
@@ -57,7 +57,7 @@ class _Value:
 
 
 def variants_of(document: Document, file: str) -> tuple[dict[str, Document], list[Problem]]:
-    """Return the documents that a sweep stands for, by the names of their outputs.
+    """Return the documents that a sweep expands to, by the names of their outputs.
 
     The line of a value that the sweep gives is its line in the sweep.
 
@@ -66,8 +66,8 @@ def variants_of(document: Document, file: str) -> tuple[dict[str, Document], lis
         file: its name in messages.
 
     Returns:
-        the documents, without the key, and the problems of the sweep; none of the former if there
-        is one of the latter.
+        the documents, without the key, and the problems of the sweep. With a problem there are no
+        documents.
     """
     rest = {key: value for key, value in document.data.items() if key != SWEEP}
     try:
@@ -89,7 +89,7 @@ def _read(sweep: Any, rest: Mapping[Any, Any]) -> dict[str, list[_Value]]:
     """Return the values of each variant, by its name.
 
     Raises:
-        InvalidValue: there is a mistake in the sweep, or the recipe is none for it.
+        InvalidValue: the sweep has a mistake, or the recipe cannot have a sweep.
     """
     for key, what in ((EXTRACTION, "an adapter is extracted"), ("experts", "a mixture is made")):
         if (key == EXTRACTION and key in rest) or isinstance(rest.get(key), list):
@@ -298,7 +298,7 @@ def _no_value(key: str, found: Any, at: Location) -> InvalidValue:
 
 
 def _labels(places: list[_Place]) -> list[str]:
-    """Return how names call the places: by the last key, or by the path if two have the same."""
+    """Return the word for each place in names: its last key, or its path if keys are the same."""
     counts = Counter(place.at[-1] for place in places)
     return [
         _safe(

@@ -18,7 +18,7 @@ def cache_error(error: Exception, what: str, cache: Path | str = "") -> Resumerg
 
     Args:
         error: the exception.
-        what: what was to be written there: a model, or the address of its file.
+        what: a model, or the address of its file, that was to be written there.
         cache: the cache's folder, if it is known; else empty.
     """
     if not isinstance(error, OSError):
@@ -45,7 +45,7 @@ def usable_cache(what: str, cache: Path) -> Iterator[None]:
     A full disk is told by whoever runs out of space.
 
     Args:
-        what: what was to be written there: a model, or the address of its file.
+        what: a model, or the address of its file, that was to be written there.
         cache: the cache's folder.
 
     Raises:

@@ -18,7 +18,7 @@ class DownloadCallbacks:
         sleep: waits the given number of seconds, or raises to end the download; `time.sleep` if
             None.
         on_start: called with the inode of the partial file, before its first byte is requested.
-        on_event: called with a kind and facts when a fault was found and repaired.
+        on_event: called with an event's kind and facts when a fault was found and repaired.
         response: the response that is being read now, which another thread may abort.
     """
 

@@ -1,10 +1,10 @@
 """The download of one remote file, resumed where an earlier one stopped, verified as it arrives.
 
-Libraries delete a partial file when a download fails (huggingface_hub), or know none (boto3), so
-this downloader is our own. The bytes are appended to the cache's partial file. Whether a download
-ends by an error or by a kill, the next one requests the missing bytes (``Range``), provided that
-the file is unchanged (``If-Range``, ``If-Match``), and accepts any valid response to that. The
-content is compared on the way; a file gets its name in the cache only if it is what it should be.
+Libraries delete the partial file of a failed download (huggingface_hub), or have none (boto3), so
+this downloader is our own. The bytes are appended to a partial file in the cache. After an error or
+a kill, the next download requests the missing bytes (``Range``), provided that the file is
+unchanged (``If-Range``, ``If-Match``), and accepts any valid response to that request. The content
+is hashed as it arrives; a file gets its name in the cache only if the hash is right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from resumerge.remote.partial_file import PartialFile
 from resumerge.storage import Storage
 
 ATTEMPTS = 3
-"""The number of downloads of a file whose content turns out to be wrong."""
+"""The number of downloads of a file, each of which had a wrong content, before giving up."""
 
 
 def download(

@@ -59,9 +59,9 @@ class Response:
 class RemoteFile(ABC):
     """One file of a model at one version, and its paths in the cache.
 
-    The cache has contents in one folder, by what identifies them, and for each version of a model a
-    folder with links to them. A download is written to `partial`, and renamed when it is complete
-    and intact. A lock makes sure that one process downloads it at a time.
+    The cache has one folder of contents, named by their identity, and a folder for each version of
+    a model with links to the contents. A download is written to `partial`, and renamed when it is
+    complete and intact. A lock makes sure that one process downloads it at a time.
 
     Args:
         model: the model as messages name it, without the version.
@@ -91,11 +91,11 @@ class RemoteFile(ABC):
 
     @abstractmethod
     def never_intact(self, attempts: int) -> Resumable:
-        """Return the error for several downloads that all had a wrong content."""
+        """Return the error after several downloads, each with a wrong content."""
 
     @abstractmethod
     def offline_error(self, names: list[str]) -> InputError:
-        """Return the error for files of this model that only the network could bring."""
+        """Return the error for files of this model that are not cached while the network is off."""
 
     # The cache
 
@@ -122,11 +122,11 @@ class RemoteFile(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """A text that no file with another content has."""
+        """A text that identifies the content: files with other contents have other texts."""
 
     @abstractmethod
     def is_intact(self, path: Path, check: Callable[[], None] | None = None) -> bool:
-        """Read a whole file and return whether it has the content that it should have.
+        """Read a whole file and return whether its content is the expected one.
 
         Args:
             path: the file to read.
@@ -186,7 +186,7 @@ class RemoteFile(ABC):
 
         Args:
             complete: the path of the file.
-            content: the comparison that its bytes went through.
+            content: the finished comparison of its bytes.
         """
         if self.pointer.is_file() and not self.pointer.is_symlink():
             self.pointer.unlink()  # a cache without links
@@ -279,14 +279,14 @@ class RemoteFile(ABC):
 
     @abstractmethod
     def expected_content(self) -> Callable[[], ExpectedContent]:
-        """Return a function that begins a comparison with what the server says of the content.
+        """Return a function that begins a comparison with the server's hash of the content.
 
-        A request may be made for that.
+        It may make a request for the hash.
         """
 
     @abstractmethod
     def refreshed(self) -> Self:
-        """Return the file with size and etag as the server says.
+        """Return the file with the size and etag that the server states.
 
         Raises:
             InputError: the server refuses.
@@ -296,8 +296,8 @@ class RemoteFile(ABC):
     def whole_transfer(self) -> Callable[[Callable[[int], None]], None] | None:
         """Return a function that transfers the whole file into the cache by the server's library.
 
-        The function calls its argument with the number of bytes so far. None is returned where the
-        server does not ask for that: then ranges are requested.
+        The function calls its argument with the number of bytes so far. None means that the file is
+        downloaded by ranges.
         """
         return None
 
@@ -330,8 +330,8 @@ class RemoteFile(ABC):
 def check_answer(file: RemoteFile, response: Response, start: int, stop: int) -> int:
     """Check that an answer has the bytes of a file that were asked for, or all of its bytes.
 
-    A range may be the first part of what was asked for. What is encoded is refused: a range of a
-    compressed file is none of the file.
+    A range may end early. An encoded (compressed) answer is refused: its bytes are not the bytes of
+    the file.
 
     Args:
         file: the file that was requested.
@@ -343,7 +343,7 @@ def check_answer(file: RemoteFile, response: Response, start: int, stop: int) ->
         the number of bytes of the body that lie before `start`.
 
     Raises:
-        ConnectionError: the bytes are others; the next answer may have them.
+        ConnectionError: the answer has other bytes; the next answer may be right.
     """
     if response.status == 200 and not response.is_encoded:
         return start

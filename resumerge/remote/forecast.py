@@ -1,4 +1,4 @@
-"""The forecast of what will be read of remote files, in pieces that are a request each."""
+"""The forecast of the ranges of remote files that will be read, in pieces of one request each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOWHERE = 1 << 63
 """An offset behind every file's end."""
 
 File = TypeVar("File", bound=Hashable)
-"""The type of a file's name; nothing else of a file is needed to count its bytes."""
+"""The type that identifies a file. Only its equality is used here."""
 
 Range = tuple[File, int, int]
 """The bytes ``start:stop`` of a file."""
@@ -25,11 +25,11 @@ class Piece(Generic[File]):
     """A range that one request asks for.
 
     Attributes:
-        target: the memory that it is received into; None before it is requested.
-        is_held: whether `target` is memory of the piece's own, which others may read, too.
-        is_received: whether all of it is there.
-        is_kept: whether it stays after it was read.
-        unread: the number of bytes that are still to be read, as often as they will be.
+        target: the memory that receives the bytes; None before they are requested.
+        is_held: whether `target` belongs to the piece, so that other readers may read it as well.
+        is_received: whether all bytes have arrived.
+        is_kept: whether the bytes stay in memory after they were read.
+        unread: the number of bytes still to be read; a byte counts once for each reading.
     """
 
     __slots__ = ("file", "is_held", "is_kept", "is_received", "start", "stop", "target", "unread")
@@ -49,22 +49,22 @@ class Piece(Generic[File]):
         return self.target is not None
 
     def hold(self) -> None:
-        """Give the piece memory of its own to be received into.
+        """Allocate the piece's own memory, which receives its bytes.
 
-        The memory is mapped for the piece: it is free for other programs as soon as nobody reads
-        it, whichever thread asked for it.
+        The memory is mapped for the piece alone: it returns to the system as soon as nobody reads
+        it, whichever thread allocated it.
         """
         self.target, self.is_held = memoryview(mmap(-1, self.nbytes)), True
 
 
 class Forecast(Generic[File]):
-    """The ranges that will be read, in that order.
+    """The ranges that will be read, in the order of reading.
 
     Bytes that are read several times by one step, or by a step and the next one, are in one piece.
 
     Args:
         steps: the ranges that are read together, one step after the other.
-        keep: whether what was read stays in memory, to be read again.
+        keep: whether bytes stay in memory after they were read, to be read again.
     """
 
     def __init__(self, steps: Iterable[Iterable[Range[File]]], *, keep: bool = False) -> None:

@@ -1,13 +1,13 @@
 """Metadata of remote files in the state folder, so that nothing is read or requested twice.
 
-- Verdicts: whether the content of a cached file was what it should be, with the size,
-  modification time and inode that the file had when it was read.
-- Damages: which files were found damaged, and when; what was computed from them before is wrong.
+- Verdicts: whether a cached file had the right content, with the size, modification time and inode
+  that the file had when it was read.
+- Damages: the files that were found damaged, and when; results computed from them before are wrong.
 - Listings: the files of a model at a version, with size and etag.
-- Headers: the first bytes of weight files, by what identifies the content.
+- Headers: the first bytes of weight files, by the identity of the content.
 - Validators: the ETag that a server sent with the first bytes of a partial file.
 
-The database may be deleted at any time: everything in it can be found out again.
+The database may be deleted at any time: its content is read or requested again.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from resumerge.sources.types import Source
 
 
 def companion(source: Source, name: str) -> bytes | Path:
-    """Return what a companion is copied from: its path, or its bytes if the weight file has it."""
+    """Return a companion's path, or its bytes if the weight file contains it."""
     return contained_file(source, name) if name in source.contained.names else source.folder / name
 
 

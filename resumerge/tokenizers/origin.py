@@ -1,4 +1,4 @@
-"""The part of a model with an adapter that its tokenizer comes from."""
+"""The part of a model with an adapter, base or adapter, that has its tokenizer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from resumerge.sources.remote.files import list_companions
 from resumerge.sources.types import Source
 
 _BESIDE = ("chat_template", "added_tokens", "special_tokens_map")
-"""How the names of files begin that are no tokenizer alone."""
+"""The beginnings of names of files that are no tokenizer on their own."""
 
 
 def tokenizer_part(source: Source) -> Source:
     """Return the part of a source that has its tokenizer.
 
-    Of a model with an adapter, this is the adapter if it has a tokenizer (which may have more
+    For a model with an adapter, this is the adapter if it has a tokenizer (which may have more
     tokens than the model's), else the model.
     """
     if source.base is None or source.adapter is None:
@@ -33,6 +33,6 @@ def has_tokenizer(source: Source) -> bool:
 
 
 def is_tokenizer(names: Iterable[str]) -> bool:
-    """Return whether one of these files can be a tokenizer, rather than only lie beside one."""
+    """Return whether one of these files can be a tokenizer on its own."""
     names = filter(is_tokenizer_file, names)
     return not all(name.startswith(_BESIDE) or "/" in name for name in names)

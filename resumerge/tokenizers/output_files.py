@@ -1,8 +1,8 @@
 """The output's tokenizer files: those of one model, the host, and the tokens that a recipe adds.
 
-If nothing is added they are the host's, byte for byte. Ids of the host's tokens never change: new
-ones follow its last. A plain token of another model gets into the vocabulary, so that its id can be
-decoded, but text is split as the host splits it.
+If no token is added, the files are the host's, byte for byte. Ids of the host's tokens never
+change: new tokens follow its last one. A plain token of another model is added to the vocabulary,
+so that its id can be decoded, but text is split as the host splits it.
 """
 
 from __future__ import annotations
@@ -131,6 +131,6 @@ def _read(host: Source, names: list[str], name: str) -> dict[str, Any]:
 
 
 def _text(name: str, value: Mapping[str, Any]) -> bytes:
-    indent = None if name == TOKENIZER else 2  # it would have hundreds of thousands of lines
+    indent = None if name == TOKENIZER else 2  # else it has hundreds of thousands of lines
     text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
     return text.encode(errors="backslashreplace")  # JSON's own escape of a lone surrogate

@@ -27,8 +27,8 @@ class NewToken:
     Args:
         content: the token's text.
         id: the token's number in the output.
-        definition: the definition of an added token; None for a plain one, which text is never cut
-            into by itself.
+        definition: the definition of an added token; None for a plain token, into which text is
+            never split.
     """
 
     content: str
@@ -66,7 +66,7 @@ def make_output_vocabulary(
     vocabularies: Mapping[ModelRef, Vocabulary],
     rows: Mapping[ModelRef, int],
 ) -> tuple[OutputVocabulary, list[Problem], list[str]]:
-    """Make the vocabulary of the output: its host's tokens, then those that are added.
+    """Make the vocabulary of the output: its host's tokens, then the added ones.
 
     The host is the model that the setting names; for ``union`` and ``base`` the reference.
 
@@ -75,7 +75,7 @@ def make_output_vocabulary(
         setting: the recipe's choice of a vocabulary.
         reference: the base model, or else the first model.
         vocabularies: the vocabulary of every model that the recipe names.
-        rows: the number of rows in each model's embedding; 0 where it is not known.
+        rows: the number of rows in each model's embedding; 0 if it is unknown.
 
     Returns:
         the vocabulary; problems; notes.
@@ -140,8 +140,8 @@ def _new_tokens(
 def _further_merges(merged: Sequence[Vocabulary]) -> tuple[tuple[str, str], ...]:
     """Return the additional merges of a BPE that extends the BPE of the host.
 
-    Only a vocabulary that has all of the host's plain tokens can be one; to read the merges of the
-    others would take most of the planning.
+    Only a vocabulary with all plain tokens of the host can extend it. The merges of other
+    vocabularies are not read: that would take most of the time of planning.
     """
     host, *others = merged
     plain = host.ids.keys() - host.added.keys()

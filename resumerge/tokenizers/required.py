@@ -18,9 +18,9 @@ class Tokenizers:
     """The tokenizers and chat templates that were read for a recipe.
 
     Args:
-        vocabularies: the vocabulary of every model; empty if the recipe has no ``tokenizer``. For a
-            mixture whose gates are made of prompts, the base's.
-        templates: the chat template of every merged model; empty unless one is to be chosen.
+        vocabularies: the vocabulary of every model, if the recipe has ``tokenizer``; the base's,
+            for a mixture whose gates are made of prompts; else empty.
+        templates: the chat template of every merged model; empty unless one has to be chosen.
         without: the models that have no tokenizer.
         assumed: for each model without a tokenizer whose vocabulary is needed, the model that the
             vocabulary is taken from.

@@ -1,4 +1,4 @@
-"""The choice of the output architecture, and the reasons why each other one does not fit."""
+"""The choice of the output architecture, and the reasons why the other architectures do not fit."""
 
 from __future__ import annotations
 
@@ -30,27 +30,34 @@ class ArchitectureChoice:
         Raises:
             InputError: none fits; the error gives the reasons against each.
         """
-        asked = self.mixture.architecture
-        reasons = {found.name: list(self._against(found)) for found in ARCHITECTURES}
-        meant = [found for found in ARCHITECTURES if asked is None or found.is_called(asked)]
-        for found in meant:
-            if not reasons[found.name]:
-                return found
+        asked_name = self.mixture.architecture
+        reasons = {
+            architecture.name: list(self._against(architecture)) for architecture in ARCHITECTURES
+        }
+        candidates = [
+            architecture
+            for architecture in ARCHITECTURES
+            if asked_name is None or architecture.is_called(asked_name)
+        ]
+        for architecture in candidates:
+            if not reasons[architecture.name]:
+                return architecture
         shown = {name: "; ".join(why) or "it fits" for name, why in reasons.items()}
-        what = "No output architecture fits these models"
-        if asked is not None and meant:
-            what = f"{' and '.join(found.name for found in meant)} cannot be made of these models"
-        elif asked is not None:
-            what = f"There is no output architecture {asked!r}"
+        problem = "No output architecture fits these models"
+        if asked_name is not None and candidates:
+            names = " and ".join(architecture.name for architecture in candidates)
+            problem = f"{names} cannot be made of these models"
+        elif asked_name is not None:
+            problem = f"There is no output architecture {asked_name!r}"
         raise InputError(
             [
                 self.recipe.problem(
-                    what,
-                    "architecture" if asked is not None else "experts",
+                    problem,
+                    "architecture" if asked_name is not None else "experts",
                     expected=f"models and settings that fit one of {', '.join(shown)}",
                     found=". ".join(f"{name}: {why}" for name, why in shown.items()),
                     fix="Change the models or settings that stand in the way"
-                    + (", or delete 'architecture'" if asked is not None else ""),
+                    + (", or delete 'architecture'" if asked_name is not None else ""),
                 )
             ]
         )
@@ -58,25 +65,25 @@ class ArchitectureChoice:
     def _against(self, architecture: OutputArchitecture) -> Iterator[str]:
         mixture, sources = self.mixture, self.models.sources
         types = {ref: str(sources[ref].config.get("model_type")) for ref in sources}
-        others = [
+        unfit_models = [
             f"{ref} is {kind}" for ref, kind in types.items() if kind not in architecture.takes
         ]
-        if others:
-            yield f"it is made of {' or '.join(architecture.takes)}, but {', '.join(others)}"
+        if unfit_models:
+            yield f"it is made of {' or '.join(architecture.takes)}, but {', '.join(unfit_models)}"
         elif len(set(types.values())) > 1:
             yield "all models must be of one type, but " + ", ".join(
                 f"{ref} is {kind}" for ref, kind in types.items()
             )
         fewest, most = architecture.shared
         if not fewest <= len(mixture.shared_experts) <= most:
-            wanted = counted(most, "shared expert") if most else "no shared experts"
-            wanted = f"{fewest} or {wanted}" if fewest < most else wanted
-            yield f"it has {wanted}, and the recipe has {len(mixture.shared_experts)}"
+            shared_experts = counted(most, "shared expert") if most else "no shared experts"
+            shared_experts = f"{fewest} or {shared_experts}" if fewest < most else shared_experts
+            yield f"it has {shared_experts}, and the recipe has {len(mixture.shared_experts)}"
         elif mixture.shared_experts:
             yield from self._against_shared(architecture)
         if mixture.expert_layout not in architecture.layouts:
             yield f"its code does not read experts that are {mixture.expert_layout}"
-        if not others:
+        if not unfit_models:
             yield from self._without_place(architecture)
 
     def _against_shared(self, architecture: OutputArchitecture) -> Iterator[str]:
@@ -90,7 +97,7 @@ class ArchitectureChoice:
         """Yield a reason for each model with tensors that the architecture has no place for."""
         base = self.models.reference
         mlp = tuple(f"mlp.{matrix}.weight" for matrix in MATRICES)
-        known = {*architecture.per_layer, *architecture.optional, *architecture.zeros, *mlp}
+        places = {*architecture.per_layer, *architecture.optional, *architecture.zeros, *mlp}
         for ref, source in self.models.sources.items():
             names = []
             for own_name, tensor in source.tensors.items():
@@ -100,7 +107,7 @@ class ArchitectureChoice:
                 is_mlp = rest is not None and rest.startswith("mlp.")
                 if is_computed(tensor) or not (ref == base or is_mlp):
                     continue
-                if rest not in known if rest is not None else name not in OUTSIDE:
+                if rest not in places if rest is not None else name not in OUTSIDE:
                     names.append(own_name)
             if names:
                 yield f"it has no place for {listed(sorted(names))} of {ref}"

@@ -1,4 +1,4 @@
-"""The dense models that a mixture is made of: their tensors, and what config.json says of them."""
+"""The dense models that a mixture is made of: their tensors, compared with config.json."""
 
 from __future__ import annotations
 

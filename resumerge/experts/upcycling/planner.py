@@ -27,7 +27,7 @@ from resumerge.tokenizers.required import Tokenizers
 
 @dataclass(frozen=True)
 class MadeMixture:
-    """The facts on a mixture of experts that is made, besides its tensors.
+    """The facts about a mixture of experts that is made, besides its tensors.
 
     Args:
         architecture: the name of its architecture.
@@ -51,8 +51,8 @@ def mix(
         seed: the seed of random gates and noise.
 
     Returns:
-        what is made; its tensors, in the order in which a forward pass meets them; notes;
-        the tensors of the models that it is not made of.
+        the mixture; its tensors, in the order in which a forward pass uses them; notes; the tensors
+        of the models that are not used.
 
     Raises:
         InputError: the models do not fit; the error has every problem that was found.
@@ -104,7 +104,7 @@ class _Planner:
             self._check_expert(expert)
 
     def _check_config(self) -> None:
-        """Check that the base's config.json describes its tensors: the mixture's is made of it.
+        """Check that the base's config.json, from which the mixture's is made, fits its tensors.
 
         Only the gate modes of hidden states would find such an error otherwise.
         """

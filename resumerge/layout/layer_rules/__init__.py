@@ -1,9 +1,9 @@
-"""Rules by which transformers' configuration classes derive what each layer is.
+"""Rules by which transformers' configuration classes derive the settings of each layer.
 
 A config.json may leave the kind of each layer to its class: every sixth layer attends to all
 tokens, the first three have no experts. Each rule here is a fact of one or several classes of
-transformers: the name of the setting, its entries for a number of layers, and the keys that they
-follow from. A test compares them with the classes themselves.
+transformers: the name of the setting, its entries for a number of layers, and the keys from which
+the class derives them. A test compares them with the classes themselves.
 """
 
 from __future__ import annotations

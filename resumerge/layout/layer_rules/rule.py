@@ -1,4 +1,4 @@
-"""What a rule is, and the patterns that rules are made of."""
+"""The type of rules, and functions that make rules of common patterns."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Rule:
     """A setting of each layer that follows from the layer's number.
 
     Args:
-        name: the setting's name: the key that lists it, or words where there is none.
-        read: the entries of so many layers, by the section of config.json that counts them.
-        write: the keys that state given entries, and their values; empty if none can.
-        keys: the keys of config.json that the entries follow from.
+        name: the setting's name: the key that lists it, or words if no key does.
+        read: returns the entries of a number of layers from the section that counts the layers.
+        write: returns the keys that state given entries, with their values; empty if no key can.
+        keys: the keys of config.json from which the entries are derived.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Rule:
     keys: tuple[str, ...] = ()
 
     def entries(self, section: Section, count: int) -> Entries | None:
-        """Return the entries of so many layers; None if the class could not read config.json."""
+        """Return the entries of `count` layers; None if the class could not read config.json."""
         try:
             found = self.read(section, count)
         except (TypeError, ValueError, AttributeError, LookupError):
@@ -62,7 +62,7 @@ def unwritten(section: Section, entries: Entries) -> Mapping[str, Any]:
 
 
 def listed(key: str, derive: Derive, *keys: str) -> Rule:
-    """Return the rule of a setting that a list in config.json may state, or else follows."""
+    """Return the rule of a setting that a list may state, and that is derived without the list."""
 
     def read(section: Section, count: int) -> Entries:
         stated = read_layer_list(key, section.get(key), count) if section.get(key) else None

@@ -1,4 +1,4 @@
-"""What is checked of the keys of a document as a whole: those that exclude or need each other."""
+"""Checks of a document's keys together: keys that exclude or need each other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from resumerge.recipe.schema.mixture import OF_MERGES, MixtureFile
 from resumerge.recipe.types import GATE_MODES, OF_PROMPTS
 
 AnyFile = MergeFile | MixtureFile | ExtractionFile
-"""The top level of a document, by what it makes."""
+"""The types of a document's top level: a merge, a mixture, or an extraction."""
 
 _Check = Callable[[Mapping[Any, Any]], Iterator[InvalidValue]]
 
 
 def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
-    """Yield the errors of a mixture's keys that do not fit each other."""
+    """Yield the errors of a mixture's keys that contradict each other."""
     for key in OF_MERGES:
         if key in top:
             yield InvalidValue(
@@ -46,7 +46,7 @@ def _check_mixture(top: Mapping[Any, Any]) -> Iterator[InvalidValue]:
 
 
 def _check_prompts(experts: list[Any]) -> Iterator[InvalidValue]:
-    """Yield the errors of experts' prompts that gates cannot be made of, or that are the same."""
+    """Yield the errors of experts' prompts that make no gates, or the same gates."""
     entries = [entry for entry in experts if isinstance(entry, dict)]
     for number, entry in enumerate(experts):
         if isinstance(entry, dict) and not entry.get("positive_prompts"):
@@ -138,4 +138,4 @@ CHECKS: Mapping[
     MixtureFile: (_check_mixture,),
     ExtractionFile: (_check_extraction,),
 }
-"""What is checked of the keys of a document as a whole, by its section."""
+"""The checks of a document's keys together, by the type of its top level."""

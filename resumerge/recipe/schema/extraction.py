@@ -99,7 +99,7 @@ _expressions = optional(value_of(_read_expressions))
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractionSection:
-    """What is below ``extract_lora``."""
+    """The section ``extract_lora``."""
 
     where: ClassVar[str] = "in extract_lora"
     model: ModelRef = field(

@@ -1,4 +1,4 @@
-"""The reader of layer ranges, and the comparison of those of one slice's sources."""
+"""The reader of layer ranges, and the comparison of the ranges of a slice's sources."""
 
 from __future__ import annotations
 

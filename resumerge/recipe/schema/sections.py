@@ -15,11 +15,11 @@ from resumerge.recipe.spelling import abbreviated, closest, correction, misspell
 LAYER_RANGE = "layer_range"
 _ADAPTER_KEYS = frozenset({"adapter", "adapter_path", "lora", "lora_path", "peft"})
 _NO_COMMENTS = _ADAPTER_KEYS | {LAYER_RANGE}
-"""The keys that are errors where they are not known: whoever writes one wants layers or an adapter,
-and mergekit would leave them out without a word."""
+"""Keys that are errors in sections that do not have them. Their author wants layers or an adapter,
+which mergekit would silently leave out."""
 
 Reader = Callable[[Any, Location, Findings], Any]
-"""A function that reads the value at a location and appends what is wrong with it to the errors.
+"""A function that reads the value at a location and appends the value's errors to `Findings`.
 
 If it appended an error, its result must not be used.
 """
@@ -29,7 +29,7 @@ class Section(Protocol):
     """A dataclass whose fields have the metadata of `key` or `required_key`.
 
     Attributes:
-        where: where such a section stands, for messages: ``in a slice``.
+        where: the place of such a section, for messages: ``in a slice``.
     """
 
     where: ClassVar[str]
@@ -49,8 +49,8 @@ def required_key(reader: Reader, *, expected: str, fix: str) -> dict[str, Any]:
 
     Args:
         reader: reads the key's value.
-        expected: what the key is for; told where the key is missing.
-        fix: what to write; told where the key is missing.
+        expected: what the key is for, for the message that the key is missing.
+        fix: what to write, for the message that the key is missing.
     """
     return {"reader": reader, "expected": expected, "fix": fix}
 
@@ -60,8 +60,8 @@ def read_section(
 ) -> AnySection | None:
     """Read a mapping that has the keys of a section.
 
-    A misspelled or abbreviated key is an error, and one error if it is required; so is one of
-    `_NO_COMMENTS`; any other key is ignored.
+    A misspelled or abbreviated key is an error, and only one error if the key is required. A key of
+    `_NO_COMMENTS` that the section lacks is an error. Any other unknown key is ignored.
 
     Returns:
         None where there is an error in the section.

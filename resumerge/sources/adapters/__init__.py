@@ -1,12 +1,12 @@
 """LoRA adapters, of whatever program: the tensors of a model as an adapter changes them.
 
-`lora` makes a model with an adapter a source like any other, from headers alone. What it asks, in
-order: `config` reads adapter_config.json, `adapter_names` parses the names of the adapter's
-tensors, `model_names` finds the model's tensor, whichever program spells its name, and `pairing`
-gives each tensor of the adapter its one use. `programs` has what other programs than PEFT write. A
-module is changed by `changed` (`orientation`: which axis counts outputs), experts by `experts`,
-rows of single tokens by `tokens`, and `weight_tying` keeps tied tensors equal. `heads` has
-classifiers, `vocabulary` what grows with new tokens, `completeness` what the config promises,
-`refusals` the problems. `resumerge.tensors.Adapted` is what comes out. May import
-`sources/formats/`, but not `sources/remote/`.
+`lora` makes a model with an adapter a source like any other, from headers alone. In this order,
+`config` reads adapter_config.json, `adapter_names` parses the names of the adapter's tensors,
+`model_names` finds the model's tensor, whichever program spells its name, and `pairing` assigns
+each tensor of the adapter to the tensor that it changes. `programs` reads adapters of other
+programs than PEFT. `changed` makes the changed weight of a module (`orientation`: which axis counts
+outputs), `experts` those of experts, and `tokens` rows of single tokens. `weight_tying` keeps tied
+tensors equal. `heads` is about classifiers, `vocabulary` about tensors that grow with new tokens,
+`completeness` about tensors that the config promises, and `refusals` about problems. A changed
+weight is a `resumerge.tensors.Adapted`. May import `sources/formats/`, but not `sources/remote/`.
 """

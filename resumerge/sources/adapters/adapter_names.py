@@ -1,4 +1,4 @@
-"""Parses the names of an adapter's tensors: what each of them is, and of which module."""
+"""Parses the names of an adapter's tensors: the module and the role of each tensor."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class _Spelling(NamedTuple):
     """One way to name a tensor that changes a module.
 
     Args:
-        text: what follows the module's name.
-        role: what the tensor is; see `AdapterNames.modules`.
-        ending: a pattern of what follows.
+        text: the words after the module's name.
+        role: the tensor's role; see `AdapterNames.modules`.
+        ending: a pattern of the text after `text`.
         labelled: whether peft may put the adapter's own name after the text, as in
             ``lora_A.default.weight``; it leaves that out when it saves an adapter.
     """
@@ -71,7 +71,7 @@ def has_matrices(names: Iterable[str]) -> bool:
 
 @dataclass
 class AdapterNames:
-    """The parsed names of an adapter's tensors; each of them is in exactly one of these.
+    """The parsed names of an adapter's tensors. Each name is in exactly one of the fields.
 
     Args:
         modules: the tensors of each module, by role: ``A``, ``B`` (or ``embedding_A``,
@@ -126,11 +126,11 @@ class AdapterNames:
 def _without_labels(keys: Iterable[str]) -> dict[str, str]:
     """Return the names of tensors without torch's wrappers and without the adapter's own name.
 
-    That name stands in all or none of the names. If tensors of several adapters are together, two
-    of them mean the same, and are refused.
+    The adapter's own name stands in all names or in none. If a file has the tensors of several
+    adapters, two tensors get the same name, and are refused.
     """
     plain = {key: _WRAPPERS.sub("", key).lstrip(".") for key in keys}
-    labels = {found["label"] for name in plain.values() if (found := _LABELLED.fullmatch(name))}
+    labels = {matches["label"] for name in plain.values() if (matches := _LABELLED.fullmatch(name))}
     either = "|".join(map(re.escape, sorted({"default", *labels})))
     label = re.compile(rf"(\.(?:{_BEFORE_LABEL}|modules_to_save))\.(?:{either})(?=\.|$)")
     return {key: label.sub(r"\1", name) for key, name in plain.items()}

@@ -13,13 +13,13 @@ from resumerge.tensors.dtypes import FLOATS
 
 
 class ModuleChanges:
-    """The changes of an adapter's modules, one by one; what does not fit is refused.
+    """The changes of an adapter's modules, one by one. Matrices that do not fit are refused.
 
     Args:
         models: the model, and the model with the adapter, as the user wrote them.
         settings: the adapter's config.
         orientations: the way round in which square weights are stored.
-        refusals: what is wrong is added to them.
+        refusals: the problems, to which those of the modules are added.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ModuleChanges:
         return Adapted.of(name, weight, *factors, models=self._models)
 
     def has_rank(self, module: str, rank: int) -> bool:
-        """Check that a LoRA has the rank that its config says: its scale is told by that."""
+        """Check that a LoRA has the rank of its config, since its scale depends on that rank."""
         said = self._settings.rank_of(module)
         if said is not None and said != rank:
             self._refusals.problem(

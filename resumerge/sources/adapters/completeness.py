@@ -1,4 +1,4 @@
-"""What an adapter's config says that its file has, and the file lacks."""
+"""The tensors that an adapter's file lacks though its config says that it has them."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def _biases(
 
 
 def _place(name: str) -> str:
-    """Return a name so that a module's is a part of those of its tensors."""
+    """Return a name with dots around it: a module's is then a part of its tensors' names."""
     return f".{spelled(stripped(name))}."

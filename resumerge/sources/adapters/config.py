@@ -17,8 +17,8 @@ PROMPT_LEARNING = frozenset(
 """The PEFT types that add tokens and no weights, so that there is nothing to merge."""
 
 BASE_KEPT = ("gaussian", "eva", "orthogonal")
-"""The initialisations that keep the base model's weights. The others that have names do not, so
-that the adapter does not fit the base model as it was published."""
+"""The named initialisations that keep the base model's weights. All other named ones change them,
+so that the adapter does not fit the base model as it was published."""
 
 UNMERGEABLE: dict[str, str] = {
     "alora_invocation_tokens": "activated LoRA works on some tokens only",
@@ -49,13 +49,13 @@ class LoraConfig:
         rslora: whether alpha is divided by the root of the rank (Kalajdzievski 2023,
             https://arxiv.org/abs/2312.03732) rather than by the rank.
         fan_in_fan_out: whether square weights are stored as (in, out).
-        rank: the rank of every LoRA; None if it is not said.
+        rank: the rank of every LoRA; None if the config does not state it.
         rank_pattern: other ranks, by a pattern of module names.
         dora: whether every LoRA has a magnitude vector (Liu et al. 2024,
             https://arxiv.org/abs/2402.09353).
         modules_to_save: the ends of the names of modules whose tensors the adapter has whole.
         bias: whose biases the adapter has whole: ``none``, ``all``, or ``lora_only``.
-        task: what the adapted model does, in peft's word; None if it is not said.
+        task: the adapted model's task, in peft's word; None if the config does not state it.
         ties_weights: whether embedding and head are saved once, and tied when they are loaded.
         tokens: the tokens whose rows of the embedding are trained.
         parameters: the ends of the names of parameters that have matrices, rather than modules.
@@ -81,7 +81,7 @@ class LoraConfig:
         Args:
             module: the module's name, which may have an alpha of its own.
             rank: the LoRA's rank.
-            alpha: the alpha, if the adapter's config does not say it.
+            alpha: the alpha, if the adapter's config does not state it.
         """
         if alpha is None:
             alpha = _first_fitting(self.alpha_pattern, module, self.alpha)
@@ -89,7 +89,7 @@ class LoraConfig:
         return 1.0 if alpha is None else alpha / divisor
 
     def rank_of(self, module: str) -> float | None:
-        """Return the rank that a module's LoRA should have; None if it is not said."""
+        """Return the rank that a module's LoRA should have; None if it is not stated."""
         return _first_fitting(self.rank_pattern, module, self.rank)
 
 
@@ -198,7 +198,7 @@ def number(value: Any, name: str, where: str) -> float:
     """Return a finite number of an adapter's config.
 
     Raises:
-        InputError: it is none.
+        InputError: the value is not a finite number.
     """
     try:
         found = float(value) if type(value) in (int, float) else math.nan

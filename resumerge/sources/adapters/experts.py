@@ -1,4 +1,4 @@
-"""Adapters of experts: of packed tensors or of single matrices, on models that have either form.
+"""Adapters of experts, packed or as single matrices, on models whose experts have either form.
 
 peft adapts a packed tensor (``target_parameters``) with one pair of matrices for all experts:
 ``A`` of shape (rank * experts, in), where the rows of an expert are together, and ``B`` of shape
@@ -36,7 +36,7 @@ class ExpertParameter:
 
     Args:
         name: the parameter's name in the model as it is loaded.
-        packed: the name of the tensor that has them all; None where each has a tensor.
+        packed: the name of the tensor with all matrices; None if each matrix has its own tensor.
         experts: the matrices of each expert, in their order along the rows.
     """
 
@@ -50,9 +50,9 @@ class ExpertParameter:
         return sum(matrix.shape[0] for matrix in self.experts[0]), self.experts[0][0].shape[1]
 
     def fitting_orientations(self, a: Tensor, b: Tensor) -> list[bool]:
-        """Return whether matrices fit the parameter as it is stored (False) or transposed (True).
+        """Return the orientations in which matrices fit: False as stored, True transposed.
 
-        Both if each expert is square; none if they do not fit.
+        There are both if each expert is square, and none if the matrices do not fit.
 
         Args:
             a: shape (rank * experts, in).
@@ -76,7 +76,15 @@ class ExpertParameter:
     def changed(
         self, a: Tensor, b: Tensor, scale: float, transposed: bool, models: tuple[str, str]
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield the model's tensors as matrices change them, by name."""
+        """Yield the changed tensors of the model, by name.
+
+        Args:
+            a: shape (rank * experts, in).
+            b: shape (out, rank * experts).
+            scale: the factor on ``B @ A``.
+            transposed: whether the experts are stored as (in, out).
+            models: the model without and with the adapter, as text.
+        """
         assert isinstance(a, Stored) and isinstance(b, Stored)
         count = len(self.experts)
         parts: list[Tensor] = []
@@ -102,8 +110,8 @@ class PlaceInPacked:
     Args:
         packed: the packed tensor's name.
         expert: the expert's number.
-        place: the matrix's number among those of the expert.
-        height: the rows of each of these.
+        place: the matrix's number among the expert's matrices.
+        height: the number of rows of a matrix.
     """
 
     packed: str
@@ -112,7 +120,7 @@ class PlaceInPacked:
     height: int
 
     def number(self, packed: Tensor) -> int:
-        """Return the matrix's number among all of its height in the packed tensor."""
+        """Return the matrix's number among all matrices of `height` rows in the packed tensor."""
         return self.expert * (packed.shape[-2] // self.height) + self.place
 
     def matrix(self, packed: Tensor) -> Tensor:
@@ -143,7 +151,7 @@ class Experts:
         return self._of[container]
 
     def place(self, module: str) -> PlaceInPacked | None:
-        """Return where a packed tensor has an expert's matrix, or files have two matrices as one.
+        """Return the place of a matrix in a packed tensor, or in a tensor that fuses two matrices.
 
         Args:
             module: the adapter's name of the matrix.
@@ -155,19 +163,19 @@ class Experts:
         if found is None:
             return self._place_in_fused(module)
         matrix, number = spelled(module).rpartition(".")[2], int(found["number"])
-        several = self.parameters(found["container"])
-        for parameter in several:
+        parameters = self.parameters(found["container"])
+        for parameter in parameters:
             matrices = _MATRICES[parameter.name.rpartition(".")[2]]
             if parameter.packed is None or matrix not in matrices:
                 continue
-            if number >= len(parameter.experts) or is_stored_transposed(several):
+            if number >= len(parameter.experts) or is_stored_transposed(parameters):
                 return None
             height = parameter.shape[0] // len(matrices)
             return PlaceInPacked(parameter.packed, number, matrices.index(matrix), height)
         return None
 
     def _place_in_fused(self, module: str) -> PlaceInPacked | None:
-        """Return where a matrix is that files have together with another."""
+        """Return the place of a matrix in a tensor that fuses it with another one."""
         parent, _, matrix = module.rpartition(".")
         for fused, matrices in _FUSED.items():
             name = self._known.find(f"{parent}.{fused}.weight")
@@ -192,21 +200,21 @@ class Experts:
     def _separate(
         self, container: str, expert: int, matrices: tuple[str, ...]
     ) -> tuple[Tensor, ...]:
-        """Return the matrices of one expert that have tensors of their own; all or none."""
+        """Return the matrices of an expert, if each of them has its own tensor; else none."""
         names = [self._known.find(f"{container}.{expert}.{m}.weight") for m in matrices]
         return tuple(self._base[n] for n in names if n) if None not in names else ()
 
 
 def whole_parameter(label: str, name: str, tensor: Tensor) -> ExpertParameter:
-    """Return the parameter that one tensor with the experts along its first axis is."""
+    """Return a tensor with the experts along its first axis as an `ExpertParameter`."""
     count, rows, columns = tensor.shape
     matrices = (_matrix(tensor, number, (rows, columns)) for number in range(count))
     return ExpertParameter(label, name, tuple((matrix,) for matrix in matrices))
 
 
-def is_stored_transposed(several: Sequence[ExpertParameter]) -> bool | None:
+def is_stored_transposed(parameters: Sequence[ExpertParameter]) -> bool | None:
     """Return whether packed tensors count inputs along their rows; None if shapes do not tell."""
-    shapes = {parameter.name.rpartition(".")[2]: parameter.shape for parameter in several}
+    shapes = {parameter.name.rpartition(".")[2]: parameter.shape for parameter in parameters}
     first, down = shapes.get("gate_up_proj") or shapes.get("up_proj"), shapes.get("down_proj")
     if first is None or down is None:
         return None
@@ -220,7 +228,7 @@ def restacked(packed: Tensor, changed: Mapping[int, Tensor], height: int) -> Ten
 
     Args:
         packed: shape (experts, rows, columns), or (rows, columns).
-        changed: the changed matrices, by their number among all of this height.
+        changed: the changed matrices, by their number among all matrices of this height.
         height: the rows of a matrix.
     """
     shape = (height, packed.shape[-1])
@@ -244,8 +252,8 @@ def _factors(
         number: the expert's number.
         count: the number of experts.
         transposed: whether the expert is stored as (in, out).
-        first: the first of the rows.
-        last: one past the last.
+        first: the first changed row.
+        last: one past the last changed row.
     """
     rank = a.shape[0] // count
     (a_row, a_column), (b_row, b_column) = _strides(a), _strides(b)
@@ -265,7 +273,7 @@ def _strides(tensor: Stored) -> tuple[int, int]:
 
 
 def _view(tensor: Stored, shape: tuple[int, int], strides: tuple[int, int], first: int) -> Stored:
-    """Return elements of a stored tensor as another, from an element on."""
+    """Return a view of a stored tensor that begins at its element `first`."""
     return replace(
         tensor,
         name=f"{tensor.name}[{first}]",

@@ -42,7 +42,7 @@ def is_of_new_head(name: str, settings: LoraConfig) -> bool:
 def classifier(
     config: Mapping[str, Any], settings: LoraConfig, added: Mapping[str, Tensor]
 ) -> dict[str, Any]:
-    """Return the config of a model that the adapter's task makes a classifier.
+    """Return the config of the classifier that an adapter's task makes of a model.
 
     Args:
         config: the model's config.json.
@@ -50,16 +50,20 @@ def classifier(
         added: the tensors of its new head.
     """
     end = _CLASSES[settings.task or ""]
-    found = dict(config)
-    found["architectures"] = [_CLASS_ENDS.sub("", name) + end for name in class_names(config)]
+    classifier_config = dict(config)
+    classifier_config["architectures"] = [
+        _CLASS_ENDS.sub("", name) + end for name in class_names(config)
+    ]
     labels = _labels(added)
     if settings.task != "QUESTION_ANS" and labels:
         old = config.get("id2label")
         if not isinstance(old, Mapping) or len(old) != labels:
-            found["id2label"] = {str(number): f"LABEL_{number}" for number in range(labels)}
-            found["label2id"] = {f"LABEL_{number}": number for number in range(labels)}
-        found.pop("num_labels", None)
-    return found
+            classifier_config["id2label"] = {
+                str(number): f"LABEL_{number}" for number in range(labels)
+            }
+            classifier_config["label2id"] = {f"LABEL_{number}": number for number in range(labels)}
+        classifier_config.pop("num_labels", None)
+    return classifier_config
 
 
 def _labels(added: Mapping[str, Tensor]) -> int | None:

@@ -32,12 +32,12 @@ SHOWN = 5
 
 
 def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
-    """Return a model with an adapter. Nothing is computed yet; the tensors describe what will be.
+    """Return a model with an adapter; its tensors are expressions that are not computed yet.
 
     If the adapter changes a head that the base ties to its embedding, the result is not tied
     (``tie_word_embeddings: false``), as in training. An embedding with more rows than the base's
-    changes ``vocab_size``. The adapter of a classifier makes the model one: it has the adapter's
-    head and no language model's.
+    changes ``vocab_size``. The adapter of a classifier makes the model a classifier, with the
+    adapter's head in place of the language model's.
 
     Args:
         ref: ``model+adapter`` as the recipe names it.
@@ -56,7 +56,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     pairing = Pairing(base, adapter, settings, ties, of_adapter)
     paired = pairing.tensors()
     tensors, config = ties.after(paired)
-    parts = {} if is_stage else dict(zip(folders, (base, adapter)))
+    sources_by_folder = {} if is_stage else dict(zip(folders, (base, adapter)))
     if pairing.problems:
         raise InputError(pairing.problems[:SHOWN])
     is_pinned = bool(base.revision or adapter.revision)
@@ -69,12 +69,12 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         tensors=tensors,
         files={
             prefix + name: replace(file, name=prefix + name)
-            for prefix, part in parts.items()
+            for prefix, part in sources_by_folder.items()
             for name, file in part.files.items()
         },
         companions={
             prefix + name: replace(file, name=prefix + name)
-            for prefix, part in parts.items()
+            for prefix, part in sources_by_folder.items()
             for name, file in part.companions.items()
         },
         base=base,
@@ -90,8 +90,8 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
             *_tied(paired, tensors),
             *pairing.left_out,
             *(
-                replace(each, tensor=_in_file(folders[0], each.tensor))
-                for each in base.left_out
+                replace(unused, tensor=_in_file(folders[0], unused.tensor))
+                for unused in base.left_out
                 if not is_stage
             ),
         ),
@@ -99,7 +99,7 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
 
 
 def settings_of(adapter: Source, where: str) -> LoraConfig:
-    """Return the settings of an adapter, whichever program wrote its config, or none did.
+    """Return the settings of an adapter of any program, also of one without a config.
 
     Raises:
         InputError: not a LoRA adapter, a variant that is not supported, or no known config.
@@ -116,7 +116,7 @@ def settings_of(adapter: Source, where: str) -> LoraConfig:
 
 
 def with_names_of_peft(adapter: Source, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Return an adapter's tensors under peft's names, and as peft has them, whoever wrote them."""
+    """Return an adapter's tensors with the names and orientation of peft, whoever wrote them."""
     if is_mlx(adapter.config):
         return renamed_from_mlx(tensors)
     return renamed_from_diffusers(tensors) if adapter.config.keys() <= {IN_HEADER} else tensors
@@ -132,7 +132,7 @@ def _in_file(folder: str, tensor: Tensor) -> Tensor:
 
 
 def _replaced(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[LeftOut]:
-    """Yield the model's tensors that are others with the adapter, which may be made of them."""
+    """Yield the model's tensors that the adapter changes or replaces."""
     for name, tensor in before.items():
         of_classifier = name not in after and is_language_head(name)
         if of_classifier or after.get(name, tensor) is not tensor:
@@ -140,7 +140,7 @@ def _replaced(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iter
 
 
 def _tied(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[LeftOut]:
-    """Yield the tensors, one for each name, in whose place are those that they are tied to."""
+    """Yield the tensors that tying replaces by another name's tensor, one for each name."""
     for name, tensor in before.items():
         if after.get(name) is not tensor:
             yield LeftOut(tensor, UnusedReason.TIED)

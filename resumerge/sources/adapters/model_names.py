@@ -1,8 +1,8 @@
 """Finds a tensor of a model by its name, whichever program spells it.
 
 A model's tensors have other names in its files than in memory, and transformers has changed both
-more than once (its `conversion_mapping.py`, and the prefix of a model's class). Two names of one
-model that have the same meaning here are names of one tensor, unless a third has it too.
+more than once (its `conversion_mapping.py`, and the prefix of a model's class). A name of another
+program means the tensor of the model whose name has the same meaning, if there is only one such.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 Meaning = tuple[frozenset[str], str]
-"""The words before the first number, which say the part of the model, and what follows them."""
+"""The words before the first number, which name the part of the model, and the text after them."""
 
 _WRAPPERS = re.compile(
     r"^((base_model|model|module|_orig_mod|transformer|backbone|thinker|mamba|bert|roberta|deberta"
@@ -20,7 +20,7 @@ _WRAPPERS = re.compile(
     r"|mobilebert|mpnet|rembert|roformer|vit|deit|beit|dinov2|dinov2_with_registers|swin|swinv2"
     r"|segformer|wav2vec2|wavlm|pixio|videomae)\.)+(?=.)"
 )
-"""What stands before a whole model's names, or does not."""
+"""The prefixes that one program puts before all names of a model, and another does not."""
 
 _TENSOR_SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
@@ -59,7 +59,7 @@ _TENSOR_SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"\bexperts\.(\d+)\.w2\b", r"experts.\1.down_proj"),
     (r"\bshared?_expert\.", "shared_experts."),
 )
-"""Spellings of one thing, and the one that stands for all of them."""
+"""Patterns of spellings, each with the spelling that replaces it."""
 
 _COMPILED = tuple((re.compile(pattern), to) for pattern, to in _TENSOR_SPELLINGS)
 _FIRST_NUMBER = re.compile(r"\.(?=\d+\.)")
@@ -72,14 +72,14 @@ _WITHOUT_MEANING = frozenset(
 
 
 def spelled(name: str) -> str:
-    """Return the one spelling of a name that stands for all of them, with its prefix."""
+    """Return a name in the one spelling that replaces all others, with its prefix."""
     for pattern, to in _COMPILED:
         name = pattern.sub(to, name)
     return name
 
 
 def stripped(name: str) -> str:
-    """Return a name without what stands before a whole model's names, or does not."""
+    """Return a name without the prefix before all names of a model, if it has one."""
     return _WRAPPERS.sub("", name)
 
 
@@ -93,10 +93,10 @@ def meaning(name: str) -> Meaning:
 
 
 class ModelNames:
-    """The names of one model's tensors, each found by any name that the tensor has.
+    """The names of one model's tensors, which finds a tensor by any program's name for it.
 
     Args:
-        names: the names of all its tensors in its files.
+        names: the names of all tensors in the model's files.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -104,35 +104,39 @@ class ModelNames:
         self._prefix_change = ("", "")
 
     def find(self, name: str) -> str | None:
-        """Return the name in the files of a tensor; None if none or several may be meant."""
+        """Return the tensor's name in the files; None if no tensor, or several, may be meant."""
         if name in self._own:
             return name
-        found = self._by_meaning.get(meaning(name), [])
-        if len(found) == 1:
-            return found[0]
+        candidates = self._by_meaning.get(meaning(name), [])
+        if len(candidates) == 1:
+            return candidates[0]
         dropped, added = self._prefix_change
-        moved = added + name.removeprefix(dropped)
-        return moved if name.startswith(dropped) and moved in self._own else None
+        in_files = added + name.removeprefix(dropped)
+        return in_files if name.startswith(dropped) and in_files in self._own else None
 
     def learn_prefix(self, names: Iterable[str]) -> None:
-        """Learn a prefix that nobody knows: that of names of which none is known.
+        """Learn an unknown prefix from names, if no tensor is found by any of them.
 
-        It is what the first name begins with, if only one tensor ends as that name does.
+        It is the beginning of the first name, if the rest of that name is the end of exactly one
+        tensor's name.
         """
-        several = list(names)
-        if not several or any(self.find(name) for name in several):
+        unknown = list(names)
+        if not unknown or any(self.find(name) for name in unknown):
             return
-        parts = several[0].split(".")
+        parts = unknown[0].split(".")
         for k in range(len(parts) - 1):
-            rest = ".".join(parts[k:])
-            fitting = [name for name in self._own if name == rest or name.endswith("." + rest)]
+            ending = ".".join(parts[k:])
+            fitting = [name for name in self._own if name == ending or name.endswith("." + ending)]
             if len(fitting) == 1:
-                self._prefix_change = several[0].removesuffix(rest), fitting[0].removesuffix(rest)
+                self._prefix_change = (
+                    unknown[0].removesuffix(ending),
+                    fitting[0].removesuffix(ending),
+                )
                 return
 
     @cached_property
     def _by_meaning(self) -> dict[Meaning, list[str]]:
-        known: dict[Meaning, list[str]] = {}
+        names: dict[Meaning, list[str]] = {}
         for name in self._own:
-            known.setdefault(meaning(name), []).append(name)
-        return known
+            names.setdefault(meaning(name), []).append(name)
+        return names

@@ -15,8 +15,8 @@ _NUMBER = re.compile(r"\.\d+\.")
 class Orientations:
     """The orientations of the weights of one model, which follow from biases.
 
-    A bias has an element for each output, so that of a weight that is not square says which axis
-    counts outputs; a square weight is stored as the others of its stack of layers are.
+    A bias has an element for each output, so that the bias of a weight that is not square tells
+    which axis counts outputs. A square weight is stored like the other weights of its stack.
 
     Args:
         tensors: the model's tensors.
@@ -45,12 +45,12 @@ class Orientations:
         return self._default if transposed is None else transposed
 
     def _is_stack_transposed(self, stack: str) -> bool | None:
-        """Return how a stack stores its weights; None if no bias decides, or biases contradict."""
+        """Return whether a stack's weights are transposed; None if biases give no clear answer."""
         found = set(self._by_biases(stack))
         return found.pop() if len(found) == 1 else None
 
     def _by_biases(self, stack: str) -> Iterator[bool]:
-        """Yield how each weight of a stack is stored that is not square and has a bias."""
+        """Yield whether each weight of a stack that is not square and has a bias is transposed."""
         for name, weight in self._tensors.items():
             bias = self._tensors.get(f"{name.removesuffix('.weight')}.bias")
             transposed = transposed_by(bias, weight)

@@ -1,4 +1,4 @@
-"""Pairs an adapter's tensors with those that they change: each is used once, or refused by name."""
+"""Pairs an adapter's tensors with the model's tensors that they change: each is used once."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Pairing:
         base: the model.
         adapter: the adapter.
         settings: the adapter's config.
-        ties: the model's tensors by all their names, with their files named as in the whole source.
-        of_adapter: the adapter's tensors, with their files named likewise.
+        ties: the model's tensors by all their names, with the file names of the combined source.
+        of_adapter: the adapter's tensors, with the file names of the combined source.
 
     Attributes:
-        notes: what is left out, a line each; complete after `tensors`.
+        notes: a line for each kind of tensors that is left out; complete after `tensors`.
         left_out: tensors of the adapter that are not used; complete after `tensors`.
         new_head: the tensors of a head that the adapter's task adds.
     """
@@ -86,7 +86,7 @@ class Pairing:
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong; complete after `tensors`."""
+        """The problems of the adapter; complete after `tensors`."""
         return self._refusals.problems
 
     def tensors(self) -> dict[str, Tensor]:
@@ -99,36 +99,36 @@ class Pairing:
         for pair in names.doubled:
             self._refusals.doubled(*pair)
         self._known.learn_prefix(f"{module}.weight" for module in names.modules)
-        found = dict(self._of_base)
+        tensors = dict(self._of_base)
         for name in sorted(names.whole, key=lambda name: self._ties.is_copy(names.keys[name, ""])):
-            self._replace(name, names.whole[name], found)
+            self._replace(name, names.whole[name], tensors)
         for module in names.modules:
-            self._adapt(module, found)
-        self._adapt_experts(found)
+            self._adapt(module, tensors)
+        self._adapt_experts(tensors)
         if not self._refusals.problems:
             self._check_complete()
-        check_tokens(found, self._of_base, self._refusals)
-        grow_biases_of_heads(found, ties=self._ties, refusals=self._refusals)
-        if strange := self._ties.strange(found):
+        check_tokens(tensors, self._of_base, self._refusals)
+        grow_biases_of_heads(tensors, ties=self._ties, refusals=self._refusals)
+        if strange := self._ties.strange(tensors):
             self._refusals.unknown_ties(strange)
-        self._leave_out(found)
-        return found
+        self._leave_out(tensors)
+        return tensors
 
-    def _adapt(self, module: str, found: dict[str, Tensor]) -> None:
-        """Change what a module of the adapter is about: a weight, or one in a packed tensor."""
+    def _adapt(self, module: str, tensors: dict[str, Tensor]) -> None:
+        """Change the weight of a module of the adapter; it may be in a packed tensor."""
         roles = self._names.modules[module]
         name = self._known.find(f"{module}.weight") or self._flat.find(module)
         if name is not None:
-            weight = found[name]
+            weight = tensors[name]
             self._use_all(name, module)
             if len(weight.shape) == 3 and "A" in roles and len(roles["A"].shape) == 2:
-                self._adapt_parameters([module], [whole_parameter(name, name, weight)], found)
+                self._adapt_parameters([module], [whole_parameter(name, name, weight)], tensors)
             elif changed := self._modules.changed(name, module, roles, weight):
-                found[name] = changed
-                if "delta" in roles and is_embedding(name):  # peft ties these alone
-                    found |= {n: replace(changed, name=n) for n in self._tied_rows(name)}
+                tensors[name] = changed
+                if "delta" in roles and is_embedding(name):  # peft ties only these changes
+                    tensors |= {n: replace(changed, name=n) for n in self._tied_rows(name)}
         elif place := self._experts.place(module):
-            packed = found[place.packed]
+            packed = tensors[place.packed]
             self._use_all(f"{place.packed}[{place.number(packed)}]", module)
             changed = self._modules.changed(f"{module}.weight", module, roles, place.matrix(packed))
             if changed:
@@ -139,40 +139,41 @@ class Pairing:
             self._refusals.no_module(module, self._flat.expected(module))
 
     def _tied_rows(self, name: str) -> list[str]:
-        """Return the names that are tied to an embedding, and have no rows of single tokens."""
+        """Return the names tied to an embedding for which the adapter has no rows of tokens."""
         modules = self._names.modules.items()
         own = {self._known.find(f"{m}.weight") for m, roles in modules if "delta" in roles}
         return [other for other in self._ties.others(name) if other not in own]
 
-    def _adapt_experts(self, found: dict[str, Tensor]) -> None:
-        """Change the tensors of experts, once all that the adapter has for them is known."""
+    def _adapt_experts(self, tensors: dict[str, Tensor]) -> None:
+        """Change the tensors of experts, whose changes `_adapt` has collected."""
         for (name, height), changed in self._in_packed.items():
-            found[name] = restacked(found[name], changed, height)
+            tensors[name] = restacked(tensors[name], changed, height)
         for container, modules in self._of_experts.items():
-            named = self._settings.parameters
-            several = [
+            target_parameters = self._settings.parameters
+            parameters = [
                 parameter
                 for parameter in self._experts.parameters(container)
-                if not named or any(f".{parameter.name}".endswith(f".{end}") for end in named)
+                if not target_parameters
+                or any(f".{parameter.name}".endswith(f".{end}") for end in target_parameters)
             ]
             # peft wraps the parameters in the order of their declaration: the first is innermost
             modules.sort(key=len, reverse=True)
-            if len(modules) != len(several):
+            if len(modules) != len(parameters):
                 self._refusals.problem(
                     "The adapter has not one pair of matrices for each parameter of the experts",
                     ", ".join(modules),
-                    expected=", ".join(p.name for p in several)
+                    expected=", ".join(p.name for p in parameters)
                     or "target_parameters in its config",
                 )
                 continue
-            self._adapt_parameters(modules, several, found)
+            self._adapt_parameters(modules, parameters, tensors)
 
     def _adapt_parameters(
-        self, modules: list[str], several: list[ExpertParameter], found: dict[str, Tensor]
+        self, modules: list[str], parameters: list[ExpertParameter], tensors: dict[str, Tensor]
     ) -> None:
-        """Change parameters of experts by the matrices of as many modules."""
+        """Change parameters of experts, each by the matrices of one module."""
         pairs = []
-        for module, parameter in zip(modules, several):
+        for module, parameter in zip(modules, parameters):
             roles = self._names.modules[module]
             if roles.keys() != {"A", "B"}:
                 self._refusals.problem(
@@ -192,8 +193,8 @@ class Pairing:
                 )
                 return
             pairs.append((module, parameter, a, b, fitting))
-        # Square ones fit both ways: they are stored as those that are not, or as the shapes of the
-        # experts' parameters say.
+        # A square parameter fits both ways: it is stored like the parameters that are not square,
+        # or as the shapes of the experts' parameters say.
         unambiguous = {fitting[0] for *_, fitting in pairs if len(fitting) == 1}
         if len(unambiguous) == 1:
             square_transposed = unambiguous.pop()
@@ -208,21 +209,21 @@ class Pairing:
             scale = self._settings.scale(parameter.name, rank)
             for name, tensor in parameter.changed(a, b, scale, transposed, self._models):
                 self._use_all(name, module)
-                found[name] = tensor
+                tensors[name] = tensor
 
     def _use_all(self, name: str, module: str) -> None:
-        """Record that all tensors of a module of the adapter are used for one of the model."""
+        """Record that all tensors of a module of the adapter change one tensor of the model."""
         for role in self._names.modules[module]:
             self._use(name, role, self._names.keys[module, role])
 
     def _use(self, name: str, role: str, key: str) -> None:
-        """Record what a tensor of the adapter is used for: nothing else may be used for that."""
+        """Record the use of a tensor of the adapter; refuse a second tensor for the same use."""
         before = self._used.setdefault((name, role), key)
         if before != key:
             self._refusals.doubled(before, key)
 
-    def _replace(self, name: str, tensor: Tensor, found: dict[str, Tensor]) -> None:
-        """Put a whole tensor of the adapter into the place of the model's, in its dtype."""
+    def _replace(self, name: str, tensor: Tensor, tensors: dict[str, Tensor]) -> None:
+        """Replace a tensor of the model by a whole tensor of the adapter, in the model's dtype."""
         key = self._names.keys[name, ""]
         target = self._known.find(name)
         if target is None and is_of_new_head(name, self._settings):
@@ -232,23 +233,25 @@ class Pairing:
             self._refusals.no_place(key)
             return
         self._use(target, "", key)
-        found[target] = self._replacing(target, tensor)
+        tensors[target] = self._replacing(target, tensor)
         for other in self._ties.sharing(target, key):
-            self.left_out.append(LeftOut(found[other], UnusedReason.TIED))
-            found[other] = replace(found[target], name=other)
+            self.left_out.append(LeftOut(tensors[other], UnusedReason.TIED))
+            tensors[other] = replace(tensors[target], name=other)
 
     def _replacing(self, name: str, tensor: Tensor) -> Tensor:
-        """Return a tensor of the adapter that replaces the base's, in the base's dtype."""
-        old = self._of_base.get(name)
+        """Return a whole tensor of the adapter under the model's name and in the base's dtype."""
+        base_tensor = self._of_base.get(name)
         tensor = replace(tensor, name=name)
-        if old is None:
+        if base_tensor is None:
             return tensor
         of_head = is_head(re.sub(r"\bbias$", "weight", name))
-        grown = (is_embedding(name) or of_head) and tensor.shape[1:] == old.shape[1:]
-        if tensor.shape != old.shape and not grown:
-            self._refusals.mismatch(name, f"{list(old.shape)}, as in {self._base.ref}", tensor)
-        both_floats = {tensor.dtype, old.dtype} <= FLOATS.keys()
-        return Rounded.of(tensor, old.dtype, takes_operand=True) if both_floats else tensor
+        grown = (is_embedding(name) or of_head) and tensor.shape[1:] == base_tensor.shape[1:]
+        if tensor.shape != base_tensor.shape and not grown:
+            self._refusals.mismatch(
+                name, f"{list(base_tensor.shape)}, as in {self._base.ref}", tensor
+            )
+        both_floats = {tensor.dtype, base_tensor.dtype} <= FLOATS.keys()
+        return Rounded.of(tensor, base_tensor.dtype, takes_operand=True) if both_floats else tensor
 
     def _check_complete(self) -> None:
         """Check that the file has what the adapter's config says."""
@@ -269,15 +272,17 @@ class Pairing:
             for module, roles in self._names.modules.items()
             if roles.keys() & {"A", "embedding_A"}
         ]
-        for role, what in (("magnitude", "magnitude vector"), ("alpha", "alpha")):
+        for role, words in (("magnitude", "magnitude vector"), ("alpha", "alpha")):
             without = [module for module, roles in pairs if role not in roles]
             if 0 < len(without) < len(pairs):
                 self._refusals.problem(
-                    f"The adapter lacks the {what} of a module", without[0], expected="one for each"
+                    f"The adapter lacks the {words} of a module",
+                    without[0],
+                    expected="one for each",
                 )
 
-    def _leave_out(self, found: dict[str, Tensor]) -> None:
-        """Leave out the language model's head of a classifier; note what is not used."""
+    def _leave_out(self, tensors: dict[str, Tensor]) -> None:
+        """Remove the language model's head of a classifier; note which tensors are not used."""
         adapter = self._adapter.ref.text
         ignored = (self._of_adapter[name] for name in self._names.ignored)
         self.left_out += (LeftOut(tensor, UnusedReason.NOT_LOADED) for tensor in ignored)
@@ -287,9 +292,9 @@ class Pairing:
                 f"used: {some(self._names.ignored, most=SHOWN)}"
             )
         if self.new_head:
-            heads = [name for name in found if is_language_head(name) and name in self._of_base]
+            heads = [name for name in tensors if is_language_head(name) and name in self._of_base]
             for name in heads:
-                del found[name]
+                del tensors[name]
             added = some(list(self.new_head), most=SHOWN)
             self.notes.append(
                 f"{adapter} makes the model a classifier: the output has {added}"
@@ -298,5 +303,5 @@ class Pairing:
 
 
 def _unwrapped(module: str) -> str:
-    """Return the name of a module whose parameters peft wraps, each in a layer around the last."""
+    """Return a module's name without ``.base_layer``, which peft adds for each wrapper."""
     return re.sub(r"(\.base_layer)+$", "", module)

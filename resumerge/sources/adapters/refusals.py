@@ -1,4 +1,4 @@
-"""What is wrong with an adapter, for its user."""
+"""Messages about an adapter's problems, for its user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TORCHTUNE = re.compile(r"\.(lora_[ab]\.weight|magnitude)$")
 
 
 def without_config(adapter: Source) -> InputError:
-    """Return the error for an adapter that no config describes, and of which no names are known."""
+    """Return the error for an adapter without a config whose tensors have unknown names."""
     others = [name for name in adapter.tensors if not _KNOWN.search(name)]
     if adapter.kind == "local" and (adapter.folder / "adapter_config.json").is_file():
         return refuse(
@@ -68,7 +68,7 @@ class Refusals:
         adapter: the adapter.
 
     Attributes:
-        problems: what was found.
+        problems: the collected problems.
     """
 
     def __init__(self, base: Source, adapter: Source) -> None:
@@ -79,19 +79,19 @@ class Refusals:
     def problem(
         self, what: str, name: str, *, expected: str = "", found: str = "", fix: str = ""
     ) -> None:
-        """Collect a problem with a tensor or module of the adapter."""
+        """Add a problem with a tensor or module of the adapter."""
         fix = fix or "download or save the adapter again, or merge it with peft first"
         self.problems.append(
             problem_with(self._adapter, what, name, expected=expected, found=found, fix=fix)
         )
 
     def unknown(self, key: str) -> None:
-        """Collect that the adapter has a tensor that is no matrix of a LoRA."""
+        """Add the problem of a tensor of the adapter that is no matrix of a LoRA."""
         fix = OF_TORCHTUNE if _TORCHTUNE.search(key) else ""
         self.problem("The adapter has a tensor of an unknown kind", key, fix=fix)
 
     def mismatch(self, name: str, expected: str, found: Tensor | str) -> None:
-        """Collect that a tensor has another shape or type than the model's."""
+        """Add the problem of a tensor with another shape or type than the model's."""
         if isinstance(found, Tensor):
             found = f"{found.dtype} {list(found.shape)} of {found.name}"
         self.problem(
@@ -103,7 +103,7 @@ class Refusals:
         )
 
     def no_module(self, module: str, expected: str | None) -> None:
-        """Collect that the model has no such module.
+        """Add the problem of a module of the adapter that the model lacks.
 
         Args:
             module: its name in the adapter.
@@ -117,7 +117,7 @@ class Refusals:
         )
 
     def no_place(self, key: str) -> None:
-        """Collect that the model has no tensor that a whole tensor of the adapter replaces."""
+        """Add the problem of a whole tensor that replaces no tensor of the model."""
         self.problem(
             "The adapter has a whole tensor that the model has no place for",
             key,
@@ -128,7 +128,7 @@ class Refusals:
         )
 
     def doubled(self, first: str, second: str) -> None:
-        """Collect that two tensors of the adapter mean the same."""
+        """Add the problem of two tensors of the adapter with the same meaning."""
         self.problem(
             "Two tensors of the adapter have names that mean the same",
             second,
@@ -138,7 +138,7 @@ class Refusals:
         )
 
     def unknown_ties(self, name: str) -> None:
-        """Collect that the adapter changes a tensor of which others may be copies."""
+        """Add the problem of a changed tensor of which other tensors may be copies."""
         self.problem(
             "The adapter changes a tensor that the model may tie to others, which are not known",
             name,

@@ -1,4 +1,4 @@
-"""An adapter that adds tokens: all that has a row or an element for each token has to grow."""
+"""Adapters that add tokens: tensors with a row or an element for each token have to grow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PADDED = "final_logits_bias"
 
 
 def check_tokens(
-    found: Mapping[str, Tensor], of_base: Mapping[str, Tensor], refusals: Refusals
+    tensors: Mapping[str, Tensor], of_base: Mapping[str, Tensor], refusals: Refusals
 ) -> None:
     """Check that embedding and head grow together: each has a row for every token."""
     tables = [name for name in of_base if is_embedding(name) or is_head(name)]
@@ -25,48 +25,48 @@ def check_tokens(
         old.shape: name
         for name in tables
         for old in [of_base[name]]
-        if found[name].shape != old.shape and found[name].shape[1:] == old.shape[1:] != ()
+        if tensors[name].shape != old.shape and tensors[name].shape[1:] == old.shape[1:] != ()
     }
     for name in tables:
-        other = grown.get(found[name].shape)
+        other = grown.get(tensors[name].shape)
         if other is not None:
             refusals.problem(
                 "The adapter adds tokens to one of embedding and head alone",
                 name,
-                expected=f"{found[other].shape[0]} rows, as {other} has with the adapter",
-                found=f"{found[name].shape[0]} rows",
+                expected=f"{tensors[other].shape[0]} rows, as {other} has with the adapter",
+                found=f"{tensors[name].shape[0]} rows",
                 fix="save the adapter again with save_embedding_layers=True, or name both in "
                 "modules_to_save",
             )
 
 
-def grow_biases_of_heads(found: dict[str, Tensor], ties: AdapterTies, refusals: Refusals) -> None:
-    """Give a vector with an element for each token as many as the embedding has now.
+def grow_biases_of_heads(tensors: dict[str, Tensor], ties: AdapterTies, refusals: Refusals) -> None:
+    """Make biases with an element for each token as long as the grown embedding has rows.
 
-    One that is tied to such a vector is that one; one that transformers pads with zeros, and
-    peft does not save, is padded here. Another one is refused, unless its weight did not grow: then
-    it has as many elements as the model has tokens by chance.
+    A bias that is tied to a bias of the new length becomes that bias. A bias that transformers pads
+    with zeros, and peft does not save, is padded. Any other bias is refused, unless its weight did
+    not grow: then its length equals the number of tokens by chance.
 
     Args:
-        found: the model's tensors as the adapter changes them, by name; they are changed here.
-        ties: the model's tensors before.
-        refusals: what is wrong is added to them.
+        tensors: the model's tensors as the adapter changes them, by name; biases are replaced here.
+        ties: the model's tensors before the adapter.
+        refusals: the problems, to which those of biases are added.
     """
     grown = {
-        old.shape[0]: found[name].shape[0]
+        old.shape[0]: tensors[name].shape[0]
         for name, old in ties.tensors.items()
-        if is_embedding(name) and found[name].shape[:1] > old.shape[:1] > ()
+        if is_embedding(name) and tensors[name].shape[:1] > old.shape[:1] > ()
     }
-    for name, info in list(found.items()):
-        weight = found.get(f"{name.rpartition('.')[0]}.weight")
-        more = grown.get(info.numel)
-        if more is None or not name.endswith("bias"):
+    for name, bias in list(tensors.items()):
+        weight = tensors.get(f"{name.rpartition('.')[0]}.weight")
+        tokens = grown.get(bias.numel)
+        if tokens is None or not name.endswith("bias"):
             continue
-        tied = (found[n] for n in ties.others(name) if found[n].numel == more)
+        tied = (tensors[n] for n in ties.others(name) if tensors[n].numel == tokens)
         if like := next(tied, None):
-            found[name] = replace(like, name=name)
-        elif name.endswith(_PADDED) and info.shape[0] == 1:
-            zeros = Filled(name, info.dtype, (1, more - info.numel), 0.0)
-            found[name] = Stacked.of(name, (1, more), (info, zeros))
-        elif weight is None or weight.shape[:1] == (more,):
-            refusals.mismatch(name, f"{more} elements, because the adapter adds tokens", info)
+            tensors[name] = replace(like, name=name)
+        elif name.endswith(_PADDED) and bias.shape[0] == 1:
+            zeros = Filled(name, bias.dtype, (1, tokens - bias.numel), 0.0)
+            tensors[name] = Stacked.of(name, (1, tokens), (bias, zeros))
+        elif weight is None or weight.shape[:1] == (tokens,):
+            refusals.mismatch(name, f"{tokens} elements, because the adapter adds tokens", bias)

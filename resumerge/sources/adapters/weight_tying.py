@@ -1,7 +1,8 @@
 """The ties of a model that an adapter changes.
 
-peft adds to, or copies, one module. Other modules keep the base's tensor, though the model has one
-for all of them. A tensor that is saved whole without being such a copy is loaded into all.
+peft adds matrices to one module, or copies it. Modules tied to it keep the base's tensor, though
+the model has one tensor for all of them. A tensor that is saved whole and is no copy is loaded into
+all.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class AdapterTies:
     Args:
         base: the model.
         settings: the adapter's config.
-        of_base: the model's tensors, with their files named as in the whole source.
+        of_base: the model's tensors, with the file names of the combined source.
     """
 
     def __init__(self, base: Source, settings: LoraConfig, of_base: Mapping[str, Tensor]) -> None:
@@ -43,7 +44,7 @@ class AdapterTies:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The model's tensors, with one for each name that it has for them."""
+        """The model's tensors by all their names: a tied tensor is there once for each name."""
         return dict(self._before)
 
     def sharing(self, name: str, key: str) -> Iterator[str]:
@@ -71,42 +72,42 @@ class AdapterTies:
         return ".modules_to_save" in key or any(p.endswith(s) for p in parents for s in saved)
 
     def after(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors of the model with the adapter, and its config.
+        """Return the tensors and the config of the model with the adapter.
 
-        Names that still mean one tensor stay one; else each gets a tensor of its own, and the
-        config says that they are not tied.
+        If all tied names still mean one tensor, they stay tied. Otherwise each name gets its own
+        tensor, and the config says that weights are not tied.
 
         Args:
             tensors: the tensors as the adapter changes them, one for each name.
         """
-        found = dict(tensors)
+        changed = dict(tensors)
         if self._settings.ties_weights:
-            self._tie(found)
-        if all(self._is_one(group, found) for group in self._groups):
+            self._tie(changed)
+        if all(self._is_one(group, changed) for group in self._groups):
             for name in self._absent:
-                found.pop(name, None)
-            return found, dict(self._config)
-        return found, untied_config(self._config)
+                changed.pop(name, None)
+            return changed, dict(self._config)
+        return changed, untied_config(self._config)
 
     def strange(self, tensors: Mapping[str, Tensor]) -> str | None:
-        """Return a tensor that the adapter changes, if what is tied to it is not known."""
+        """Return the name of a changed embedding or head, if it is unknown what is tied to it."""
         if not head_is_unknown(self._config, self._before):
             return None
         changed = (name for name, tensor in tensors.items() if tensor != self._before.get(name))
         return next((name for name in changed if is_embedding(name) or is_head(name)), None)
 
-    def _tie(self, found: dict[str, Tensor]) -> None:
-        """Give all names of an embedding what the adapter makes of it (``ensure_weight_tying``)."""
+    def _tie(self, tensors: dict[str, Tensor]) -> None:
+        """Give a changed embedding all its tied names (``ensure_weight_tying``)."""
         for group in self._groups:
             source = next((n for n in group if is_embedding(n)), None)
-            if source is not None and found[source] != self._before[source]:
-                found |= {name: replace(found[source], name=name) for name in group}
+            if source is not None and tensors[source] != self._before[source]:
+                tensors |= {name: replace(tensors[source], name=name) for name in group}
 
-    def _is_one(self, group: tuple[str, ...], found: Mapping[str, Tensor]) -> bool:
+    def _is_one(self, group: tuple[str, ...], tensors: Mapping[str, Tensor]) -> bool:
         """Return whether all names of a group mean one tensor, as before."""
-        if all(found.get(name) == self._before[name] for name in group):
+        if all(tensors.get(name) == self._before[name] for name in group):
             return True
-        first, *others = (found.get(name) for name in group)
+        first, *others = (tensors.get(name) for name in group)
         return all(first and other and _is_same(first, other) for other in others)
 
 

@@ -14,8 +14,8 @@ SMALLEST_NORM = 1e-8
 """A shorter vector is divided by this instead of its length."""
 
 LEAST_DISTANCE = 0.2
-"""The least distance of a gate from all combinations of others. One that is nearer is nearly such a
-combination (of two gates: a cosine above 0.98), and noted; a larger limit gives more notes."""
+"""The least distance of a gate from all combinations of other gates. A note names a gate that is
+nearer (for two gates: a cosine above 0.98). A larger limit gives more notes."""
 
 TAKES_PART = 0.2
 """A gate is named if it takes part in such a combination with a larger factor."""
@@ -46,8 +46,8 @@ def unit(vector: np.ndarray) -> np.ndarray:
 def dependent_gates(gates: np.ndarray) -> dict[tuple[int, ...], list[int]]:
     """Return layers in which gates hardly tell experts apart, by the numbers of these experts.
 
-    The last of these experts has a gate that is nearly a combination of the others'. An expert
-    without others has a gate that is zero.
+    The gate of the last expert is nearly a combination of the gates of the experts before it. An
+    expert that is named alone has a gate of zeros.
 
     Args:
         gates: unit vectors, (layers, experts, hidden).

@@ -150,7 +150,7 @@ class HiddenStates(Step):
         return partial(self._advance, Decoder(self.config, evaluation.device, threads), evaluation)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problem of layers that transformers cannot make, or not the base's."""
+        """Yield the problem of layers that transformers cannot make, or makes unlike the base's."""
         from resumerge.experts.upcycling.gates.decoder import Decoder
 
         try:
@@ -194,7 +194,7 @@ class HiddenStates(Step):
         own = self.layers[piece]
         whole = self.mode == "hidden_avg"
         seen = [s.mean(0, dtype=np.float64) if whole else s[-1].copy() for s in states]
-        # What the last layer makes of its states is not looked at.
+        # The last layer's result is not used.
         if piece < len(self.layers) - 1 or self.mode == "hidden_norm":
             given = decoder(
                 piece,

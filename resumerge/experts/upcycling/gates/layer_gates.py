@@ -1,4 +1,4 @@
-"""The choice of what makes each layer's gates: random numbers, or directions that prompts give."""
+"""The gates of each layer: random numbers, or directions that are made of prompts."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _OUTPUT = re.compile(r"\.to_out$")
 
 
 def is_diffusers(names: Iterable[str]) -> bool:
-    """Return whether an adapter's tensors are all called as diffusers calls them."""
+    """Return whether all names of an adapter's tensors are names of diffusers."""
     known = [bool(_PART.match(n) and (_MATRIX.fullmatch(n) or _OTHER.fullmatch(n))) for n in names]
     return bool(known) and all(known)
 
@@ -59,7 +59,7 @@ def read_options(config: Mapping[str, Any], where: str) -> LoraConfig:
         where: the file as named in messages.
 
     Raises:
-        InputError: no JSON, a variant of LoRA that is not supported, or parts with different ones.
+        InputError: no JSON, an unsupported variant of LoRA, or different variants in the parts.
     """
     parts: dict[str, dict[str, Any]] = {}
     try:
@@ -101,7 +101,7 @@ def read_options(config: Mapping[str, Any], where: str) -> LoraConfig:
 
 
 def _of_part(part: str, patterns: Mapping[str, float], every: float | None) -> dict[str, float]:
-    """Return patterns of module names as those of modules of one part."""
+    """Return patterns of module names, limited to the modules of one part."""
     found = {
         rf"{part}\.{key[1:]}" if key.startswith("^") else rf"{part}\.(.*\.)?({key})": value
         for key, value in patterns.items()

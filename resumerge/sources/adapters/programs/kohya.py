@@ -13,7 +13,7 @@ _BLOCKS = re.compile(
     r"(^|[./])(diffusion_model|layers|(down|up|mid|input|middle|output|double|single|joint)_blocks?"
     r"|(single_)?(transformer_)?blocks)\."
 )
-"""How layers of a diffusion model are called, in pipelines and checkpoints."""
+"""The names of a diffusion model's layers, in pipelines and checkpoints."""
 
 _PAIR = re.compile(r"\.lora_(down|up)\.weight$")
 _ENCODERS = {
@@ -22,14 +22,14 @@ _ENCODERS = {
     "te2": ("text_encoder_2", "conditioner_embedders_1"),
     "te3": ("text_encoder_3",),
 }
-"""How the flat names of text encoders begin, in pipelines and checkpoints."""
+"""By the beginning of a flat name, the names of the text encoder in pipelines and checkpoints."""
 
 SETTINGS = LoraConfig(alpha=None, alpha_pattern={}, rslora=False, fan_in_fan_out=False, dora=False)
-"""What holds for an adapter without a config: its alphas are tensors, or else the ranks."""
+"""The settings of an adapter without a config: alphas are tensors of the file, or the ranks."""
 
 
 def is_kohya(names: Iterable[str]) -> bool:
-    """Return whether an adapter's tensors are all called as kohya's scripts call them."""
+    """Return whether all names of an adapter's tensors are names of kohya's scripts."""
     known = [bool(_PAIR.search(name) or name.endswith(".alpha")) for name in names]
     return bool(known) and all(known)
 
@@ -45,7 +45,7 @@ class FlatNames:
         self._names = names
 
     def expected(self, module: str) -> str | None:
-        """Return, in words, the tensor that a module of kohya's has in the model; else None."""
+        """Return what the model should have for a flat name, in words; None for another name."""
         if _FLAT.fullmatch(module) is None:
             return None
         if not self._has_blocks:
@@ -58,23 +58,25 @@ class FlatNames:
 
     @cached_property
     def _by_last_word(self) -> dict[str, list[str]]:
-        known: dict[str, list[str]] = {}
+        names_by_word: dict[str, list[str]] = {}
         for name in self._names:
             if name.endswith(".weight"):
-                known.setdefault(_flat(name).rpartition("_")[2], []).append(name)
-        return known
+                names_by_word.setdefault(_flat(name).rpartition("_")[2], []).append(name)
+        return names_by_word
 
     def find(self, module: str) -> str | None:
-        """Return the weight of a module; None if none or several may be meant."""
-        named = _FLAT.fullmatch(module)
-        if named is None or not self._has_blocks:
+        """Return the name of a module's weight; None if no weight, or several, may be meant."""
+        flat_name = _FLAT.fullmatch(module)
+        if flat_name is None or not self._has_blocks:
             return None
-        rest = named["rest"]
-        near = self._by_last_word.get(rest.rpartition("_")[2], [])
-        found = [
-            n for n in near if f"_{_flat(n)}".endswith(f"_{rest}") and _is_of(n, named["part"])
+        ending = flat_name["rest"]
+        same_last_word = self._by_last_word.get(ending.rpartition("_")[2], [])
+        fitting = [
+            n
+            for n in same_last_word
+            if f"_{_flat(n)}".endswith(f"_{ending}") and _is_of(n, flat_name["part"])
         ]
-        return found[0] if len(found) == 1 else None
+        return fitting[0] if len(fitting) == 1 else None
 
 
 def _flat(name: str) -> str:
@@ -82,7 +84,7 @@ def _flat(name: str) -> str:
 
 
 def _is_of(name: str, part: str) -> bool:
-    """Return whether a tensor is one of the part of a pipeline that a flat name begins with."""
+    """Return whether a tensor belongs to the part of a pipeline that a flat name begins with."""
     component, divided, _ = name.partition("/")
     first = component if divided else None
     if part.startswith("te"):

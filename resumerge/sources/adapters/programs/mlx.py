@@ -32,7 +32,7 @@ def read_mlx_config(config: Mapping[str, Any], where: str) -> LoraConfig:
     A tied head is the embedding itself in MLX, so that it changes with it.
 
     Raises:
-        InputError: trained without matrices, or a factor that versions of MLX read differently.
+        InputError: an adapter without matrices, or a factor that versions of MLX read differently.
     """
     kind, parameters = config.get("fine_tune_type", "lora"), config["lora_parameters"]
     rank, scale, alpha = (parameters.get(key) for key in ("rank", "scale", "alpha"))
@@ -61,7 +61,7 @@ def read_mlx_config(config: Mapping[str, Any], where: str) -> LoraConfig:
 
 
 def renamed_from_mlx(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return an adapter's tensors under peft's names, and as peft has them."""
+    """Return an adapter's tensors with peft's names and orientation."""
     found: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
         name = key
