@@ -96,7 +96,8 @@ def test_blocks_are_read_together_by_the_widest_tensor_of_the_tree() -> None:
     narrow, wide = stored("n", "BF16"), stored("w", "F64")
     assert narrow.run_blocks(100, 800) == 4
     assert Rounded.of(wide, "BF16").run_blocks(100, 800) == 1
-    assert merged(narrow, Rounded.of(wide, "BF16"), dtype="BF16").run_blocks(100, 1600) == 2
+    for operands in ((narrow, Rounded.of(wide, "BF16")), (Rounded.of(wide, "BF16"), narrow)):
+        assert merged(*operands, dtype="BF16").run_blocks(100, 1600) == 2
     assert stored("c", "F4").run_blocks(100, 800) == 16
     assert wide.run_blocks(100, 1) == 1, "one at least"
     codes = Quantised.of("q", stored("w", shape=(4, 8)), _int4(), (1, 8))
