@@ -15,6 +15,7 @@ from resumerge.planning.check_recipe import find_method
 from resumerge.recipe import parse_recipe
 
 TWO = "models: [{model: a}, {model: b}]\n"
+THREE = TWO.replace("}]", "}, {model: c}]")
 
 
 def whats(text: str) -> list[str]:
@@ -27,7 +28,7 @@ def whats(text: str) -> list[str]:
         (f"merge_method: linear\nparameters: {{weight: 1}}\n{TWO}", []),
         (f"merge_method: slerp\nbase_model: a\nparameters: {{t: 1}}\n{TWO}", []),
         (
-            f"merge_method: slerp\nbase_model: a\nparameters: {{t: 1}}\n{TWO.replace('b}]', 'b}, {model: c}]')}",
+            f"merge_method: slerp\nbase_model: a\nparameters: {{t: 1}}\n{THREE}",
             ["slerp takes exactly 2 models"],
         ),
         (f"merge_method: slrp\nparameters: {{t: 1}}\n{TWO}", ["Unknown merge method 'slrp'"]),
