@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from made_up_plans import llama, tensor
+from made_up_plans import llama, plan, tensor
 
 from resumerge.experts.packed_experts import with_packed_experts
-from resumerge.experts.separate_experts import with_separate_experts
+from resumerge.experts.separate_experts import Place, with_separate_experts
 from resumerge.experts.views import MixtureViews
+from resumerge.experts.written_experts import as_reference
 from resumerge.layout.expert_names import Template
-from resumerge.recipe import parse_recipe
+from resumerge.methods import METHODS
+from resumerge.planning import Plan
+from resumerge.recipe import ModelRef, parse_recipe
 from resumerge.sources.types import Source
 from resumerge.tensors import Stored
+from resumerge.tensors.target import Target
 
 HEAD = "model.layers.0.mlp.experts"
 EXPERTS, INNER, HIDDEN = 3, 5, 4
@@ -167,3 +171,188 @@ def test_experts_are_told_apart_in_a_layer_and_in_none(layer: str) -> None:
     assert found == Template(layer, "mlp.experts.{n}.up_proj.weight", 12)
     assert Template.of(f"{layer}mlp.gate.weight") == Template(layer, "mlp.gate.weight", None)
     assert found.named("mlp.experts.gate_up_proj") == f"{layer}mlp.experts.gate_up_proj"
+
+
+RECIPE = "merge_method: {}\nparameters: {{weight: 1}}\nmodels: [{{model: a}}, {{model: b}}]\n"
+TOGETHER = "experts: together\n"
+
+
+def views_of(recipe: str, first: Source, second: Source, **named: bool) -> MixtureViews:
+    parsed = parse_recipe(recipe)
+    one, other = parsed.models
+    return MixtureViews.of(parsed, {one: first, other: second}, one, **named)
+
+
+def planned(recipe: str, first: Source, second: Source) -> Plan:
+    return plan(recipe, replace(first, ref=ModelRef("a", "a")), replace(second, ref=B))
+
+
+B = ModelRef("b", "b")
+BY_NUMBER = "experts are merged by number, and routers like any tensor"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "first", "notes"),
+    [
+        (RECIPE.format("linear"), "experts", [BY_NUMBER]),
+        (TOGETHER + RECIPE.format("linear"), "experts", [BY_NUMBER]),
+        (TOGETHER + RECIPE.format("linear"), "none", ["experts has no effect: no layer has"]),
+        (RECIPE.format("linear"), "none", []),
+    ],
+)
+def test_what_has_no_effect_or_a_surprising_one_is_noted(
+    recipe: str, first: str, notes: list[str]
+) -> None:
+    dense = model({t.name: t for t in [tensor("model.layers.0.mlp.up_proj.weight", (5, 4))]})
+    both = (separate(), packed()) if first == "experts" else (dense, dense)
+    found = views_of(recipe, *both).notes
+    assert len(found) == len(notes)
+    assert all(note.startswith(begin) for note, begin in zip(found, notes))
+    one = views_of(RECIPE.format("linear"), separate(), dense)
+    assert one.notes == [], "one mixture is merged with no other"
+
+
+def test_tensors_that_are_known_by_their_own_names_stay_unless_they_are_to_be_packed() -> None:
+    whole, apart = packed(), separate()
+    flat = views_of(RECIPE.format("linear"), whole, apart, flat=True)
+    assert [*flat.sources.values()] == [whole, apart] and flat.notes == []
+    together = views_of(TOGETHER + RECIPE.format("linear"), whole, apart, flat=True)
+    names = [source.tensors.keys() for source in together.sources.values()]
+    assert names[0] == names[1] == whole.tensors.keys()
+
+
+def test_a_method_that_takes_one_matrix_at_a_time_takes_experts_apart() -> None:
+    [name] = [method.name for method in METHODS.values() if method.whole_tensor][:1]
+    views = views_of(TOGETHER + RECIPE.format(name), packed(), separate())
+    assert views.notes[0] == f"experts has no effect: {name} takes one matrix at a time"
+    assert all(s.tensors.keys() == separate().tensors.keys() for s in views.sources.values())
+
+
+def test_the_output_has_the_form_of_its_reference() -> None:
+    """Packed tensors as whole ones, with their experts in order; matrices as matrices."""
+    of_packed = planned(RECIPE.format("linear"), packed(), separate())
+    written = {name: shape for unit in of_packed.units for name, shape in unit.tensors.items()}
+    assert written == {f"{HEAD}.gate_up_proj": GATE_UP, f"{HEAD}.down_proj": DOWN}
+    assert [unit.name for unit in of_packed.units] == [
+        *(f"{HEAD}.{n}.{p}_proj.weight" for n in range(EXPERTS) for p in ("gate", "up")),
+        *(f"{HEAD}.{n}.down_proj.weight" for n in range(EXPERTS)),
+    ]
+    assert [bool(unit.tensors) for unit in of_packed.units] == [
+        number in (0, 2 * EXPERTS) for number in range(3 * EXPERTS)
+    ]
+    of_separate = planned(RECIPE.format("linear"), separate(), packed())
+    assert {n: s for unit in of_separate.units for n, s in unit.tensors.items()} == {
+        name: tensor_.shape for name, tensor_ in separate().tensors.items()
+    }
+
+
+def test_tensors_that_are_merged_together_are_written_as_the_reference_has_them() -> None:
+    ties = f"{TOGETHER}{RECIPE.format('linear')}"
+    apart = planned(ties, separate(), packed())
+    by_name = {unit.name: unit for unit in apart.units}
+    assert by_name.keys() == {f"{HEAD}.gate_up_proj", f"{HEAD}.down_proj"}
+    assert list(by_name[f"{HEAD}.gate_up_proj"].tensors.items()) == [
+        (f"{HEAD}.{n}.{p}_proj.weight", (INNER, HIDDEN))
+        for n in range(EXPERTS)
+        for p in ("gate", "up")
+    ]
+    assert list(by_name[f"{HEAD}.down_proj"].tensors.items()) == [
+        (f"{HEAD}.{n}.down_proj.weight", DOWN[1:]) for n in range(EXPERTS)
+    ]
+    whole = planned(ties, packed(), separate())
+    assert {unit.name: dict(unit.tensors) for unit in whole.units} == {
+        f"{HEAD}.{name}": {f"{HEAD}.{name}": shape}
+        for name, shape in (("gate_up_proj", GATE_UP), ("down_proj", DOWN))
+    }
+
+
+def test_one_tensor_has_one_dtype_or_is_refused() -> None:
+    odd = f"{HEAD}.1.up_proj.weight"
+    other = model({**separate().tensors, odd: replace(separate().tensors[odd], dtype="BF16")})
+    mixed = "merge_method: passthrough\nmodels: [{model: b}]\nbase_model: a\n"
+    views = views_of(RECIPE.format("linear"), packed(), other)
+    targets = [
+        Target(name, found.dtype, found.shape, 1, found, {name: found.shape})
+        for name, found in other.tensors.items()
+    ]
+    written, [problem] = as_reference(parse_recipe(mixed), targets, views)
+    assert problem.what == f"The experts in tensor {HEAD}.gate_up_proj have different dtypes"
+    assert problem.found == "BF16 and F32" and len(written) == len(targets)
+    alike = [replace(target, dtype="BF16") for target in targets]
+    assert as_reference(parse_recipe(mixed), alike, views)[1] == []
+
+
+def test_a_selection_among_numbers_of_packed_files_is_noted() -> None:
+    """A method that selects takes each expert by itself: the files have them together."""
+    ties = "merge_method: ties\nbase_model: a\nmodels: [{model: b}]\n"
+    ties += "parameters: {weight: 1, density: 0.5}\n"
+    begin = "the files of a have packed experts: each expert is merged by itself"
+    for first, recipe, noted in (
+        (packed(), ties, True),
+        (separate(), ties, False),
+        (packed(), ties + TOGETHER, False),
+        (packed(), RECIPE.format("linear"), False),
+    ):
+        notes = planned(recipe, first, separate()).notes
+        assert any(note.startswith(begin) for note in notes) is noted
+
+
+def test_ups_without_gates_are_packed_under_their_own_name() -> None:
+    found, written = with_packed_experts(
+        model({name: t for name, t in separate().tensors.items() if "gate" not in name})
+    )
+    assert found.tensors[f"{HEAD}.up_proj"].shape == (EXPERTS, INNER, HIDDEN)
+    assert written["mlp.experts.up_proj"] == ("mlp.experts.{n}.up_proj.weight",)
+    again, places = with_separate_experts(
+        model({t.name: tensor(t.name, t.shape) for t in found.tensors.values()})
+    )
+    assert again.tensors.keys() == {n for n in separate().tensors if "gate" not in n}
+    assert {(p.number, p.count) for p in places.values()} == {(0, 1)}
+
+
+def test_a_packed_tensor_has_the_place_of_its_first_matrix() -> None:
+    first, last = (tensor(f"model.{name}.weight", (2,)) for name in ("embed", "norm"))
+    source = model({first.name: first, **separate().tensors, last.name: last})
+    assert [*with_packed_experts(source)[0].tensors] == [
+        first.name,
+        f"{HEAD}.gate_up_proj",
+        f"{HEAD}.down_proj",
+        last.name,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype"),
+    [
+        (f"{HEAD}.gate_up_proj", GATE_UP[:2], "F32"),
+        (f"{HEAD}.gate_up_proj", GATE_UP, "U8"),
+        (f"{HEAD}.0.gate_up_proj", GATE_UP, "F32"),
+        ("model.layers.0.mlp.gate_up_proj", GATE_UP, "F32"),
+    ],
+)
+def test_what_is_no_packed_tensor_stays(name: str, shape: tuple[int, ...], dtype: str) -> None:
+    source = model({name: tensor(name, shape, dtype)})
+    assert with_separate_experts(source) == (source, {})
+
+
+def test_granites_packed_tensors_and_packed_biases_are_taken_apart() -> None:
+    at = "model.layers.0.block_sparse_moe"
+    names = {
+        f"{at}.input_linear.weight": GATE_UP,
+        f"{at}.output_linear.weight": DOWN,
+    }
+    found, places = with_separate_experts(model({n: tensor(n, s) for n, s in names.items()}))
+    assert [*found.tensors][:2] == [f"{at}.experts.0.{p}_proj.weight" for p in ("gate", "up")]
+    inside = "block_sparse_moe.experts.{n}.up_proj.weight"
+    assert places[inside] == Place("block_sparse_moe.input_linear.weight", 1, 2)
+    biases = {f"{HEAD}.gate_up_proj_bias": (EXPERTS, 2 * INNER), f"{HEAD}.down_proj_bias": DOWN[:2]}
+    found, _ = with_separate_experts(model({n: tensor(n, s) for n, s in biases.items()}))
+    assert [t.shape for t in found.tensors.values()] == [(2 * INNER,)] * 3 + [(HIDDEN,)] * 3
+
+
+def test_a_tensor_that_was_packed_of_matrices_gives_them_back() -> None:
+    source = separate()
+    together, _ = with_packed_experts(source)
+    apart, _ = with_separate_experts(together)
+    assert dict(apart.tensors) == dict(source.tensors)
+    assert all(apart.tensors[name] is found for name, found in source.tensors.items())

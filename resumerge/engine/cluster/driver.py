@@ -76,7 +76,7 @@ class Driver:
         self._running: dict[Any, RunningTask] = {}
         self._fingerprint = computation.ledger.run()["fingerprint"]
         self._heartbeats_read_at = 0.0
-        self._head_asked_at = self._head_answered_at = time.monotonic()
+        self._head_asked_at = self._head_answered_at = self._last_progress = time.monotonic()
         self._any_task_started = self._noted_misfit = False
 
     def run(self) -> None:
@@ -156,6 +156,7 @@ class Driver:
 
     def _handle_end(self, running: RunningTask, outcome: Outcome) -> None:
         """Journal the result of a task that has ended, or handle its failure."""
+        self._last_progress = time.monotonic()
         task, shard = running.task, running.shard
         if isinstance(outcome, Finished):
             self._computation.reader.ranges.count(outcome.bytes_received, outcome.requests)
@@ -267,11 +268,11 @@ class Driver:
         if not limit:
             return
         active = self._active()
-        last_change = max((r.changed for r in active), default=now)
+        self._last_progress = max((self._last_progress, *(r.changed for r in active)))
         for running in active:
             # A task that waits for a machine has no heartbeat. It is late only if no task of the
             # run makes progress.
-            quiet = now - (running.changed if running.beat else last_change)
+            quiet = now - (running.changed if running.beat else self._last_progress)
             if running.beat and quiet > limit:
                 text = f"no heartbeat for {quiet:.0f} s"
                 self._handle_failure(running, Failed(None, Reason.TASK_SILENT, text))

@@ -71,6 +71,6 @@ class Tries:
             self.failed += 1
         if node:
             self.nodes.add(node)
-        next_is_last = not self.is_refused and self.failed == TRIES - 1
+        next_is_last = self.failed == TRIES - 1
         if failed.reason in OUT_OF_MEMORY or next_is_last:
             self.memory = lowered_budget(budget) or self.memory

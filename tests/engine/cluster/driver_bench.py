@@ -97,10 +97,15 @@ Turn = Callable[[], Collection[int]]
 """What happens while the driver waits; returns the tasks that end, by the order of submission."""
 
 
+def _computes_nothing(task: ShardTask, *given: object) -> Outcome:
+    raise AssertionError(f"the driver computes {task.id} itself")
+
+
 class Bench:
     """The driver's side of a run, a cluster, and a clock.
 
     Attributes:
+        alive: the machines, as the head says when it is asked.
         submitted: the tasks, with what each asked for and where it must not go.
         outcomes: what comes of each task that ends.
         turns: what happens each time that the driver waits for tasks.
@@ -116,6 +121,7 @@ class Bench:
         for module in (driver, running):
             monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(driver, "RunningTask", self._running)
+        monkeypatch.setattr(driver, "run_task", _computes_nothing)
         self.reporter, self.stop, self.moved = Progressed(), StopRequest(), Moved()
         self.context = SimpleNamespace(
             options=Options(**{"stall_timeout": LIMIT, "threads": 1, **of}),
@@ -142,7 +148,8 @@ class Bench:
         )
         self._before = len(self.ledger.events.all())
         # The cluster
-        self.machines: Sequence[Machine] = MACHINES
+        self.alive: Sequence[Machine] = MACHINES
+        self.machines: Sequence[Machine] = ()
         self.is_lost = False
         self.answering = True
         self.submitted: list[tuple[ShardTask, TaskRequest, set[str]]] = []
@@ -159,6 +166,8 @@ class Bench:
         self.announced.append(number)
 
     def answers(self) -> bool:
+        if self.answering:
+            self.machines = self.alive
         return self.answering
 
     def submit(self, task: ShardTask, request: TaskRequest, avoid: Collection[str] = ()) -> int:

@@ -33,7 +33,7 @@ def stopped(bench: Bench, *numbers: int) -> Resumable:
 
 def test_each_pending_shard_is_a_task_with_what_it_needs(make: Make) -> None:
     bench = make(ray="auto", mirror_then_delete=True, ray_resources='{"num_gpus": 1}')
-    bench.machines = [Machine(A.id, {"CPU": 4.0, "memory": 8e9, "GPU": 1.0})]
+    bench.alive = [Machine(A.id, {"CPU": 4.0, "memory": 8e9, "GPU": 1.0})]
     bench.turns = [bench.ends(1), bench.ends(0)]
     bench.over(1, 2)
     assert bench.ids() == ["shard1-1", "shard2-1"]
@@ -74,7 +74,7 @@ def test_a_task_takes_the_smallest_machine_that_can_take_it_whole(
     make: Make, options: dict[str, Any], machines: list[float], request_: TaskRequest
 ) -> None:
     bench = make(**options)
-    bench.machines = [Machine(str(cpus), {"CPU": cpus, "memory": 100.0}) for cpus in machines]
+    bench.alive = [Machine(str(cpus), {"CPU": cpus, "memory": 100.0}) for cpus in machines]
     bench.turns = [bench.ends(0)]
     bench.over(0)
     [(task, request, _)] = bench.submitted
@@ -83,7 +83,7 @@ def test_a_task_takes_the_smallest_machine_that_can_take_it_whole(
 
 def test_a_machine_without_room_for_a_task_does_not_say_how_large_it_is(make: Make) -> None:
     bench = make(threads=None, memory=50)
-    bench.machines = [
+    bench.alive = [
         Machine("small", {"CPU": 2.0, "memory": 49.0}),
         Machine("large", {"CPU": 4.0, "memory": 50.0}),
     ]
@@ -127,17 +127,31 @@ def test_what_fails_goes_where_it_has_not_failed_and_then_with_half_of_the_memor
 
 
 def test_where_all_machines_have_failed_none_is_avoided(bench: Bench) -> None:
-    bench.machines = MACHINES[:2]
+    bench.alive = MACHINES[:2]
     bench.turns = [bench.fails(0, A), bench.fails(1, B), bench.ends(2)]
     bench.over(0)
     assert [avoid for _, _, avoid in bench.submitted] == [set(), {"a"}, set()]
 
 
 def test_a_machine_that_a_task_does_not_fit_is_no_other_place(bench: Bench) -> None:
-    bench.machines = [MACHINES[0], Machine("head", {"CPU": 0.0})]
+    bench.alive = [MACHINES[0], Machine("head", {"CPU": 0.0})]
     bench.turns = [bench.fails(0, A), bench.ends(1)]
     bench.over(0)
     assert bench.submitted[1][2] == set()
+
+
+def test_machines_are_asked_for_before_each_task(make: Make) -> None:
+    """One may have gone with the task that was there."""
+    bench = make(threads=None)
+    bench.alive = [MACHINES[0], Machine("large", {"CPU": 9.0})]
+
+    def gone() -> list[int]:
+        bench.alive = bench.alive[1:]
+        return [*bench.fails(0, A)()]
+
+    bench.turns = [gone, bench.ends(1)]
+    bench.over(0)
+    assert [request.threads for _, request, _ in bench.submitted] == [4, 9]
 
 
 def here(bench: Bench, monkeypatch: pytest.MonkeyPatch, **outcome: Any) -> list[ShardTask]:
@@ -260,6 +274,7 @@ def test_nothing_is_given_up_where_that_is_not_asked_for(make: Make) -> None:
 
 
 def test_what_waits_for_its_turn_is_not_late_while_another_task_goes_on(bench: Bench) -> None:
+    """Nor when that has ended, and its machine takes the next one."""
     limit = max(LIMIT, START_SECONDS)
     bench.turns = [
         bench.beats(0, Beat(A, 1)),
@@ -309,7 +324,7 @@ def test_a_task_whose_machine_is_gone_is_lost(bench: Bench) -> None:
 
     def gone() -> list[int]:
         bench.now += HEAD_SECONDS
-        bench.machines = [MACHINES[0], MACHINES[2]]
+        bench.alive = [MACHINES[0], MACHINES[2]]
         return []
 
     bench.turns[2:2] = [gone, bench.ends(1)]
@@ -320,20 +335,19 @@ def test_a_task_whose_machine_is_gone_is_lost(bench: Bench) -> None:
 
 
 def test_machines_are_asked_for_now_and_then(bench: Bench) -> None:
-    bench.turns = [bench.beats(0, Beat(B, 1))]
-
     def gone() -> list[int]:
         bench.now += HEAD_SECONDS - 0.1
-        bench.machines = [MACHINES[0]]
+        bench.alive = [MACHINES[0]]
         return []
 
-    bench.turns += [gone, bench.ends(0)]
+    looks = bench.waits(HEAD_SECONDS)
+    bench.turns = [bench.beats(0, Beat(B, 1)), looks, looks, gone, bench.ends(0)]
     bench.over(0)
     assert bench.ids() == ["shard0-1"]
 
 
 def test_a_cluster_without_a_machine_for_a_task_is_told_once(bench: Bench) -> None:
-    bench.machines = [Machine("head", {"CPU": 0.0})]
+    bench.alive = [Machine("head", {"CPU": 0.0})]
     told: list[int] = []
 
     def count() -> list[int]:
@@ -354,7 +368,7 @@ def test_a_machine_that_joined_counts_from_when_it_was_there_last(bench: Bench) 
     bench.turns = [bench.waits(JOIN_SECONDS)]
 
     def gone() -> list[int]:
-        bench.machines = []
+        bench.alive = []
         bench.now += JOIN_SECONDS
         return []
 
@@ -434,18 +448,26 @@ def test_what_a_lost_task_may_have_published_is_done_again(
 
 
 def test_another_task_of_a_shard_that_is_done_is_ended(bench: Bench) -> None:
-    """What it says when it ends is compared, and no failure."""
+    """That it ends is no failure; one that was silent may be the first after all."""
+
+    def other_is_given_up() -> list[int]:
+        assert bench.cancelled == [0, 2] and not bench.endpoint_of(2).own_folder.exists()
+        return [*bench.fails(2, C)()]
+
     bench.turns = [
         bench.beats(0, Beat(A, 1)),
-        bench.waits(LIMIT + 1),
         bench.beats(1, Beat(B, 1)),
+        bench.beats(1, Beat(B, 2), seconds=LIMIT + 1),
+        bench.beats(2, Beat(C, 1)),
         bench.ends(0),
-        bench.fails(1, B),
-        bench.ends(2),
+        other_is_given_up,
+        bench.ends(1),
     ]
     bench.over(0, 1)
     assert bench.ids() == ["shard0-1", "shard1-1", "shard0-2"]
     assert bench.is_sealed(0) and bench.is_sealed(1)
+    failed = [(data["task"], data["reason"]) for kind, data in bench.events() if "fail" in kind]
+    assert failed == [("shard0-1", "stalled")]
 
 
 def test_what_tasks_moved_counts(bench: Bench) -> None:
