@@ -147,6 +147,8 @@ def test_the_token_goes_to_the_hub_alone_also_where_a_file_is_known_to_be(
         read(file, 1000, 2000)
     sent = Counter((request.path.split("/")[1], request.authorization) for request in hub.requests)
     assert sent == {("cdn", None): 4, ("org", "Bearer hf_abcdefghijklmnopqrstuvwxyz"): 2}
+    encodings = {request.headers["Accept-Encoding"] for request in hub.requests}
+    assert encodings == {"identity"}, "a range of it is one of the file"
 
 
 def test_whole_files_in_place_of_ranges_are_told(hub: Hub, quick: None) -> None:
