@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from loopback_hub import Hub
 from repo_of_the_hub import REPO, URL
+from store_conformance import Stopped
 
+from resumerge.errors import Reason, Resumable, refuse
 from resumerge.mirror.state import FOREIGN, NOTHING, read_state
+from resumerge.mirror.stores.base import StoreError
 from resumerge.mirror.stores.hub import HubStore
+from resumerge.mirror.stores.hub_client import hub_errors
 from resumerge.mirror.stores.hub_uploads import FileHashes
 
 
@@ -81,3 +85,57 @@ def test_what_is_put_and_removed_at_once_is_there(hub: Hub, store: HubStore) -> 
     store.put({"a": b"1", "b": b"1"})
     store.put({"a": b"2"}, remove=["a", "b", "b"])
     assert hub.contents(REPO) == {"a": b"2"}
+
+
+def test_an_upload_can_be_stopped_before_anything_is_asked(
+    hub: Hub, store: HubStore, tmp_path: Path
+) -> None:
+    """While the file is hashed, of which no byte moves."""
+    path = tmp_path / "shard.safetensors"
+    path.write_bytes(bytes(1000))
+
+    def stop(nbytes: int) -> None:
+        assert not nbytes
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        store.upload("shard.safetensors", path, stop)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "denied"),
+    [
+        (Resumable(Reason.NETWORK, "no line\nmore of it"), "no line", False),
+        (Resumable(Reason.SOURCE_UNAVAILABLE, "is busy"), "is busy", False),
+        (refuse("The file is gated"), "refused a request for org/merged: The file is gated", True),
+        (Resumable(Reason.MIRROR_TAKEN_OVER, "gone"), None, False),
+    ],
+    ids=["network", "busy", "refused", "taken over"],
+)
+def test_what_a_download_says_is_said_of_the_mirror(
+    error: Exception, text: str | None, denied: bool
+) -> None:
+    """What fails for a moment is asked for again; what stops the run, stops it."""
+    with pytest.raises(StoreError if text else type(error)) as caught, hub_errors(REPO):
+        raise error
+    if text is None:
+        assert caught.value is error
+        return
+    assert isinstance(caught.value, StoreError) and caught.value.denied is denied
+    assert str(caught.value).splitlines()[0].endswith(text) and "more of it" not in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_page_of_a_network_in_between_is_no_denial(
+    hub: Hub, store: HubStore, status: int
+) -> None:
+    store.put({"a": b"1"})
+    page = {"Content-Type": "text/html; charset=utf-8"}
+    hub.fail("/api/models", status=status, headers=page)
+    with pytest.raises(StoreError, match=f"sent a web page: HTTP {status}") as caught:
+        store.list()
+    assert not caught.value.denied
+    assert store.list()["a"] == 1

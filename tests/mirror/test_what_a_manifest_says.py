@@ -185,6 +185,18 @@ def test_a_manifest_takes_the_place_of_one_that_names_other_files_of_its_run(
     assert store.removed[0] == "uploads of a" and set(store.removed[1:]) == left
 
 
+def test_a_manifest_of_another_run_is_not_replaced(tmp_path: Path) -> None:
+    store = PlainFolder(tmp_path / "mirror")
+    store.put({MANIFEST_FILE: written(run="another"), lease_name(1): b"{}"})
+    with pytest.raises(OSError, match="the manifest of another run"):
+        write_manifest(store, written(), 1, ["a"])
+    assert store.get(MANIFEST_FILE) == written(run="another")
+    assert lease_name(1) in store.list()
+    store.put({MANIFEST_FILE: b"cut off"})
+    write_manifest(store, written(), 1, ["a"])
+    assert store.list().keys() == {MANIFEST_FILE} and store.get(MANIFEST_FILE) == written()
+
+
 def test_a_manifest_that_another_machine_writes_at_the_same_time_stays(tmp_path: Path) -> None:
     store = PlainFolder(tmp_path / "mirror")
     store.put({lease_name(1): b"{}"})
