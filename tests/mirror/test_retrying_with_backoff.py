@@ -201,8 +201,9 @@ def test_a_place_is_asked_for_as_long_as_its_patience(
     store = PlainFolder(tmp_path / "mirror", Failing(99).fail)
     for patience in (7.0, 50.0):
         store.patience, now[0] = patience, 0.0
-        with pytest.raises(Resumable, match="cannot be reached: for now"):
+        with pytest.raises(Resumable, match="cannot be reached: for now") as stopped:
             retry_store(store, store.list)
+        assert stopped.value.reason == Reason.MIRROR
         assert abs(now[0] - patience) < 2.0, "the longest pause"
 
 

@@ -12,10 +12,11 @@ from loopback_hub import Hub
 from repo_of_the_hub import REPO, URL
 from store_conformance import Stopped
 
-from resumerge.errors import Reason, Resumable, refuse
+from resumerge.errors import InputError, Reason, Resumable, refuse
 from resumerge.mirror.state import FOREIGN, NOTHING, read_state
 from resumerge.mirror.stores.base import StoreError
 from resumerge.mirror.stores.hub import HubStore
+from resumerge.mirror.stores.hub_address import repo_of
 from resumerge.mirror.stores.hub_client import hub_errors
 from resumerge.mirror.stores.hub_uploads import FileHashes
 
@@ -139,3 +140,24 @@ def test_a_page_of_a_network_in_between_is_no_denial(
         store.list()
     assert not caught.value.denied
     assert store.list()["a"] == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "fix"),
+    [
+        ("hf://org/name@branch", "remove @"),
+        ("hf://buckets/org/name", "s3://NAME/prefix"),
+        ("hf://datasets/org/name", "name a model repo"),
+        ("hf://models/org/name", "name a model repo"),
+        ("hf://spaces/org/name", "name a model repo"),
+        ("hf://name", "name its account, too: hf://ACCOUNT/name"),
+        ("hf://org/na me", "check the spelling"),
+        ("org/name", "check the spelling"),
+    ],
+)
+def test_who_writes_a_wrong_address_reads_what_to_write(url: str, fix: str) -> None:
+    assert repo_of("hf://org/name") == repo_of("hf://org/name/") == "org/name"
+    with pytest.raises(InputError) as refused:
+        repo_of(url)
+    [problem] = refused.value.problems
+    assert (problem.where, problem.expected) == (url, "hf://org/name") and fix in problem.fix

@@ -132,7 +132,10 @@ def test_its_clock_is_that_of_its_filesystem(tmp_path: Path) -> None:
 
 def test_where_creation_is_not_exclusive_writers_wait_for_each_other(tmp_path: Path) -> None:
     assert FolderStore(tmp_path / "a").settle_seconds == 0
-    assert weak(tmp_path / "b", "exclusive").settle_seconds > 0
+    store = weak(tmp_path / "b", "exclusive")
+    assert store.settle_seconds > 0
+    assert store.put_if_absent("a", b"1") and not store.put_if_absent("a", b"2")
+    assert store.get("a") == b"1"
 
 
 def test_a_pipe_is_not_waited_for_and_a_link_not_followed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from plain_folder import PlainFolder
 
 from resumerge.backup_names import is_backup
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.stores.folder import FolderStore
 
@@ -113,8 +113,10 @@ def test_a_card_that_was_edited_stays_and_is_told_once(asked: Asked) -> None:
 def test_where_nothing_can_be_renamed_the_user_is_asked_to(tmp_path: Path) -> None:
     asked = Asked(PlainFolder(tmp_path / "mirror"))
     asked.store.put({"config.json": b"mine"})
-    with pytest.raises(Resumable, match=r"did not write: config\.json\. Rename or delete it"):
+    told = r"did not write: config\.json\. Rename or delete it"
+    with pytest.raises(Resumable, match=told) as stopped:
         asked.make_way("config.json", OURS)
+    assert stopped.value.reason == Reason.MIRROR
     assert asked.store.get("config.json") == b"mine"
     assert not asked.told
 

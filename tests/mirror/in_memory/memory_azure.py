@@ -36,7 +36,7 @@ class Server:
         asked: the requests, in order: the call and the name of the blob.
         polls: how often a copy is asked for until it has ended.
         ending: how a copy ends.
-        at: the time by its clock.
+        at: the time by its clock; None if it does not say.
     """
 
     blobs: dict[str, tuple[bytes, str, bytes | None]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Server:
     asked: list[tuple[str, str]] = field(default_factory=list)
     polls: int = 0
     ending: str = "success"
-    at: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    at: datetime | None = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def write(self, name: str, data: bytes, md5: bytes | None = None) -> None:
@@ -169,7 +169,8 @@ class Api:
     ) -> Iterator[Any]:
         self._server.asked.append(("list", name_starts_with))
         if raw_response_hook is not None:
-            headers = {"Date": format_datetime(self._server.at, usegmt=True)}
+            at = self._server.at
+            headers = {"Date": format_datetime(at, usegmt=True)} if at else {}
             raw_response_hook(SimpleNamespace(http_response=SimpleNamespace(headers=headers)))
         for name, (data, etag, _) in sorted(self._server.blobs.items()):
             if name.startswith(name_starts_with):

@@ -181,6 +181,8 @@ def test_its_clock_is_the_servers(server: Server, store: AzureStore) -> None:
     server.at = datetime(2020, 5, 6, 7, 8, 9, tzinfo=UTC)
     assert store.now() == server.at
     assert server.asked == [("list", "p/")]
+    server.at = None
+    assert store.now() is None
 
 
 def test_a_small_file_is_written_under_its_condition_alone(

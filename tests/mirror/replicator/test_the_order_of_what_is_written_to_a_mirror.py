@@ -16,7 +16,7 @@ from plain_folder import PlainFolder
 from replication import COMPANIONS, Replication
 from waiting import wait_until
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.mirror.companions import upload_companions
 from resumerge.mirror.conflicts import ConflictResolver
 from resumerge.mirror.manifest import manifest_of, read_manifest, write_manifest
@@ -382,8 +382,10 @@ def test_a_shard_that_is_nowhere_is_told(replication: Replication) -> None:
     first = min(replication.shards())
     (replication.out / first).unlink()
     replication.begin()
-    with pytest.raises(Resumable, match=rf"{first} is missing both from .* and from the mirror"):
+    lost = rf"{first} is missing both from .* and from the mirror"
+    with pytest.raises(Resumable, match=lost) as stopped:
         replication.finish()
+    assert stopped.value.reason == Reason.SHARD_LOST
     assert not replication.model()
 
 

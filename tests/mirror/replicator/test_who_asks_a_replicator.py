@@ -8,7 +8,7 @@ from plain_folder import PlainFolder
 from replication import Replication
 from waiting import wait_until
 
-from resumerge.errors import Resumable
+from resumerge.errors import Reason, Resumable
 from resumerge.mirror.names import SnapshotName, TaskName, snapshot_names
 
 
@@ -31,8 +31,9 @@ def test_who_lost_the_lease_hears_of_it_though_there_is_nothing_to_do(
     replication.replicator.check_lease()
     replication.lose()
     for ask in (replication.replicator.check, replication.replicator.check_lease):
-        with pytest.raises(Resumable, match="Another machine has taken over"):
+        with pytest.raises(Resumable, match="Another machine has taken over") as stopped:
             ask()
+        assert stopped.value.reason == Reason.MIRROR_TAKEN_OVER
 
 
 def test_tasks_do_not_wait_for_a_snapshot_that_will_never_be(replication: Replication) -> None:
