@@ -38,8 +38,8 @@ class CachedFile:
         model: the repo, or the address in a bucket.
         revision: the commit, or the digest of the bucket's listing.
         state: ``intact``, ``damaged``, ``missing`` or, after a repair, ``repaired``.
-        bytes: size of the whole file, if it is known.
-        path: where it is, or would be.
+        bytes: size of the whole file.
+        path: the path of the file, or the path that it would have.
     """
 
     model: str
@@ -55,7 +55,7 @@ class CacheReport:
     """The result of a check or a repair.
 
     Args:
-        notes: what a person should know about what was looked at.
+        notes: messages for the user on the choice of files.
     """
 
     files: list[CachedFile]
@@ -76,19 +76,18 @@ class CacheReport:
 
 
 def check_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
-    """Read cached files again, even those known to be intact, and compare them with their hashes.
+    """Read cached files again, even files with an intact verdict, and compare their hashes.
 
-    Verdicts are noted in the state folder: the next ``run`` or ``resume`` fetches what is damaged.
+    Verdicts are noted in the state folder. The next ``run`` or ``resume`` downloads damaged files.
 
     Args:
-        target: a recipe, whose files that the merge needs are read; or ``org/name`` or
-            ``org/name@revision`` or ``s3://bucket/prefix``, of which all files in the cache are
-            read.
+        target: a recipe, to read the cached files that its merge needs; or ``org/name``,
+            ``org/name@revision`` or ``s3://bucket/prefix``, to read all its files in the cache.
         options: the options of the command.
         report: called with the name of each file before it is read.
 
     Raises:
-        InputError: no such recipe; or nothing of the repo is in the cache.
+        InputError: there is no such recipe, or no file of the model is in the cache.
     """
     metadata = MetadataCache(RunStore(options.state_dir).folder)
     try:
@@ -99,18 +98,19 @@ def check_cache(target: str, options: Options, report: Report | None = None) -> 
 
 
 def repair_cache(target: str, options: Options, report: Report | None = None) -> CacheReport:
-    """Check, and download only what is damaged or missing.
+    """Check cached files, and download those that are damaged or missing.
 
     Raises:
-        InputError: no such recipe; or nothing of the repo is in the cache; or the Hub denies a
-            file.
+        InputError: there is no such recipe, no file of the model is in the cache, or the Hub denies
+            a file.
         Resumable: the network or the disk failed.
     """
     metadata = MetadataCache(RunStore(options.state_dir).folder)
     try:
         files, notes = _files_of(target, options)
-        found = _checked(files, metadata, report)
-        return CacheReport([_mended(*each, metadata, report) for each in found], notes)
+        states = _checked(files, metadata, report)
+        repaired = [_repaired(file, state, metadata, report) for file, state in states]
+        return CacheReport(repaired, notes)
     except DISK_ERRORS as error:
         raise out_of_order(error, "repair again") from error
     finally:
@@ -168,14 +168,14 @@ def _cached(model: str, revision: str | None) -> Sequence[RemoteFile]:
 
 
 def _needed(plan: Plan) -> list[RemoteFile]:
-    """Return the weights that a merge reads, and the files beside those of its reference models."""
+    """Return the weight files that a merge reads, and the companions of its reference models."""
     references = {document.reference for document in (*plan.stages, plan)}
     estimated, files = estimate(plan), []
     for number, source in enumerate(plan.sources):
-        beside = source.companions if number in references else {}
+        companions = source.companions if number in references else {}
         files += [
             remote_file(source, name)
-            for name in [*beside, *sorted(estimated.read_of(number))]
+            for name in [*companions, *sorted(estimated.read_of(number))]
             if source.part_of(name)[0].is_remote
         ]
     return list(dict.fromkeys(files))
@@ -198,13 +198,13 @@ def _checked(
         return list(pool.map(check, files))
 
 
-def _mended(
-    file: RemoteFile, found: CachedFile, metadata: MetadataCache, report: Report | None
+def _repaired(
+    file: RemoteFile, checked: CachedFile, metadata: MetadataCache, report: Report | None
 ) -> CachedFile:
-    if found.state == "intact":
-        return found
+    if checked.state == "intact":
+        return checked
     if report is not None:
-        report(found.file)
+        report(checked.file)
     file = file.refreshed()
     ensure_cached(file, metadata)
     return _described(file, "repaired")

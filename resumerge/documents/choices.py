@@ -1,4 +1,4 @@
-"""What a run chooses because of the machine it is on, and the options that override it."""
+"""The settings that a run chooses by its machine, and the options that override them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from resumerge.sizes import show_size
 STATE_DIR = "RESUMERGE_STATE_DIR"
 AUTO = "auto"
 NOTABLE_SHARE = 0.05
-"""The least share of the memory budget that this process has itself to be mentioned."""
+"""The least share of the memory budget at which this process's own memory is mentioned."""
 ALL_CORES_REASON = "the cores that this process may use"
 """The reason for as many threads as cores."""
 

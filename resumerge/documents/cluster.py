@@ -1,4 +1,4 @@
-"""What each machine of a cluster did for a run, from the events of its tasks."""
+"""The work of each machine of a cluster for a run, from the events of its tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = {
 }
 
 UNKNOWN = "unknown"
-"""Where a task was that was lost before it said so."""
+"""The machine of a task that was lost before its first heartbeat."""
 
 
 def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -26,16 +26,16 @@ def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | No
     tasks = dict.fromkeys(_KINDS.values(), 0)
     nodes: dict[str, dict[str, Any]] = {}
     for event in events:
-        if (what := _KINDS.get(event["kind"])) is None:
+        if (outcome := _KINDS.get(event["kind"])) is None:
             continue
         data = event["data"]
-        tasks[what] += 1
+        tasks[outcome] += 1
         name = str(data.get("node") or UNKNOWN)
         counts = dict.fromkeys(_KINDS.values(), 0)
         blank = {"node": name, **counts, "bytes": 0, "seconds": 0.0, "peak_rss": 0}
         node = nodes.setdefault(name, blank)
-        node[what] += 1
-        if what == "finished":
+        node[outcome] += 1
+        if outcome == "finished":
             node["bytes"] += data.get("bytes") or 0
             node["seconds"] += data.get("seconds") or 0.0
             node["peak_rss"] = max(node["peak_rss"], data.get("peak_rss") or 0)
@@ -48,7 +48,7 @@ def describe_cluster(events: Iterable[Mapping[str, Any]]) -> dict[str, Any] | No
 
 
 def task_peaks(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Return the bytes of RSS of the largest task of each attempt that had tasks, by its number."""
+    """Return for each attempt with tasks, by its number, the largest RSS of a task in bytes."""
     peaks: dict[int, int] = {}
     for event in events:
         if event["kind"] == EventKind.TASK_FINISHED and (attempt := event["attempt"]) is not None:

@@ -1,4 +1,4 @@
-"""``resumerge explain``: what each parameter of a recipe comes to, for every tensor."""
+"""``resumerge explain``: the value of each parameter of a recipe, for every tensor."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Setting:
 
 
 Settings = tuple[Setting, ...]
-"""The settings of a tensor, or of those that are packed in it (experts), each once."""
+"""The different settings of a tensor; there are several if it packs several tensors (experts)."""
 
 Profile = tuple[tuple[LayerKey, Settings], ...]
-"""The settings of one kind of tensor in each layer; without a layer if they are the same in all."""
+"""The settings of one kind of tensor in each layer; one entry if all layers have the same."""
 
 
 def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any
     Args:
         config: the recipe.
         options: the options of a plan.
-        reporter: is told of models that are waited for.
+        reporter: is told if a server is slow.
 
     Raises:
         InputError: the recipe cannot be planned.
@@ -72,13 +72,13 @@ def explain(config: Path, options: Options, reporter: Reporter) -> dict[str, Any
 
 
 def _documents(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """Yield the plan of each document, and of each variant of a sweep, after its name."""
+    """Yield (name, plan) of each document, and of each variant of a sweep."""
     yield from ((stage.recipe.name, stage) for stage in plan.stages)
     yield from plan.variants.items() or [("", plan)]
 
 
 def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
-    """Return the values of the parameters of one document; the result has no name."""
+    """Return the values of the parameters of one document; the last one's name is empty."""
     beneath = {
         id(unit.expression): stage.recipe.name
         for stage in whole.stages
@@ -118,7 +118,7 @@ def _stage(document: str, plan: Plan, whole: Plan) -> dict[str, Any]:
 
 
 def _merges(tensor: Tensor, beneath: Mapping[int, str]) -> Iterator[Setting]:
-    """Yield the settings of the merges that a tensor is made of, without those of other stages."""
+    """Yield the settings of the merges in a tensor's tree, down to the results of other stages."""
     if id(tensor) in beneath:
         return
     if isinstance(tensor, Combined):
@@ -141,7 +141,7 @@ def _merges(tensor: Tensor, beneath: Mapping[int, str]) -> Iterator[Setting]:
 def _copy(
     tensor: Tensor, beneath: Mapping[int, str], sources: Sequence[tuple[str, str]]
 ) -> Setting:
-    """Return the setting of a tensor that is not merged here: the models or stages it is of."""
+    """Return the setting of a tensor that is not merged here: the models or stages of its parts."""
     adapted = [node.models[1] for node in tensor.nodes() if isinstance(node, Adapted)]
     if adapted and id(tensor) not in beneath:
         return Setting("adapter", (), (ModelSetting(adapted[-1], False, ()),))
@@ -159,7 +159,7 @@ def _profile(settings: Mapping[LayerKey, Mapping[Setting, None]]) -> Profile:
 
 
 def _rows(profile: Profile, names: Mapping[LayerKey, str]) -> Iterator[dict[str, Any]]:
-    """Yield the settings of consecutive layers that have the same."""
+    """Yield a row for each run of consecutive layers with the same settings."""
     for settings, run in groupby(profile, key=lambda entry: entry[1]):
         keys = [key for key, _ in run]
         yield {

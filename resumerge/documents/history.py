@@ -1,4 +1,4 @@
-"""Memory, batch size and speed of a run over time, from its ledger, thinned for plots."""
+"""Memory, batch size and speed of a run over time, from the samples in its ledger, for plots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_POINTS = 600
 
 @dataclass(frozen=True)
 class Point:
-    """Consecutive samples of one attempt, summed up; a single sample if there are few.
+    """The extremes of consecutive samples of one attempt; of one sample if there are few.
 
     Args:
         at: the time of the first sample, in seconds since the epoch.
@@ -33,8 +33,8 @@ class Point:
         batch_low: least bytes of output that could be computed before the next commit.
         batch_high: most bytes of output that could be computed before the next commit.
         done: bytes of output that were committed at the last sample.
-        left_low: least bytes that other processes left: available, or held by the worker.
-        left_high: most bytes that other processes left.
+        left_low: least bytes that other processes left to the worker: free, or its own RSS.
+        left_high: most bytes that other processes left to the worker.
     """
 
     at: float
@@ -78,7 +78,7 @@ class Lifetime:
         outcome: the outcome; None for a live attempt.
         done_before: bytes of output that were committed at its start.
         done_after: bytes of output that were committed at its end.
-        peak: bytes of RSS, as the kernel counted them; samples may have missed it.
+        peak: largest RSS in bytes, as the kernel counted it; samples may have missed it.
     """
 
     n: int
@@ -95,22 +95,22 @@ class Lifetime:
         return self.ended - self.started
 
     def cells(self, count: int) -> list[Cell]:
-        """Return the attempt, divided into equal times.
+        """Return the attempt, divided into `count` cells of equal time.
 
-        No extreme is lost, and the rates times the widths add up to what was committed.
+        No extreme is lost, and the rates times the widths add up to the bytes committed.
         """
         if not self.points or count < 1:
             return [Cell()] * count
         width = (self.seconds / count) or 1.0
-        found: list[list[Point]] = [[] for _ in range(count)]
+        points_of_columns: list[list[Point]] = [[] for _ in range(count)]
         for point in self.points:
             column = int((point.at - self.started) / width)
-            found[min(count - 1, max(0, column))].append(point)
+            points_of_columns[min(count - 1, max(0, column))].append(point)
         knots = self._knots()
         done = [_between(knots, self.started + width * column) for column in range(count + 1)]
         cells = []
         last: Point | None = None
-        for column, inside in enumerate(found):
+        for column, inside in enumerate(points_of_columns):
             points = inside or ([last] if last else [])
             rate = max(0.0, done[column + 1] - done[column]) / width
             cells.append(_cell(points, rate) if points else Cell(rate=rate))
@@ -134,7 +134,7 @@ class History:
 
     lifetimes: tuple[Lifetime, ...] = ()
     of_driver: bool = False
-    """Whether the samples are of a process that had tasks on a cluster merge."""
+    """Whether the samples are of a driver, whose tasks on a cluster did the merging."""
 
     @property
     def points(self) -> list[Point]:

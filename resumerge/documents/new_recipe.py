@@ -1,4 +1,4 @@
-"""A recipe to begin with: the parameters of one method, with what they mean and their defaults."""
+"""A recipe to begin with: the parameters of one method, with their meanings and defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USUAL = {"weight": 1.0, "t": 0.5}
 """Values of parameters that have no default."""
 
 COMMENTS_AT = 34
-"""Column at which comments begin, where what they explain is shorter."""
+"""Column at which comments begin, if the text before them is shorter."""
 
 
 def new_recipe(method: str, models: Sequence[str], base: str | None, dtype: str) -> str:
@@ -143,10 +143,10 @@ def _mixture(models: Sequence[str], base: str, dtype: str) -> str:
 
 
 def _checked(text: str) -> str:
-    """Return the text of a recipe, if nothing is wrong with it.
+    """Return the text of a recipe, after checking it.
 
     Raises:
-        InputError: with its problems.
+        InputError: with the problems of the recipe.
     """
     if problems := check_recipe(parse_recipe(text, "the new recipe")):
         raise InputError(problems)
@@ -154,7 +154,7 @@ def _checked(text: str) -> str:
 
 
 def check_is_new(file: Path) -> None:
-    """Check that a recipe can be written to a file, as far as that is known before.
+    """Check that a recipe can be written to a file, as far as can be told before writing.
 
     Raises:
         InputError: there is such a file, or no such folder; or a weight file was named, which is
@@ -203,7 +203,10 @@ def _unwritable(file: Path, found: object) -> InputError:
 
 
 def _parameters(parameters: Sequence[Parameter], indent: str) -> list[str]:
-    """Return a block of parameters; those with a default are comments, and so may the block be."""
+    """Return the lines of a block of parameters.
+
+    Parameters with a default are commented out, and so is the block if all of them have one.
+    """
     if not parameters:
         return []
     lines = [

@@ -1,4 +1,4 @@
-"""Memory, batch size and throughput over time: what each plot shows, and its vertical axis."""
+"""The plots of memory, batch size and throughput over time: texts, values and vertical axes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Panel:
 
     Args:
         kind: ``memory``, ``batch`` or ``throughput``.
-        summary: the figures that tell most; empty if there are none.
-        meaning: what the quantity is.
-        value: returns a cell's value in bytes; the most of what the cell stands for.
-        low: returns the least of what a cell stands for.
-        limit: returns a cell's limit, which is drawn as a line of its own.
+        summary: the most important figures; empty if there are none.
+        meaning: a description of the quantity.
+        value: returns a cell's largest value in bytes.
+        low: returns a cell's least value in bytes.
+        limit: returns a cell's limit in bytes, which is drawn as a line of its own.
         unit: the text written after a size.
         steps: whether the quantity changes at once, not gradually.
         clips: whether the axis ends below outliers, see `clipped_top`.
@@ -56,9 +56,9 @@ class Panel:
 
 
 def panels_of(history: History) -> list[Panel]:
-    """Return the panels of a run; none if no sample was taken.
+    """Return the panels of a run; empty if no sample was taken.
 
-    Tasks on a cluster have batches and memory of their own, of which the run has no samples.
+    On a cluster the samples are the driver's: the ledger has none of the batches of tasks.
     """
     if not history.points:
         return []
@@ -101,10 +101,10 @@ def panels_of(history: History) -> list[Panel]:
 
 
 def clipped_top(values: Iterable[float]) -> float:
-    """Return where an axis ends on which a few outliers do not flatten everything else.
+    """Return the end of an axis on which a few outliers do not flatten all other values.
 
-    That is above the largest value, unless it is more than `OUTLIER` times the 90th percentile of
-    the positive values: then it is above that percentile alone.
+    The axis ends above the largest value, unless that is more than `OUTLIER` times the 90th
+    percentile of the positive values. Then it ends above that percentile.
     """
     ranked = sorted(value for value in values if value > 0)
     if not ranked:
@@ -114,9 +114,9 @@ def clipped_top(values: Iterable[float]) -> float:
 
 
 def nice_ceiling(value: float) -> float:
-    """Return the next larger number that is read easily.
+    """Return the least number that is easily read and not below a value.
 
-    It is 1, 1.5, 2, 2.5, 3, 4, 5, 6 or 8, times a power of ten.
+    Such numbers are 1, 1.5, 2, 2.5, 3, 4, 5, 6 and 8, times a power of ten.
     """
     if value <= 0:
         return 1.0

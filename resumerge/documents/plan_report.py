@@ -1,4 +1,4 @@
-"""``resumerge plan``: everything that is known of a merge before it is done."""
+"""``resumerge plan``: the report on a merge before it is done."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def describe_plan(
 
     Args:
         config: the recipe.
-        out: the output, checked as ``run`` would; if it has a run, whether that is of another
-            recipe. Without one the disk of the working folder is looked at.
-        options: the options; a mirror's address is checked, and nothing is asked of it.
-        progress: how a run is to show its progress.
-        reporter: is told of models that are waited for.
+        out: the output, which is checked as ``run`` checks it; if it has a run already, the run's
+            recipe is compared. None to check only the disk of the working folder.
+        options: the options; a mirror's address is checked, but no request is sent to it.
+        progress: the style in which a run would show its progress.
+        reporter: is told if a server is slow.
         every_tensor: whether the accounts list every tensor.
     """
     host = describe_host()
@@ -108,7 +108,7 @@ def _described(
     if out is not None and not earlier:
         problems += (p for p in new_run_problems(context, plan, estimate, out) if p not in problems)
     else:
-        with suppress(OSError, sqlite3.Error):  # of a ledger that `run` repairs, or refuses
+        with suppress(OSError, sqlite3.Error):  # `run` repairs or refuses a damaged ledger
             problems += (p for run in earlier[-1:] for p in recipe_problems(context, run, recipe))
         problems += _space_problems(context, plan, estimate, _folder(out), needed)
     threads, notes, unfit = _threads(estimate, options, budget)
@@ -133,7 +133,7 @@ def _described(
 
 
 def _linked(context: RunContext, plan: Plan, out: OutputPath | None) -> dict[str, int]:
-    """Return what of the output takes no space, as it will be hard links to files of a model."""
+    """Return the shards that take no space, because they will be hard links to a model's files."""
     files = context.shard_files(plan, _folder(out))
     linked = [shard.nbytes for shard in plan.shards if files.will_link(shard)]
     return {"shards": len(linked), "bytes": sum(linked)}
@@ -175,7 +175,7 @@ def _contents(plan: Plan, estimate: Estimate) -> dict[str, Any]:
 def _threads(
     estimate: Estimate, options: Options, budget: int
 ) -> tuple[int, list[str], list[Problem]]:
-    """Return the threads that fit into the budget, notes on the device, and what does not fit."""
+    """Return the threads that fit into the budget, notes on the device, and problems of both."""
     notes: list[str] = []
     problems: list[Problem] = []
     try:
@@ -195,7 +195,7 @@ def _threads(
 def _space_problems(
     context: RunContext, plan: Plan, estimate: Estimate, target: Path, needed: int
 ) -> Iterator[Problem]:
-    """Yield the problems with the disks, for a run that exists or an output that is not named."""
+    """Yield the problems of disks and steps, for a run that exists or if no output is named."""
     options = context.options
     yield from check_disk(
         target, needed, then_delete=context.frees_shards, cluster=options.ray is not None
@@ -209,16 +209,16 @@ def _space_problems(
 def _still_needed(
     context: RunContext, plan: Plan, estimate: Estimate, out: OutputPath | None
 ) -> int:
-    """Return the bytes to be free for the output: fewer where its shards are there in part."""
+    """Return the bytes that must be free for the output, without those its shards have already."""
     if out is None or context.frees_shards:
         return estimate.disk
     files = context.shard_files(plan, out.folder)
-    there = sum(shard.nbytes - files.unallocated(shard) for shard in plan.shards)
-    return max(0, estimate.disk - there)
+    allocated = sum(shard.nbytes - files.unallocated(shard) for shard in plan.shards)
+    return max(0, estimate.disk - allocated)
 
 
 def _mirror_problems(context: RunContext, out: OutputPath | None) -> list[Problem]:
-    """Return the problems with the mirror's address; one that cannot be used is then ignored."""
+    """Return the problems with the mirror's address; an invalid one is then left out of options."""
     if context.options.mirror is None:
         return []
     try:
@@ -239,9 +239,9 @@ def _folder(out: OutputPath | None) -> Path:
 
 
 def _accounts(plan: Plan, *, every_tensor: bool) -> dict[str, Any]:
-    found = describe_accounts(account_rows(plan.accounts), every=every_tensor)
+    document = describe_accounts(account_rows(plan.accounts), every=every_tensor)
     if every_tensor:
-        found["outputs"] = [
+        document["outputs"] = [
             {
                 "name": origin.name,
                 "from": [{"model": model, "tensor": name} for model, name in origin.tensors],
@@ -249,7 +249,7 @@ def _accounts(plan: Plan, *, every_tensor: bool) -> dict[str, Any]:
             }
             for origin in origins(plan.sources, plan.tensors())
         ]
-    return found
+    return document
 
 
 def _source(plan: Plan, estimate: Estimate, number: int) -> dict[str, Any]:
@@ -264,13 +264,13 @@ def _source(plan: Plan, estimate: Estimate, number: int) -> dict[str, Any]:
 
 
 def _stage(plan: Plan, model: Source) -> dict[str, Any]:
-    """Return the parts of a stage, or of one with an adapter; numbered after the sources."""
-    made = next((s.recipe for s in plan.stages if s.recipe.name == model.ref.text), None)
-    named = made.models if made is not None else model.ref.parts
+    """Return the method and models of a stage, or of a stage with an adapter."""
+    recipe = next((s.recipe for s in plan.stages if s.recipe.name == model.ref.text), None)
+    models = recipe.models if recipe is not None else model.ref.parts
     return {
         "model": model.ref.text,
-        "method": made.merge_method if made is not None else "adapter",
-        "models": [ref.text for ref in named],
+        "method": recipe.merge_method if recipe is not None else "adapter",
+        "models": [ref.text for ref in models],
     }
 
 

@@ -1,4 +1,4 @@
-"""A recipe that is no file of the user: given in Python, as text, or made by a command."""
+"""Temporary files of recipes that are no file of the user: given in Python, or by a command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RecipeFile:
 
     Args:
         path: the file.
-        placed: returns a problem in the recipe as its user is to be told of it.
+        placed: a function that returns a problem of the file with the place that its user knows.
     """
 
     path: Path
@@ -35,7 +35,7 @@ class RecipeFile:
 def recipe_in_python(
     recipe: Mapping[str, Any] | Sequence[Mapping[str, Any]],
 ) -> Iterator[RecipeFile]:
-    """Yield a recipe of mappings as a file, which is there for the call only.
+    """Yield a file with a recipe of mappings; it exists only inside the context.
 
     A problem is placed at ``recipe["models"][0]``; in a list, at ``recipe[1]["models"][0]``.
 
@@ -58,7 +58,7 @@ def recipe_in_python(
 
 @contextmanager
 def recipe_of_command(recipe: Mapping[str, Any], model: str) -> Iterator[RecipeFile]:
-    """Yield a recipe that a command made as a file; problems in it are placed at `model`.
+    """Yield a file with a recipe that a command made; problems in it name `model` as their place.
 
     Raises:
         InputError: the work with the file raised it.
@@ -73,11 +73,11 @@ def recipe_of_command(recipe: Mapping[str, Any], model: str) -> Iterator[RecipeF
 
 @contextmanager
 def recipe_of_text(text: str, name: str) -> Iterator[RecipeFile]:
-    """Yield a recipe's text as a file, which is there for the call only.
+    """Yield a file with a recipe's text; it exists only inside the context.
 
     Args:
         text: the YAML text.
-        name: what problems in it call it; they keep their lines.
+        name: the place that problems in it name; they keep their lines.
 
     Raises:
         InputError: the work with the file raised it.

@@ -29,7 +29,7 @@ Document = Mapping[str, Any]
 
 
 def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:
-    """Return the run whose ledger is in a folder; from the snapshot if the ledger is unreadable.
+    """Return the document of the run in a folder; from the snapshot if the ledger is unreadable.
 
     Args:
         folder: the folder.
@@ -52,7 +52,7 @@ def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:
 
 
 def empty_run(name: str, state: str) -> dict[str, Any]:
-    """Return every field of a run of which only the name and the state are known."""
+    """Return the document of a run of which only name and state are known."""
     return {
         "id": name,
         "state": state,
@@ -81,7 +81,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
 def describe(
     ledger: Ledger, folder: Path, *, alive: bool | None = None, every_tensor: bool = False
 ) -> dict[str, Any]:
-    """Return one run.
+    """Return the document of a run, from its open ledger.
 
     Args:
         ledger: the run's ledger, open.
@@ -99,9 +99,9 @@ def describe(
     now = _last_sample(ledger, last.get("n"))
     alive = lock_holder(folder) is not None if alive is None else alive
     rate = _rate(last)
-    left = totals.nbytes - totals.nbytes_committed
+    uncommitted = totals.nbytes - totals.nbytes_committed
     events = ledger.events.all()
-    peaks = task_peaks(events)  # what merged; the process of the attempt only journaled
+    peaks = task_peaks(events)  # on a cluster tasks merged; the attempt's process only journaled
     changes = changes_of(ledger)
     adapter = describe_adapter(run, changes)
     attempts = [{**a, "peak_rss": peaks.get(a["n"]) or a["peak_rss"]} for a in attempts]
@@ -126,7 +126,7 @@ def describe(
             "batch_bytes": now.get("batch_bytes") or last.get("batch_bytes"),
         },
         "rate_bytes_per_s": rate,
-        "eta_s": round(left / rate, 1) if rate and alive else None,
+        "eta_s": round(uncommitted / rate, 1) if rate and alive else None,
         "merging_s": last.get("merging_seconds"),
         "accounts": {
             **_accounts(ledger, every_tensor=every_tensor),
@@ -141,11 +141,11 @@ def describe(
 
 
 def _accounts(ledger: Ledger, *, every_tensor: bool) -> dict[str, Any]:
-    found = describe_accounts(ledger.accounts(), every=every_tensor)
+    document = describe_accounts(ledger.accounts(), every=every_tensor)
     if every_tensor:
         models = [source["model"] for source in ledger.sources()]
-        found["outputs"] = describe_outputs(ledger.units.all(), models)
-    return found
+        document["outputs"] = describe_outputs(ledger.units.all(), models)
+    return document
 
 
 def _is_deleted(ledger: Ledger, run: Row) -> bool:

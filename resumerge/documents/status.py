@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from resumerge.mirror.manifest import Manifest
 
 CLOCK_ERROR_TO_TELL = 600.0
-"""Seconds that the clock of another machine may be wrong. A status only tells: taking a lease away
-(`resumerge.mirror.lease`) allows for more."""
+"""Seconds that the clock of another machine may be wrong, for display. Taking a lease away allows
+for more (`resumerge.mirror.lease`)."""
 
 
 def status_json(
     store: RunStore, wanted: str | None, *, every_tensor: bool = False
 ) -> dict[str, Any]:
-    """Return the runs and searches of a state folder, newest first, or the one that is named.
+    """Return the runs and searches of a state folder, newest first, or only the named one.
 
-    All trials are in the document of a search that is named.
+    Only the document of a named search has all its trials.
 
     Args:
         store: the folder of all runs.
@@ -52,12 +52,12 @@ def status_json(
         from resumerge.optimisation.document import search_json
 
         return {"runs": [], "searches": [search_json(search)]}
-    # slow; a list of runs needs none
+    # Imported here: the import is slow, and a list of runs does not need it.
     from resumerge.mirror.stores.registry import is_mirror_url, normalise
 
     if is_mirror_url(wanted):
-        if ours := store.of_address(normalise(wanted)):
-            return {"runs": [described(ours[-1])], "searches": []}
+        if runs_here := store.of_address(normalise(wanted)):
+            return {"runs": [described(runs_here[-1])], "searches": []}
         run = status_of_mirror(wanted, every_tensor=every_tensor)
         return {"runs": [run], "searches": []}
     return {"runs": [described(store.find(wanted))], "searches": []}
@@ -114,7 +114,7 @@ def _folder(url: str) -> Path:
 
 
 def _finished(url: str, manifest: Manifest) -> dict[str, Any]:
-    """Return a finished run, from the manifest of its mirror, which keeps no ledger."""
+    """Return the document of a finished run, from the manifest of its mirror."""
     sizes = {name: size for name, (size, _) in manifest.files.items()}
     shards = [size for name, size in sizes.items() if is_weights(name)]
     count, nbytes = len(shards), sum(shards)

@@ -16,7 +16,7 @@ COLUMNS_FOR_WIDE_GAPS = 12
 
 @dataclass(frozen=True)
 class Span:
-    """The columns of one attempt. The columns between two spans are a gap of any length of time."""
+    """The columns of one attempt. The gap between two spans stands for a pause of any length."""
 
     lifetime: Lifetime
     start: int
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The attempts side by side, each as wide as it was long; pauses between them have no width.
+    """The attempts side by side, each with a width in proportion to its time; pauses have none.
 
     Args:
         left_out: number of attempts at the beginning that did not fit.
@@ -41,8 +41,8 @@ class Timeline:
 
     def values(self, value: Value) -> list[float]:
         """Return the values of all cells that have one."""
-        found = (value(cell) for span in self.spans for cell in span.cells)
-        return [v for v in found if v is not None]
+        of_cells = (value(cell) for span in self.spans for cell in span.cells)
+        return [v for v in of_cells if v is not None]
 
     def largest(self, value: Value) -> float:
         """Return the largest value of all cells; 0 if no cell has one."""
@@ -50,7 +50,7 @@ class Timeline:
 
 
 def lay_out(history: History, columns: int) -> Timeline:
-    """Divide the columns of a plot among the attempts, of which the newest always fit."""
+    """Divide the columns of a plot among the attempts; the oldest are left out for lack of room."""
     lifetimes = history.lifetimes[-max(1, (columns + 1) // 2) :]
     if not lifetimes:
         return Timeline(columns, (), 0)
@@ -67,7 +67,7 @@ def lay_out(history: History, columns: int) -> Timeline:
 
 
 def _shares(weights: Sequence[float], whole: int) -> list[int]:
-    """Return whole numbers in proportion to the weights that add up to the whole."""
+    """Return whole numbers in proportion to the weights; their sum is `whole`."""
     total = sum(weights)
     if not total:
         weights, total = [1.0] * len(weights), float(len(weights))

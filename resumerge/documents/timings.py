@@ -53,7 +53,7 @@ def by_layer(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
 
 
 def by_kind(units: Iterable[Mapping[str, Any]]) -> list[Timing]:
-    """Return one group for the same tensor of all layers and experts; the longest time first."""
+    """Return one group for the same tensor in all layers and experts, longest time first."""
     groups: dict[str, Timing] = {}
     for unit in units:
         name = kind_of(unit["name"])
@@ -71,7 +71,7 @@ def _at_most(timings: list[Timing], most: int, what: str) -> list[Timing]:
     """Return the first groups, and one group for all others."""
     if len(timings) <= most:
         return timings
-    rest = Timing(f"{len(timings) - most + 1} more {what}")
+    others = Timing(f"{len(timings) - most + 1} more {what}")
     for timing in timings[most - 1 :]:
-        rest.add(timing)
-    return [*timings[: most - 1], rest]
+        others.add(timing)
+    return [*timings[: most - 1], others]

@@ -1,4 +1,4 @@
-"""``resumerge try``: whether a finished model generates text, and how well it predicts one."""
+"""``resumerge try``: a finished model generates text, and its prediction of a text is measured."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ TOKENS = 20
 """The number of tokens to generate, if none is given."""
 
 CHARACTERS = 8000
-"""The part of a text that is predicted: minutes for a model of 7 B parameters on two cores."""
+"""The number of characters at the beginning of a text that are predicted, which takes a model of
+7 B parameters minutes on two cores."""
 
 WINDOW = 512
-"""The most tokens that are predicted at once; each window begins without the one before."""
+"""The most tokens that are predicted together; a window does not see the tokens before it."""
 
 LIBRARIES = ("torch", "transformers")
 EXTRA = "pip install 'resumerge[mixtures]'"
 
 Report = Callable[[str], None]
-"""Called with what is done next."""
+"""A function that is called with a description of the next step."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Fit:
 
     Args:
         model: the model, as the recipe names it; for the merged model, its output.
-        perplexity: ``exp`` of the mean loss of a token; None where that is not finite.
-        bits_per_byte: the loss of a byte of the text, which can be compared between tokenizers.
+        perplexity: ``exp`` of the mean loss of a token; None if that is not finite.
+        bits_per_byte: the loss per byte of the text in bits, comparable between tokenizers.
         tokens: the number of tokens that were predicted.
     """
 
@@ -57,14 +58,14 @@ class Trial:
 
     Args:
         output: the model's folder.
-        prompt: what the model was to continue.
-        text: what it generated.
+        prompt: the text that the model continued.
+        text: the text that it generated.
         tokens: the number of tokens of `text`.
         finite: whether all logits were finite.
-        missing: tensors that transformers did not find, and replaced by random ones.
-        fits: for the merged model and each of its sources; empty without a text.
-        characters: the length of the text that they are of: the file's beginning.
-        notes: what a person should know.
+        missing: names of tensors that transformers did not find, and replaced by random ones.
+        fits: the fits of the merged model and of each of its sources; empty without a text.
+        characters: the number of characters that were predicted, from the file's beginning.
+        notes: messages for the user.
     """
 
     output: str
@@ -79,7 +80,7 @@ class Trial:
 
     @property
     def sound(self) -> bool:
-        """Whether the model is whole, and all its logits were finite."""
+        """Whether no tensor of the model was missing, and all logits were finite."""
         return self.finite and not self.missing
 
     def as_json(self) -> dict[str, Any]:
@@ -89,7 +90,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Source:
-    """A model to compare with: its name in the recipe, and how transformers opens it."""
+    """A model to compare with: its name in the recipe, and where transformers finds it."""
 
     name: str
     place: str
@@ -149,7 +150,7 @@ def try_model(
 
 
 class _Loaded:
-    """A causal language model of transformers on the CPU, in the types that it is stored in.
+    """A causal language model of transformers on the CPU, in the dtypes of its files.
 
     Args:
         place: a folder, or a repo of which the cache has a snapshot.
@@ -164,14 +165,14 @@ class _Loaded:
 
         _check_memory(Path(place))
         _check_tokenizer(Path(place))
-        given = {"revision": revision, "local_files_only": True, "trust_remote_code": False}
+        how = {"revision": revision, "local_files_only": True, "trust_remote_code": False}
         with _quiet():
-            self.tokenizer = AutoTokenizer.from_pretrained(place, **given)
-            self.model, found = AutoModelForCausalLM.from_pretrained(
-                place, torch_dtype="auto", output_loading_info=True, **given
+            self.tokenizer = AutoTokenizer.from_pretrained(place, **how)
+            self.model, loading_info = AutoModelForCausalLM.from_pretrained(
+                place, torch_dtype="auto", output_loading_info=True, **how
             )
         self.model.eval()
-        self.missing = sorted(found["missing_keys"])
+        self.missing = sorted(loading_info["missing_keys"])
 
     def generate(self, prompt: str, tokens: int) -> tuple[str, int, bool]:
         """Continue a prompt.
@@ -217,7 +218,7 @@ class _Loaded:
         return Fit(name, math.exp(mean) if mean < 700 else None, bits, count)
 
     def _encode(self, text: str) -> list[int]:
-        """Return a text's tokens, after the token that begins texts if the tokenizer has one."""
+        """Return a text's tokens, after the tokenizer's begin-of-text token, if it has one."""
         begin = self._begin
         return [*begin, *self.tokenizer(text, add_special_tokens=False)["input_ids"]]
 
@@ -230,7 +231,7 @@ class _Loaded:
 def _fits_of_sources(
     sources: Sequence[_Source], text: str, report: Report
 ) -> tuple[list[Fit], list[str]]:
-    """Return how well each source predicts a text, and why others could not be asked."""
+    """Return how well each source predicts a text, and a note for each that cannot be opened."""
     fits, notes = [], []
     for source in sources:
         report(f"{source.name} reads the text")
@@ -244,27 +245,27 @@ def _fits_of_sources(
 
 
 def _sources(run: Path | None, out: Path, notes: list[str]) -> list[_Source]:
-    """Return the models of a run that transformers may open; add why others are left out."""
+    """Return the models of a run that transformers may open; add a note for each other model."""
     if run is None:
         notes.append(f"The sources are not known: the state folder has no ledger of {out}")
         return []
     with closing(Ledger(run / LEDGER_FILE)) as ledger:
         rows = ledger.sources()
     adapters = {row["model"].rpartition("+")[2] for row in rows if row["kind"] == "lora"}
-    found = []
+    sources = []
     for row in rows:
         if row["model"] in adapters:
             continue
         if row["kind"] == "local":
-            found.append(_Source(row["model"], row["folder"]))
+            sources.append(_Source(row["model"], row["folder"]))
         elif row["kind"] == "hub":
             name = row["model"].partition("@")[0]
-            found.append(_Source(row["model"], name, row["revision"]))
+            sources.append(_Source(row["model"], name, row["revision"]))
         else:
             lora = row["kind"] == "lora"
             how = "compared without its adapter" if lora else "not compared: it is in a bucket"
             notes.append(f"{row['model']} is {how}")
-    return found
+    return sources
 
 
 def _check_libraries() -> None:
@@ -279,7 +280,7 @@ def _check_libraries() -> None:
 
 
 def _finished_run(out: Path, runs: RunStore) -> Path | None:
-    """Return the run that made a model; None if its ledger is not here.
+    """Return the folder of the run that made a model; None if this machine has no such run.
 
     Raises:
         InputError: there is no model for transformers, or it is not finished.
@@ -306,14 +307,14 @@ def _beginning(text: Path) -> str:
     """
     try:
         with text.open(encoding="utf-8", errors="replace") as file:
-            found = file.read(CHARACTERS)
+            beginning = file.read(CHARACTERS)
     except OSError as error:
         raise refuse(
-            "The text cannot be read", where=text, expected="a file", found=error.strerror or ""
+            "The text cannot be read", where=text, expected="a file", beginning=error.strerror or ""
         ) from error
-    if not found.strip():
+    if not beginning.strip():
         raise refuse("The text is empty", where=text, expected="some sentences")
-    return found
+    return beginning
 
 
 def _check_tokenizer(folder: Path) -> None:
@@ -339,7 +340,7 @@ def _check_memory(folder: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep transformers from writing to the terminal; what it has to say is in the trial."""
+    """Keep transformers from writing to the terminal inside the context."""
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -355,7 +356,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _refusing(where: object) -> Iterator[None]:
-    """Refuse a model that transformers cannot load or compute, whatever it raises."""
+    """Refuse a model if transformers raises an error inside the context."""
     try:
         yield
     except (ResumergeError, MemoryError):

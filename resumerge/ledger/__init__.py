@@ -2,9 +2,9 @@
 
 `Ledger` has a named method for every query and change; no other package uses SQL. A column is
 declared once, in `tables`. `RunStore` finds the ledgers below a state folder, `snapshot` keeps a
-copy in case one is damaged, and `import_ledger` takes over one from an untrusted mirror. This
-folder knows nothing of plans or of what files contain. What ledgers from elsewhere are validated
-against (options, names of dtypes, of uses and of reasons) comes from the rooms that declare it.
+copy in case a ledger is damaged, and `import_ledger` imports a ledger from an untrusted mirror.
+This folder knows nothing of plans or the contents of files. The valid options, dtypes, uses and
+reasons in a ledger from elsewhere come from the rooms that declare them.
 """
 
 from resumerge.ledger.attempts import Sample

@@ -1,4 +1,4 @@
-"""The attempts, events and samples of a run: what happened while it was worked on."""
+"""The attempts, events and samples of a run: the tables that record its work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Attempts:
         return self._db.read("attempts", order_by="n")
 
     def start(self, facts: Mapping[str, Any]) -> int:
-        """Open an attempt; earlier ones that never ended were killed.
+        """Open an attempt, and close earlier attempts that never ended as killed.
 
         Args:
             facts: further columns of the attempt.
@@ -46,13 +46,12 @@ class Attempts:
         self._db.update("attempts", attempt, {"ended": now(), "outcome": outcome, **facts})
 
     def close(self, pid: int, outcome: str, peak_rss: int) -> None:
-        """Close the attempt of a process that died without doing so, if there is one.
+        """Close the attempt of a process that died without closing it, if there is one.
 
         Args:
             pid: the process's id.
-            outcome: the attempt's outcome, as of `end`.
-            peak_rss: the most bytes of RSS; the larger of this and what the attempt recorded itself
-                is stored.
+            outcome: the attempt's outcome, as for `end`.
+            peak_rss: the most bytes of RSS; stored if it is more than the attempt itself recorded.
         """
         self._db.change(
             "UPDATE attempts SET outcome = ?, ended = ?,"
@@ -61,7 +60,7 @@ class Attempts:
         )
 
     def close_killed(self) -> None:
-        """Close every attempt that never ended as killed when it was seen last."""
+        """Close every attempt that never ended, as killed at the time when it was last seen."""
         self._db.change(
             "UPDATE attempts SET outcome = 'killed', ended = last_seen WHERE ended IS NULL", ()
         )
@@ -74,7 +73,7 @@ class Events:
     _db: Connection
 
     def add(self, kind: EventKind, **data: Any) -> None:
-        """Record that something happened."""
+        """Record an event of the latest attempt."""
         with self._db.transaction():
             last = self._db.rows("SELECT max(n) AS n FROM attempts")[0]["n"]
             row = {"at": now(), "attempt": last, "kind": kind, "data": json.dumps(data)}
@@ -92,9 +91,9 @@ class Events:
         return [{**row, "data": json.loads(row["data"])} for row in rows]
 
     def last(self, *kinds: EventKind) -> Row | None:
-        """Return the newest event of some kinds; None where there is none."""
-        found = self.all(*kinds)
-        return found[-1] if found else None
+        """Return the newest event of some kinds; None if there is none."""
+        events = self.all(*kinds)
+        return events[-1] if events else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +104,7 @@ class Sample:
         rss: the RSS of this process.
         available: the memory that the machine, or the container, has left.
         budget: the RSS that this process may have.
-        batch_bytes: the size of a batch; 0 while none is chosen, or where tasks choose their own.
+        batch_bytes: the size of a batch; 0 before it is chosen, or if tasks of a cluster choose it.
         bytes_done: the output that is committed.
     """
 
@@ -136,8 +135,8 @@ class Samples:
         """Return consecutive samples of one attempt in groups, about `most` of them.
 
         Returns:
-            rows with ``attempt``, the first and last time, and the least and greatest of what was
-            measured (bytes).
+            rows with ``attempt``, the first and last time, and the least and greatest of each
+            measured quantity (bytes).
         """
         ends = self._db.rows("SELECT min(id) AS first, max(id) AS last FROM samples")[0]
         if ends["first"] is None:

@@ -1,8 +1,8 @@
 """The open SQLite file of a ledger. Only ledger/ uses SQL; other packages call named methods.
 
-sqlite-utils makes the tables, and reads and writes rows. What it does not do stands here: a
-transaction that waits for other writers, the durability of a commit, use by several threads, and
-changes of many rows by one statement.
+sqlite-utils makes the tables, and reads and writes rows. This file adds what it does not do:
+transactions that wait for other writers, durable commits, use by several threads, and changes of
+many rows by one statement.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Connection:
 
     Args:
         path: the ledger, which is created if it does not exist.
-        read_only: leave the file and its journal mode as they are. What it lacks of the declared
-            columns is null.
+        read_only: whether the file and its journal mode stay as they are. Declared columns that the
+            file does not have are then read as null.
 
     Raises:
         sqlite3.DatabaseError: the file is not a database, is damaged, or has another schema.
@@ -91,12 +91,12 @@ class Connection:
             sqlite3.DatabaseError: the file is damaged.
         """
         with self._lock:
-            [found] = self._db.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
+            [verdict] = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
 
     def create_missing(self) -> None:
-        """Create what the file lacks of the declared tables."""
+        """Create the declared tables and columns that the file does not have."""
         with self.transaction():
             create_missing(self._db)
 
@@ -124,7 +124,7 @@ class Connection:
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         """Return the rows of a query."""
         with self._lock:
-            # Not `Database.query`: where a signal's exception ends it, it fails at its savepoint.
+            # Not `Database.query`: a signal's exception inside it makes its savepoint fail.
             cursor = self._db.execute(sql, params)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row)) for row in cursor]
@@ -139,7 +139,7 @@ class Connection:
         order_by: str | None = None,
         limit: int | None = None,
     ) -> list[Row]:
-        """Return rows of a table, of which every value is one that its column may hold.
+        """Return rows of a table, after checking every value.
 
         Args:
             table: the table's name.
@@ -150,12 +150,11 @@ class Connection:
             limit: the most rows; by default all.
 
         Raises:
-            InvalidLedger: a value is one that its column may not hold.
+            InvalidLedger: a column must not hold a value that it has.
         """
         select = ", ".join(f'"{name}"' for name in columns) or "*"
         with self._lock:
-            found = self._db.table(table).rows_where(where, args, order_by, select, limit)
-            rows = list(found)
+            rows = list(self._db.table(table).rows_where(where, args, order_by, select, limit))
         check_values(table, rows)
         return rows
 
@@ -208,11 +207,11 @@ class Connection:
             self._db.conn.executemany(sql, rows)
 
     def _existing(self, table: str) -> Table:
-        """Return a table that exists: sqlite-utils would make one with columns that it guesses."""
-        found = self._db.table(table)
-        if not found.exists():
+        """Return a table that exists: sqlite-utils would create one with guessed columns."""
+        existing = self._db.table(table)
+        if not existing.exists():
             raise sqlite3.OperationalError(f"no such table: {table}")
-        return found
+        return existing
 
 
 def check_files(path: Path) -> None:
@@ -231,4 +230,4 @@ def check_files(path: Path) -> None:
             kind = sqlite3.OperationalError if suffix else sqlite3.DatabaseError
             raise kind(f"{path.name}{suffix} is {error}") from None
         except OSError:
-            continue  # there is none, or SQLite says why it cannot be opened
+            continue  # the file is missing, or opening it will raise SQLite's own error

@@ -1,4 +1,4 @@
-"""The use of sqlite-utils for a ledger, without what must not come along with it."""
+"""sqlite-utils for a ledger, without its optional modules and plugins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _without_optional_modules() -> Iterator[None]:
     """Hide modules that sqlite-utils imports wherever they are installed; a ledger needs none.
 
     pandas with numpy takes 80 MB and 0.3 s of a process that is promised to need 64 MB; pysqlite3
-    is a second SQLite. Other threads may import them meanwhile, and anybody afterwards.
+    is a second SQLite. Other threads can import these modules meanwhile, and all code afterwards.
     """
     thread = get_ident()
 

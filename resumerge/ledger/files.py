@@ -1,4 +1,4 @@
-"""The files that a run wrote or downloaded: beside the shards and the ledger, cached, mirrored."""
+"""The tables of files that a run wrote or downloaded: companions, steps, downloads, mirrored."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Companions:
 
 @dataclass
 class Steps:
-    """The table ``steps``: the work before a unit, whose results are in files beside the ledger."""
+    """The table ``steps``: progress of the steps, whose states are in files beside the ledger."""
 
     _db: Connection
 
     def note(self, key: str, pieces: int, checksum: str) -> None:
-        """Record how far a step is, and what its file contains.
+        """Record the progress of a step, and the checksum of the file with its state.
 
         Args:
             key: the step's key.
@@ -49,7 +49,7 @@ class Steps:
         self._db.insert("steps", row, replace=True)
 
     def done(self) -> dict[str, tuple[int, str]]:
-        """Return how many pieces of each step are done, and its file's checksum, by key."""
+        """Return (number of pieces that are done, checksum of the file) of each step, by key."""
         return {row["key"]: (row["pieces"], row["checksum"]) for row in self._db.read("steps")}
 
 

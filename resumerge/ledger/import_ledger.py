@@ -1,7 +1,7 @@
 """The import of a ledger from a mirror, which anybody may have written.
 
-Only values of declared columns are used, each of which its validator accepts (`tables`). No
-trigger, view, index or default of the untrusted database ever runs.
+Only values of declared columns are used, and only if the column's validator accepts them
+(`tables`). No trigger, view, index or default of the untrusted database ever runs.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validity import InvalidLedger, check_agreement, checked, in_sequence
 
 LARGEST_SNAPSHOT = 1 << 28
-"""The largest snapshot, in bytes. A hundred thousand tensors and a day's samples take a quarter."""
+"""The largest snapshot in bytes. A hundred thousand tensors and a day's samples take a quarter."""
 
 SECONDS = 120.0
-"""The seconds that an import may take, so that no database makes it run for ever.
+"""The most seconds of an import, so that no database can make it run for ever.
 
 Reading a database of the largest size takes two seconds.
 """
 
 
 def import_ledger(untrusted: Path, ledger: Path) -> None:
-    """Make a ledger from what an untrusted one says of its run.
+    """Make a new ledger with the valid rows of an untrusted one.
 
-    The columns that belong to the machine that wrote it are left out.
+    Columns that belong to the machine that wrote the ledger are left out.
 
     Args:
         untrusted: the untrusted file, which is only read.
@@ -68,9 +68,9 @@ def _tables(untrusted: Path) -> dict[str, list[Row]]:
             if table.required and lacks_table(name, missing[name]):
                 raise InvalidLedger(f"it has no table {name!r}: it is not the ledger of a run")
         read_missing_as_null(db, missing)
-        found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if found != "ok":
-            raise InvalidLedger(f"it is damaged: {found}")
+        verdict = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise InvalidLedger(f"it is damaged: {verdict}")
         return {
             name: list(in_sequence(name, _rows(db, name)))
             for name in TABLES

@@ -1,4 +1,4 @@
-"""The journal of one run: what is planned, what is committed, and what happened on the way."""
+"""The journal of one run: its plan, its committed units, and its attempts and events."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _WRITTEN = ("shards", "companions")
 
 
 class Ledger:
-    """The SQLite file of one run: the plan, and a member for each table of what happens later.
+    """The SQLite file of one run: the plan, and a member for each table that changes later.
 
     Several threads may use it, and several processes may have it open. Every change is one
-    transaction; one that has returned survives a power cut.
+    transaction. When the method returns, the change survives a power cut.
 
     Args:
         path: the file, which is created if it does not exist.
-        read_only: leave the file and its journal mode as they are. What it lacks of the declared
-            columns is null.
+        read_only: whether the file and its journal mode stay as they are. Declared columns that the
+            file does not have are then read as null.
 
     Raises:
         sqlite3.DatabaseError: the file is not a database, is damaged, or has another schema.
@@ -65,7 +65,7 @@ class Ledger:
         self._db.use_one_file()
 
     def check(self) -> None:
-        """Read the whole file, and create what it lacks of the declared tables.
+        """Read and check the whole file, and create declared tables that it does not have.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged, holds no run, or contradicts itself.
@@ -78,7 +78,7 @@ class Ledger:
         """Check every value, and that the rows agree with each other.
 
         Raises:
-            InvalidLedger: a value cannot be, or rows contradict each other; the error names the
+            InvalidLedger: a value is invalid, or rows contradict each other; the error names the
                 column.
         """
         compared = ("run", "sources", "shards", "mirrored", "attempts")
@@ -127,7 +127,7 @@ class Ledger:
         return rows[0] if rows else None
 
     def totals(self) -> Totals:
-        """Return how much of the run is done."""
+        """Return the numbers of units, bytes and shards, in all and committed."""
         units = self._db.read("units", ("state", "nbytes", "blocks", "committed_blocks"))
         shards = self._db.read("shards", ["state", "copied"])
         return Totals(
@@ -141,7 +141,7 @@ class Ledger:
         )
 
     def written_names(self) -> list[str]:
-        """Return every file that the run writes to its output, by final name."""
+        """Return the final names of all files that the run writes to its output."""
         return [row["name"] for table in _WRITTEN for row in self._db.read(table, ["name"])]
 
     def sources(self) -> list[Row]:
@@ -149,17 +149,17 @@ class Ledger:
         return self._db.read("sources", order_by="number")
 
     def accounts(self) -> list[Row]:
-        """Return the uses of each model's tensors; empty in ledgers that do not have them."""
+        """Return the uses of each model's tensors; empty for a ledger of an older version."""
         return self._db.read("accounts", order_by="number")
 
     def set_stamps(self, stamps: Mapping[str, str]) -> None:
-        """Store the filesystem's facts on the files of local models, as JSON, by model."""
+        """Store the stamps of the files of local models, as JSON, by model."""
         with self._db.transaction():
             for model, text in stamps.items():
                 self._db.update_where("sources", {"stamps": text}, "model = ?", [model])
 
     def set_contents(self, hashes: Mapping[str, str]) -> None:
-        """Store the hash of what was read of each local model, by model."""
+        """Store the hash of the bytes that were read of each local model, by model."""
         with self._db.transaction():
             for model, text in hashes.items():
                 self._db.update_where("sources", {"content": text}, "model = ?", [model])
@@ -173,7 +173,7 @@ class Ledger:
         self._db.update_where("run", {"options": json.dumps(options)})
 
     def set_mirror(self, url: str) -> None:
-        """Store another mirror of the run, in which nothing is yet."""
+        """Store the address of a new mirror of the run, which has no file of it yet."""
         with self._db.transaction():
             self.set_mirror_url(url)
             self._db.delete("mirrored")
@@ -189,7 +189,7 @@ class Ledger:
         lost: Iterable[int],
         shards: int,
     ) -> None:
-        """Make a ledger that came from a mirror this machine's own, with an event that says so.
+        """Adapt a ledger that came from a mirror to this machine, and record an event.
 
         Args:
             run: the columns of the run that differ on this machine: ``output``, ``config_path``,

@@ -38,7 +38,7 @@ class RunStore:
     def runs(self) -> list[Path]:
         """Return the folders of all runs, oldest first."""
         try:
-            inside = list(self.folder.iterdir())
+            entries = list(self.folder.iterdir())
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -49,15 +49,15 @@ class RunStore:
                 found=error.strerror or str(error),
                 fix="name another folder with --state-dir, or with RESUMERGE_STATE_DIR",
             ) from None
-        found = [
+        folders = [
             path
-            for path in inside
+            for path in entries
             if path.suffix != STAGED and any((path / f).exists() for f in _LEDGERS)
         ]
-        return sorted(found, key=lambda path: (_created(path), path.name))
+        return sorted(folders, key=lambda path: (_created(path), path.name))
 
     def find(self, wanted: str | None) -> Path:
-        """Return the folder of a run, by its id, its output, or None for the newest.
+        """Return the folder of a run, by its id or its output; the newest run's for None.
 
         Raises:
             InputError: there is no such run, or the state folder cannot be read.
@@ -119,7 +119,7 @@ class RunStore:
         ]
 
     def stage(self, model: str, storage: Storage) -> Path:
-        """Make a folder for a new run of a model, with the suffix `STAGED`: readers ignore it."""
+        """Make a folder for a new run of a model; its suffix `STAGED` makes readers ignore it."""
         storage.make_folder(self.folder)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", model).strip("-")[:40] or "merge"
@@ -128,7 +128,7 @@ class RunStore:
         return folder
 
     def staged(self) -> list[Path]:
-        """Return the folders of runs that are being created or removed, or were at a crash."""
+        """Return the folders of runs whose creation or removal is not finished."""
         return list(self.folder.glob(f"*{STAGED}"))
 
     def publish(self, folder: Path, storage: Storage) -> Path:
@@ -150,7 +150,7 @@ def is_output_in(output: Path | str, url: str | None) -> bool:
 
 
 def named_output(output: Path | str, url: str | None) -> Path | str:
-    """Return a run's output as the user named it: a path, or an address of a place in a bucket.
+    """Return a run's output as the user named it: a path, or the address of a place in a bucket.
 
     Args:
         output: the run's output, of whatever machine.

@@ -1,7 +1,7 @@
-"""The schema of a ledger: it is created here, completed here, and nothing else is accepted.
+"""The schema of a ledger: created, completed and checked; any other schema is refused.
 
-Anybody may have changed a database. A trigger, a constraint or an index of theirs would run when
-the ledger is written, and a column that is declared otherwise would hold something else.
+Anybody may have changed the file. A foreign trigger, constraint or index would run when the ledger
+is written, and a column with another declaration could hold other types of values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from resumerge.ledger.tables import TABLES
 from resumerge.ledger.validity import InvalidLedger
 
 Missing = Mapping[str, Sequence[str]]
-"""The names of the columns that a ledger lacks, by table; all columns of a table that it lacks."""
+"""The missing columns of a ledger, by table; all columns of a table if the table is missing."""
 
 VIEWS = {
     "progress": (
@@ -23,25 +23,26 @@ VIEWS = {
         "rss, budget, batch_bytes FROM samples, (SELECT sum(nbytes) AS nbytes FROM units) AS total"
     )
 }
-"""The views for people who look at the file with other programs; nothing here reads them.
+"""Views for people who open the file with other programs; this program does not read them.
 
-The text is what older versions compare the schema with: sqlite-utils would quote the name.
+The SQL must not change, not even by quotes (as sqlite-utils would write it): older versions compare
+it with theirs.
 """
 
 _TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 
 
 def check_schema(db: Database) -> Missing:
-    """Check that the schema is one that `create_missing` makes, of this version or an older one.
+    """Check that the schema is one that `create_missing` made in this version or an older one.
 
-    Further tables and columns are accepted if nothing in them computes or constrains, and no other
-    view than those of `VIEWS`.
+    Further tables and columns are accepted if they compute and constrain nothing. No views are
+    accepted except those of `VIEWS`.
 
     Returns:
-        what is missing. A column that cannot be null never is, unless its table is.
+        the missing columns. A column that cannot be null is only missing with its whole table.
 
     Raises:
-        InvalidLedger: the schema is another.
+        InvalidLedger: the schema is not a ledger's.
     """
     missing = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
     try:
@@ -59,14 +60,14 @@ def check_schema(db: Database) -> Missing:
                 f"it has the {kind} {name[:60]!r}, which does not belong in a ledger"
             )
         if name.lower() in TABLES:
-            if name.lower() != name:  # SQLite takes it for the same, sqlite-utils for another
+            if name.lower() != name:  # the same table for SQLite, but another one for sqlite-utils
                 raise InvalidLedger(f"it has the table {name!r}, which is {name.lower()!r} here")
             missing[name] = _missing_columns(name, table["columns"].split(","))
     return missing
 
 
 def create_missing(db: Database) -> None:
-    """Create what is declared and not in the file: tables, columns, views. Keep what is there.
+    """Create the declared tables, columns and views that the file does not have.
 
     Raises:
         InvalidLedger: the file's schema is not a ledger's.
@@ -89,7 +90,7 @@ def create_missing(db: Database) -> None:
 
 
 def read_missing_as_null(db: Database, missing: Missing) -> None:
-    """Have this connection find every declared column; the file stays as it is."""
+    """Have this connection read missing columns as null, without changing the file."""
     for table, columns in missing.items():
         if not columns:
             continue
@@ -102,18 +103,18 @@ def read_missing_as_null(db: Database, missing: Missing) -> None:
 
 
 def lacks_table(table: str, missing_columns: Sequence[str]) -> bool:
-    """Return whether every column of a table is missing: the table is."""
+    """Return whether a whole table is missing: all of its columns are."""
     return len(missing_columns) == len(TABLES[table].columns)
 
 
 def _missing_columns(table: str, definitions: Sequence[str]) -> list[str]:
-    declared, there = _definitions(table), set()
+    declared, existing = _definitions(table), set()
     for definition in map(str.strip, definitions):
         name = definition.split()[0].strip('"').lower()
         if definition != declared.get(name, definition):
             raise InvalidLedger(f"its {table}.{name} is declared as {definition[:100]!r}")
-        there.add(name)
-    missing = [column for column in TABLES[table].columns if column.name not in there]
+        existing.add(name)
+    missing = [column for column in TABLES[table].columns if column.name not in existing]
     for column in missing:
         if not column.accepts(None):
             raise InvalidLedger(f"its {table}.{column.name} is missing")
@@ -122,7 +123,7 @@ def _missing_columns(table: str, definitions: Sequence[str]) -> list[str]:
 
 def _definitions(table: str) -> dict[str, str]:
     """Return the definitions of a table's columns as SQLite has them, by column."""
-    found = {}
+    definitions = {}
     for column in TABLES[table].columns:
         words = f'"{column.name}" {_TYPES[column.type]}'
         if column is TABLES[table].columns[0]:
@@ -130,8 +131,8 @@ def _definitions(table: str) -> dict[str, str]:
         if column.references:
             key = TABLES[column.references].columns[0].name
             words += f' REFERENCES "{column.references}"("{key}")'
-        found[column.name] = words
-    return found
+        definitions[column.name] = words
+    return definitions
 
 
 _NAME = r'(?:"\w+"|\w+)'
@@ -140,4 +141,4 @@ _COLUMN += rf"(?: REFERENCES {_NAME}\({_NAME}\))?"
 _TABLE = re.compile(
     rf"CREATE TABLE {_NAME}\s*\(\s*(?P<columns>{_COLUMN}(?:\s*,\s*{_COLUMN})*)\s*\)", re.ASCII
 )
-"""The definition of a table with nothing that could be evaluated."""
+"""The SQL of a table without any expression that SQLite could evaluate."""

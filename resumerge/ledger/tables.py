@@ -1,9 +1,9 @@
 """The tables of a ledger. A column is declared here, and nowhere else.
 
-From this declaration the tables are created (`schema`), what is read is validated (`validity`), a
-ledger from a mirror is imported (`import_ledger`), and results are copied from another machine's
-ledger (`units`). To add a column, add a line here. Its validator has to accept null: older ledgers
-lack it.
+This declaration is used to create the tables (`schema_check`), to validate values that are read
+(`validity`), to import a ledger from a mirror (`import_ledger`), and to copy results from another
+machine's ledger (`units`). To add a column, add a line here. Its validator has to accept null,
+because older ledgers do not have the column.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ class Column:
     Args:
         name: the column's name.
         type: ``int``, ``float``, ``str`` or ``bytes``.
-        validator: whether a value may be in a ledger, and imported from an untrusted one; or
-            `STAYS`, for a column that is not imported.
+        validator: a function that decides whether a value may be in a ledger, also in an untrusted
+            one that is imported; or `STAYS`, for a column that is not imported.
         references: the table whose primary key the column holds.
-        result: whether the column describes the bytes of a unit, whoever computed them. It is
-            cleared when the unit has to be computed again, copied when another machine has computed
-            it, and set from `UnitCommit.results`.
-        local: the validator of a column that stays; by default anything of its type, or null.
+        result: whether the column describes the bytes of a unit, whichever machine computed them.
+            It is set from `UnitCommit.results`, copied if another machine computed the unit, and
+            cleared when the unit has to be computed again.
+        local: the validator of a column that stays; by default it accepts any value of the column's
+            type, and null.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Table:
     Args:
         columns: the table's columns.
         required: whether every ledger that is imported has the table.
-        first: the key of the first row, if the others follow it one by one.
+        first: the key of the first row, if keys are consecutive numbers; None if they are not.
     """
 
     columns: tuple[Column, ...]

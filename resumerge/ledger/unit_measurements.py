@@ -33,12 +33,12 @@ class UnitMeasurements:
     """The measurements of a unit's committed blocks.
 
     Args:
-        models: the operands as text: first the one that changes are counted from.
+        models: the operands as text; the first is the model that changes are counted from.
         blocks: the number of blocks.
         sums: the sums over these blocks, in their order: `UNIT_SUMS`, then `MODEL_SUMS` for each
             other model.
-        scheme: the name of the quantisation that its elements are written in; empty for none.
-        elements: the number of its elements, if they are quantised; else 0.
+        scheme: the name of the scheme that the unit is quantised in; empty if it is plain.
+        elements: the number of the unit's elements if it is quantised, otherwise 0.
     """
 
     models: tuple[str, ...]
@@ -49,7 +49,7 @@ class UnitMeasurements:
 
     @classmethod
     def begun(cls, models: Sequence[str], scheme: str = "", elements: int = 0) -> UnitMeasurements:
-        """Return the measurements of no block of an operation on these models."""
+        """Return the measurements of a unit made from these models, before its first block."""
         width = len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
         return cls(tuple(models), 0, (0.0,) * width, scheme, elements)
 
@@ -67,17 +67,19 @@ class UnitMeasurements:
 
     def of_models(self) -> list[tuple[str, dict[str, float]]]:
         """Return the sums of each model but the first, by the names in `MODEL_SUMS`."""
-        found, at = [], len(UNIT_SUMS)
+        sums_of_models, at = [], len(UNIT_SUMS)
         for model in self.models[1:]:
-            found.append((model, dict(zip(MODEL_SUMS, self.sums[at : at + len(MODEL_SUMS)]))))
+            sums_of_models.append(
+                (model, dict(zip(MODEL_SUMS, self.sums[at : at + len(MODEL_SUMS)])))
+            )
             at += len(MODEL_SUMS)
-        return found
+        return sums_of_models
 
     def as_json(self) -> str:
         """Return the measurements as JSON, from which each number is read again bit by bit."""
-        known = {"models": self.models, "blocks": self.blocks, "sums": self.sums}
+        facts = {"models": self.models, "blocks": self.blocks, "sums": self.sums}
         quantised = {"scheme": self.scheme, "elements": self.elements} if self.scheme else {}
-        return json.dumps(known | quantised)
+        return json.dumps(facts | quantised)
 
     @classmethod
     def of_json(cls, text: str) -> UnitMeasurements:
@@ -88,7 +90,7 @@ class UnitMeasurements:
         """
         try:
             value = json.loads(text)
-            found = cls(
+            measurements = cls(
                 tuple(value["models"]),
                 value["blocks"],
                 tuple(value["sums"]),
@@ -97,23 +99,23 @@ class UnitMeasurements:
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"no measurements: {error}") from error
-        models, sums = found.models, found.sums
+        models, sums = measurements.models, measurements.sums
         fits = (
-            type(found.blocks) is int
-            and found.blocks >= 0
+            type(measurements.blocks) is int
+            and measurements.blocks >= 0
             and 1 <= len(models) <= MOST_MODELS
             and all(isinstance(model, str) and len(model) <= LONGEST_NAME for model in models)
-            and isinstance(found.scheme, str)
-            and len(found.scheme) <= LONGEST_NAME
-            and type(found.elements) is int
-            and 0 <= found.elements < 1 << 63
+            and isinstance(measurements.scheme, str)
+            and len(measurements.scheme) <= LONGEST_NAME
+            and type(measurements.elements) is int
+            and 0 <= measurements.elements < 1 << 63
             and len(sums) == len(UNIT_SUMS) + len(MODEL_SUMS) * (len(models) - 1)
             and all(type(number) is float and abs(number) <= LARGEST_SUM for number in sums)
             and all(min(column) >= 0.0 for column in _columns(sums) if column)
         )
         if not fits:
             raise ValueError("no measurements")
-        return found
+        return measurements
 
 
 def _columns(sums: Sequence[float]) -> Iterator[Sequence[float]]:

@@ -22,18 +22,17 @@ _OF_BYTES = ("block_hashes", "checksum", "measurements")
 
 @dataclass(frozen=True)
 class Progress:
-    """The facts in the ledger on one unit.
+    """The progress of one unit, as the ledger has it.
 
     Args:
-        committed_blocks: the number of blocks that are committed, from the first one on.
-        hashes: 16 bytes for each committed block, in block order.
-        input_hashes: the hashes of what these blocks were computed from; empty for a unit that is
-            complete.
+        committed_blocks: the number of committed blocks, counted from the first block on.
+        hashes: the hashes of the committed blocks, 16 bytes each, in block order.
+        input_hashes: the hashes of the inputs of these blocks; empty for a complete unit.
         checksum: the checksum of the whole unit; None while blocks are missing.
         attempt: the number of the attempt that committed blocks last.
         batch: the number of that attempt's batch.
-        measurements: what became of the numbers of these blocks; None for a unit that is complete,
-            and where not all of them were measured.
+        measurements: the measurements of these blocks; None for a complete unit, and if a block was
+            not measured.
     """
 
     committed_blocks: int
@@ -56,11 +55,11 @@ class UnitCommit:
 
     Args:
         number: the unit's number.
-        hashes: the hashes of all its committed blocks, from the first one on.
-        input_hashes: the hashes of what these blocks were computed from.
+        hashes: the hashes of all committed blocks of the unit, with those of this batch.
+        input_hashes: the hashes of the inputs of these blocks.
         checksum: the checksum of the whole unit; None while blocks are missing.
         seconds: the seconds spent computing the unit in this batch.
-        measurements: what became of the numbers of these blocks; None if that was not measured.
+        measurements: the measurements of these blocks; None if they were not measured.
     """
 
     number: int
@@ -85,7 +84,7 @@ class UnitCommit:
 
 @dataclass(frozen=True)
 class Totals:
-    """The numbers that say how much of a run is done.
+    """The progress of a whole run.
 
     Args:
         units: the number of units.
@@ -136,43 +135,43 @@ class Units:
         }
 
     def committed_blocks(self) -> int:
-        """Return how many blocks of all units are committed."""
+        """Return the number of committed blocks of all units."""
         return sum(row["committed_blocks"] for row in self._db.read("units", ["committed_blocks"]))
 
     def progress(self) -> list[Progress]:
         """Return the progress of every unit, in the order of the plan."""
         columns = ("number", "committed_blocks", "block_hashes", "checksum", "attempt", "batch")
         rows = self._db.read("units", columns, order_by="number")
-        of_blocks = ("number", "input_hashes", "measurements")
-        begun = {
-            row["number"]: row for row in self._db.read("units", of_blocks, "checksum IS NULL")
+        of_incomplete = ("number", "input_hashes", "measurements")
+        incomplete = {
+            row["number"]: row for row in self._db.read("units", of_incomplete, "checksum IS NULL")
         }
         nothing: Row = {"input_hashes": None, "measurements": None}
         return [
             Progress(
                 row["committed_blocks"],
                 row["block_hashes"] or b"",
-                begun.get(row["number"], nothing)["input_hashes"] or b"",
+                incomplete.get(row["number"], nothing)["input_hashes"] or b"",
                 row["checksum"],
                 row["attempt"],
                 row["batch"],
                 _measurements_of(
-                    begun.get(row["number"], nothing)["measurements"], row["committed_blocks"]
+                    incomplete.get(row["number"], nothing)["measurements"], row["committed_blocks"]
                 ),
             )
             for row in rows
         ]
 
     def measurements(self) -> list[tuple[Row, UnitMeasurements]]:
-        """Return each complete unit of which all blocks were measured, and its measurements.
+        """Return (row, measurements) of each complete unit with measurements of all its blocks.
 
-        A version without measurements may have committed blocks, or made a unit pending again.
+        A unit may lack measurements because an older version of the program committed its blocks.
         """
         columns = ("number", "name", "dtype", "shape", "blocks", "measurements")
         measured = "measurements IS NOT NULL AND checksum IS NOT NULL"
         rows = self._db.read("units", columns, measured, order_by="number")
-        found = ((row, _measurements_of(row["measurements"], row["blocks"])) for row in rows)
-        return [(row, measurements) for row, measurements in found if measurements]
+        pairs = ((row, _measurements_of(row["measurements"], row["blocks"])) for row in rows)
+        return [(row, measurements) for row, measurements in pairs if measurements]
 
     def commit_batch(
         self,
@@ -182,14 +181,14 @@ class Units:
         totals: Mapping[str, Any],
         sample: Sample | None = None,
     ) -> None:
-        """Mark what a batch wrote as committed. The caller has synced its bytes before.
+        """Mark the blocks that a batch wrote as committed. The caller has synced their bytes.
 
         Args:
             attempt: the attempt's number.
             batch: the batch's number in the attempt.
             units: the blocks that the batch wrote, of each unit.
             totals: columns of the attempt that count its work so far.
-            sample: a measurement to store with it; None if none is due.
+            sample: a sample to store with the batch; None to store none.
         """
         committed = [unit.results | {"attempt": attempt, "batch": batch} for unit in units]
         with self._db.transaction():
@@ -215,9 +214,9 @@ class Units:
         kind: EventKind,
         **data: Any,
     ) -> None:
-        """Give all shards and units other places, sizes and hashes, with an event that says why.
+        """Give all shards and units new offsets, sizes and hashes, and record an event.
 
-        The caller has made a file with these durable before.
+        The caller has written and synced a file that matches them.
 
         Args:
             shards: the rows of all shards.
@@ -236,15 +235,15 @@ class Units:
             self._events.add(kind, **data)
 
     def forget(self, numbers: Iterable[int], kind: EventKind, **data: Any) -> None:
-        """Make units pending again and their shards open, with an event that says why.
+        """Make units pending and their shards open again, and record an event with the reason.
 
         The mirror's copies of these shards no longer count.
         """
-        wanted = list(numbers)
+        forgotten = list(numbers)
         cleared = {column.name: 0 if column.type is int else None for column in _results()}
         with self._db.transaction():
             shards = set()
-            for number in wanted:
+            for number in forgotten:
                 [unit] = self._db.read("units", ["shard"], "number = ?", [number])
                 shards.add(unit["shard"])
                 self._db.update("units", number, cleared | {"state": "pending"})
@@ -252,8 +251,8 @@ class Units:
                 [shard] = self._db.read("shards", ["name"], "number = ?", [number])
                 self._db.update("shards", number, {"state": "open", "sealed_at": None})
                 self._db.delete("mirrored", "name = ?", [shard["name"]])
-            self._db.delete("steps")  # they may have read what is in doubt
-            self._events.add(kind, units=len(wanted), **data)
+            self._db.delete("steps")  # steps may have read the same doubtful files
+            self._events.add(kind, units=len(forgotten), **data)
 
 
 @dataclass
@@ -278,18 +277,19 @@ class Shards:
 
     def unmirrored(self) -> list[str]:
         """Return the names of the sealed shards that the mirror lacks, in the order of the plan."""
-        sealed = self.sealed()  # before: a task's shard is sealed and mirrored in one step
+        # Read `sealed` first: a task's shard is sealed and mirrored in one transaction.
+        sealed = self.sealed()
         mirrored = self._mirrored.checksums()
         return [name for name in sealed if name not in mirrored]
 
     def forgotten(self) -> set[str]:
-        """Return the names of the shards with units that were committed, and are not any more."""
+        """Return the names of the shards with units that were committed and are pending again."""
         lost = "committed_blocks = 0 AND attempt IS NOT NULL"
         numbers = {row["shard"] for row in self._db.read("units", ["shard"], lost)}
         return {shard["name"] for shard in self.all() if shard["number"] in numbers}
 
     def seal(self, shard: int, mirrored: tuple[int, str] | None = None) -> None:
-        """Mark a shard sealed. Its file has its final name, durably, before.
+        """Mark a shard sealed. The caller has given its file the final name, durably.
 
         Args:
             shard: the shard's number.
@@ -308,16 +308,16 @@ class Shards:
         mirrored: tuple[int, str] | None = None,
         kind: EventKind = EventKind.SHARD_ADOPTED,
     ) -> None:
-        """Take over a shard that a task of an earlier attempt, or a sweep, computed, and seal it.
+        """Adopt a shard that a task of an earlier attempt, or a sweep, computed, and seal it.
 
-        Its file has its final name, durably, and these bytes.
+        Its file has its final name, durably, and bytes with these hashes.
 
         Args:
             shard: the shard's number.
             units: the blocks of all its units.
             mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only
                 there.
-            kind: the kind of the event that says so.
+            kind: the kind of the event that is recorded.
         """
         with self._db.transaction():
             for unit in units:
@@ -330,7 +330,7 @@ class Shards:
     def adopt_mirrored(
         self, shards: Mapping[int, Sequence[Row]], mirrored: Mapping[str, tuple[int, str]]
     ) -> None:
-        """Take over shards that another machine sealed and mirrored.
+        """Adopt shards that another machine sealed and mirrored.
 
         Args:
             shards: the units of each shard as the other machine's ledger has them, by number.
@@ -346,11 +346,11 @@ class Shards:
                 self._events.add(
                     EventKind.SHARD_FROM_MIRROR, shard=self._name_of(number), units=len(units)
                 )
-            if shards:  # what was read of local models there is compared here (checks/drift.py)
+            if shards:  # without stamps, checks/drift.py compares local models with input hashes
                 self._db.update_where("sources", {"stamps": None})
-            known = self._mirrored.checksums()
+            recorded = self._mirrored.checksums()
             for name, (nbytes, sha256) in mirrored.items():
-                if name not in known:
+                if name not in recorded:
                     self._mirrored.note(name, nbytes, sha256)
 
     def _name_of(self, shard: int) -> str:
@@ -359,7 +359,7 @@ class Shards:
 
 
 def _measurements_of(text: str | None, blocks: int) -> UnitMeasurements | None:
-    """Return measurements if they are of so many blocks."""
+    """Return measurements from JSON; None unless they are of this number of blocks."""
     measurements = UnitMeasurements.of_json(text) if text else None
     return measurements if measurements and measurements.blocks == blocks else None
 

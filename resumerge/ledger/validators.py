@@ -17,7 +17,7 @@ LARGEST = 1 << 60
 
 MOST_SECONDS = 1e12
 _NUMBERS, _LISTS = frozenset({"after", "before", "damage", "seconds"}), frozenset({"models"})
-"""The names in the data of events that something is computed from."""
+"""The names of data in events that the program computes with: numbers, and lists of text."""
 _LONGEST_SHAPE, _LONGEST_PATH = 1000, 4096
 """The most characters of a shape, and of a path."""
 
@@ -124,8 +124,8 @@ def shape(value: Any) -> bool:
 
 def names(value: Any) -> bool:
     """Return whether a value is JSON of a list of names."""
-    found = _decoded(value)
-    return isinstance(found, list) and all(isinstance(name, str) for name in found)
+    decoded = _decoded(value)
+    return isinstance(decoded, list) and all(isinstance(name, str) for name in decoded)
 
 
 def options(value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""The check of whether a ledger can be true: each value by its column, then the rows together.
+"""The check of a ledger's values: each value by its column, then the agreement of rows.
 
-SQLite finds a file sound whatever its values are. Another program, a disk or a stranger may have
-changed them; nothing that is read from a ledger is used before it has passed here.
+SQLite's own check ignores values, and another program, a disk or a stranger may have changed them.
+So every value that is read from a ledger is checked here before it is used.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ RECIPE_TEXT = "recipe text"
 """The part of a fingerprint that covers the text of the recipe: `text_digest`."""
 
 _AT_ONCE = 1000
-"""The number of rows that are checked at once."""
+"""The number of rows that are checked together."""
 
 _SHOWN = 60
-"""The characters of a wrong value that a message shows."""
+"""The most characters of a wrong value in a message."""
 
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
@@ -46,7 +46,7 @@ def text_digest(text: str) -> str:
 def check_values(
     table: str, rows: Sequence[Mapping[str, Any]], validators: Mapping[str, Validator] | None = None
 ) -> None:
-    """Check the values of rows, column by column; each different value once.
+    """Check the values of rows, column by column; equal values of a column are checked once.
 
     Args:
         table: the table's name.
@@ -54,11 +54,11 @@ def check_values(
         validators: the validators by column; by default those of the declaration.
 
     Raises:
-        InvalidLedger: a value is one that its column cannot hold; the error names the first.
+        InvalidLedger: a column must not hold one of its values; the error names the first.
     """
     if validators is None:
-        there = rows[0] if rows else {}
-        validators = {c.name: c.accepts for c in TABLES[table].columns if c.name in there}
+        present = rows[0] if rows else {}
+        validators = {c.name: c.accepts for c in TABLES[table].columns if c.name in present}
     for name, accepts in validators.items():
         values = [row[name] for row in rows]
         try:
@@ -83,12 +83,13 @@ def checked(
 
 
 def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows of a table in the order of their keys, without gaps if they are numbers.
+    """Yield the rows of a table, and check that keys that have to be consecutive are.
 
-    The key of a new row follows the last: it is never one that could not be read again.
+    SQLite gives a new row the key after the largest. With consecutive keys no key can be so large
+    that the next one could not be read again.
 
     Raises:
-        InvalidLedger: a row is missing, or there is one too many.
+        InvalidLedger: the keys have a gap, or do not begin with the table's first key.
     """
     key, first = TABLES[table].columns[0].name, TABLES[table].first
     for number, row in enumerate(rows, first or 0):
@@ -100,7 +101,7 @@ def in_sequence(table: str, rows: Iterable[Row]) -> Iterator[Row]:
 def check_agreement(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], units: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Check that rows do not contradict each other. Their values and order have been checked.
+    """Check that rows do not contradict each other, after their values and order were checked.
 
     Args:
         tables: all rows of ``run``, ``sources``, ``shards``, ``mirrored`` and ``attempts``.
@@ -141,7 +142,7 @@ def check_agreement(
 
 
 def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Check that there is one run, and that its recipe and fingerprint are those it began with.
+    """Check that there is one run, and that its recipe and fingerprint belong together.
 
     Returns:
         the parts of the fingerprint.
@@ -158,7 +159,7 @@ def _check_run(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _check_form(output: str, shards: Sequence[str]) -> None:
-    """Check that a run writes the file that its output is, or shards of a model into the folder."""
+    """Check that the shards fit the output: the one file that it is, or shards in a folder."""
     out = OutputPath(Path(output))
     fit = shards == [out.path.name] if out.is_file else all(map(is_shard_name, shards))
     if not fit:
@@ -166,7 +167,7 @@ def _check_form(output: str, shards: Sequence[str]) -> None:
 
 
 def _check_sources(parts: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> None:
-    """Check that the sources are the fingerprint's; the parts of those with adapters come after."""
+    """Check that each source agrees with its identity, and with the fingerprint's."""
     identities = {row["model"]: json.loads(row["identity"]) for row in sources}
     for row in sources:
         for column in ("model", "kind", "revision"):
@@ -195,17 +196,17 @@ def _check_size(unit: Mapping[str, Any]) -> None:
 def _check_progress(unit: Mapping[str, Any], *, sealed: bool) -> None:
     hashes = unit["block_hashes"] or b""
     done = unit["committed_blocks"]
-    whole = done == unit["blocks"]
+    is_complete = done == unit["blocks"]
     if done > unit["blocks"] or len(hashes) != HASH_BYTES * done:
         raise _contradiction(unit, "block_hashes")
     inputs = unit.get("input_hashes") or b""
     if len(inputs) % (HASH_BYTES * done) if done else inputs:
         raise _contradiction(unit, "input_hashes")
-    if unit["checksum"] != (xxhash.xxh3_128_hexdigest(hashes) if whole else None):
+    if unit["checksum"] != (xxhash.xxh3_128_hexdigest(hashes) if is_complete else None):
         raise _contradiction(unit, "checksum")
-    if unit["state"] != ("committed" if whole else "pending"):
+    if unit["state"] != ("committed" if is_complete else "pending"):
         raise _contradiction(unit, "state")
-    if sealed and not whole:
+    if sealed and not is_complete:
         raise InvalidLedger(f"{unit['name'][:_SHOWN]!r} is missing from a sealed shard")
 
 

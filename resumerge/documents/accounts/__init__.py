@@ -1,6 +1,6 @@
 """The accounts of runs, as data.
 
-`tensors.py` has what became of the models' tensors, `numbers.py` what happened to the numbers.
+`tensors.py` has the uses of the models' tensors, `numbers.py` the changes of their numbers.
 """
 
 from resumerge.documents.accounts.numbers import NOT_MEASURED, describe_changes

@@ -1,4 +1,4 @@
-"""What an adapter has of a change, module by module: a part of the document of a run."""
+"""The energy of a change that an adapter keeps, module by module: a part of a run's document."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def describe_adapter(
 
     Args:
         run: the run's record in its ledger.
-        changes: what was measured of the modules that are done.
+        changes: the measurements of the modules that are done.
     """
     method = json.loads(run.get("fingerprint_parts") or "{}").get("method", {})
-    found: dict[str, dict[str, Any] | None] = {"extraction": None, "combination": None}
+    adapter: dict[str, dict[str, Any] | None] = {"extraction": None, "combination": None}
     if "numpy" in method:  # which makes adapters, and nothing else
         made = "extraction" if method["name"] == EXTRACTION else "combination"
-        found[made] = _energies(changes)
-    return found
+        adapter[made] = _energies(changes)
+    return adapter
 
 
 def _energies(changes: Sequence[UnitChanges]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def _energies(changes: Sequence[UnitChanges]) -> dict[str, Any]:
     return {
         "kept": kept / whole if whole else None,
         "modules": [
-            {"module": name, "energy": energy, "kept": own / energy if energy else None}
-            for name, (energy, own) in energies.items()
+            {"module": name, "energy": energy, "kept": kept / energy if energy else None}
+            for name, (energy, kept) in energies.items()
         ],
     }

@@ -1,7 +1,7 @@
 """The numbers of a merge, and how they changed: a part of the documents of plans and runs.
 
-What is under ``exact`` is told of all elements; what is under ``estimate`` is measured on some of
-each block and scaled to all.
+Values under ``exact`` are counted over all elements. Values under ``estimate`` are measured on some
+elements of each block, and scaled to all elements.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resumerge.engine.changes.models import (
 )
 
 NOT_MEASURED: dict[str, Any] = {"numbers": None, "changes": [], "warnings": []}
-"""The part of a plan, and of a run of which nothing is known."""
+"""The document for a plan, and for a run without measurements."""
 
 
 def describe_changes(changes: Sequence[UnitChanges], *, every: bool = False) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def _of_model(change: ModelChange) -> dict[str, Any]:
 
 
 def _of_unit(unit: UnitChanges) -> dict[str, Any]:
-    own = unit.measurements
-    measured = own["measured"]
+    measurements = unit.measurements
+    measured = measurements["measured"]
     return {
         "name": unit.name,
         "reference": unit.reference,
@@ -90,17 +90,19 @@ def _of_unit(unit: UnitChanges) -> dict[str, Any]:
         "measured": int(measured),
         "exact": {
             "equal": unit.is_equal,
-            "nan": int(own["nans"]),
-            "infinite": int(own["infinities"]),
-            "overflow": int(own["overflows"]),
+            "nan": int(measurements["nans"]),
+            "infinite": int(measurements["infinities"]),
+            "overflow": int(measurements["overflows"]),
         },
         "estimate": {
-            "intended": math.sqrt(own["intended"] * unit.scale),
-            "change": math.sqrt(own["change"] * unit.scale),
-            "survived": root_of_ratio(own["change"], own["intended"]),
-            "moved": ratio(own["moved"], measured),
-            "lost": ratio(own["lost"], own["moved"]),
-            "conflicts": ratio(own["conflicts"], measured) if len(own.models) > 2 else None,
+            "intended": math.sqrt(measurements["intended"] * unit.scale),
+            "change": math.sqrt(measurements["change"] * unit.scale),
+            "survived": root_of_ratio(measurements["change"], measurements["intended"]),
+            "moved": ratio(measurements["moved"], measured),
+            "lost": ratio(measurements["lost"], measurements["moved"]),
+            "conflicts": ratio(measurements["conflicts"], measured)
+            if len(measurements.models) > 2
+            else None,
         },
         "models": [
             {
@@ -109,9 +111,9 @@ def _of_unit(unit: UnitChanges) -> dict[str, Any]:
                 "estimate": {
                     "length": math.sqrt(sums["size"] * unit.scale),
                     "differs": ratio(sums["differs"], measured),
-                    "cosine": cosine(sums["along"], sums["size"], own["change"]),
+                    "cosine": cosine(sums["along"], sums["size"], measurements["change"]),
                 },
             }
-            for model, sums in own.of_models()
+            for model, sums in measurements.of_models()
         ],
     }

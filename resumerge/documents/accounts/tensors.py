@@ -1,4 +1,4 @@
-"""What became of every tensor of the models: a part of the documents of plans and runs."""
+"""The uses of every tensor of the models: a part of the documents of plans and runs."""
 
 from __future__ import annotations
 
@@ -45,25 +45,26 @@ def _model(name: str, rows: list[Mapping[str, Any]], *, every: bool) -> dict[str
 
 
 def describe_outputs(units: Iterable[Mapping[str, Any]], models: list[str]) -> list[dict[str, Any]]:
-    """Return the origins of each unit of a run, as its ledger says.
+    """Return the origins of each unit of a run, from the expressions in its ledger.
 
-    A matrix of a packed tensor of experts has a name of its own, which its file does not have.
+    A matrix inside a packed tensor of experts is listed under a name of its own, which is in no
+    file.
 
     Args:
         units: rows of the ledger's table ``units``.
         models: the models, by number.
     """
-    found = []
+    outputs = []
     for unit in units:
         leaves = list(_leaves(json.loads(unit["expression"])))
         tensors = dict.fromkeys(leaf for leaf in leaves if leaf is not None)
         origins = [{"model": models[number], "tensor": name} for number, name in tensors]
-        found.append({"name": unit["name"], "from": origins, "generated": None in leaves})
-    return found
+        outputs.append({"name": unit["name"], "from": origins, "generated": None in leaves})
+    return outputs
 
 
 def _leaves(expression: Any) -> Iterator[tuple[int, str] | None]:
-    """Yield the tensors in the description of an expression; None for what no file has."""
+    """Yield (source, name) of each leaf of an expression's JSON; None for a generated leaf."""
     if isinstance(expression, list):
         for part in expression:
             yield from _leaves(part)
