@@ -310,7 +310,7 @@ def _beginning(text: Path) -> str:
             beginning = file.read(CHARACTERS)
     except OSError as error:
         raise refuse(
-            "The text cannot be read", where=text, expected="a file", beginning=error.strerror or ""
+            "The text cannot be read", where=text, expected="a file", found=error.strerror or ""
         ) from error
     if not beginning.strip():
         raise refuse("The text is empty", where=text, expected="some sentences")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -105,6 +105,7 @@ class HeldValues:
             return value
 
 
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """The means of computing a tensor at one depth of its tree. Threads may share it.
 
@@ -120,39 +121,35 @@ class Evaluation:
         measurements: a list that receives the measurements of the root's blocks, an array for each
             run; None to measure nothing.
         block_elements: elements of a measured block; a `Merged` uses its own block size instead.
+        depth: how many levels of the tree are above.
         device: the device of steps that use torch.
+        compare: a function that is called instead of measuring.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        buffers: Buffers,
-        held: HeldValues,
-        backend_of: Callable[[Any], MethodBackend],
-        statistics: Mapping[Any, Any],
-        hashes: InputHashes = NO_HASHES,
-        measurements: list[np.ndarray] | None = None,
-        block_elements: int = 0,
-        depth: int = 0,
-        device: str = "cpu",
-    ) -> None:
-        self.files, self.held = files, held
-        self.backend_of, self.statistics, self.hashes = backend_of, statistics, hashes
-        self.measurements, self.block_elements = measurements, block_elements
-        self._compare: Compare | None = None
-        self._buffers, self._depth = buffers, depth
-        self.device = device
+    files: Files
+    buffers: Buffers
+    held: HeldValues
+    backend_of: Callable[[Any], MethodBackend]
+    statistics: Mapping[Any, Any]
+    hashes: InputHashes = field(default_factory=dict)
+    measurements: list[np.ndarray] | None = None
+    block_elements: int = 0
+    depth: int = 0
+    device: str = "cpu"
+    compare: Compare | None = None
 
     def inner(self) -> Evaluation:
-        """Return the evaluation of the tensors that a tensor is computed from, one level deeper."""
-        return Evaluation(
-            self.files,
-            self._buffers,
-            self.held,
-            self.backend_of,
-            self.statistics,
-            depth=self._depth + 1,
-            device=self.device,
+        """Return the evaluation of the tensors that a tensor is computed from, one level deeper.
+
+        Only the root's operands are hashed, and only its blocks are measured.
+        """
+        return replace(
+            self,
+            depth=self.depth + 1,
+            hashes=NO_HASHES,
+            measurements=None,
+            compare=None,
+            block_elements=0,
         )
 
     def comparing(self, compare: Compare | None, block_elements: int = 0) -> Evaluation:
@@ -162,18 +159,12 @@ class Evaluation:
             compare: the function; None to measure nothing.
             block_elements: elements of a block of the tensor that is measured.
         """
-        evaluation = copy(self)
-        evaluation._compare, evaluation.block_elements, evaluation.measurements = (
-            compare,
-            block_elements,
-            None,
-        )
-        return evaluation
+        return replace(self, compare=compare, measurements=None, block_elements=block_elements)
 
     @property
     def measures(self) -> bool:
         """Whether the changes of the tensor that is read are measured, or given to a function."""
-        return self.measurements is not None or self._compare is not None
+        return self.measurements is not None or self.compare is not None
 
     def measure(
         self,
@@ -183,18 +174,18 @@ class Evaluation:
         written: np.ndarray | None = None,
     ) -> None:
         """Measure a run of blocks. The arguments are those of `kernels.measurements.measure`."""
-        if self._compare is not None:
-            self._compare(reference, others, out)
+        if self.compare is not None:
+            self.compare(reference, others, out)
         elif self.measurements is not None:
             self.measurements.append(measure(reference, others, out, written))
 
     def take(self, name: Hashable, size: int) -> np.ndarray:
         """Return `size` bytes (uint8) of a buffer. Their content is undefined."""
-        return self._buffers.take((self._depth, name), size)
+        return self.buffers.take((self.depth, name), size)
 
     def vector(self, name: Hashable, length: int, code: int) -> Vector:
         """Return a vector in the buffer of that name, of an element type from `CODES`."""
-        return self._buffers.vector((self._depth, name), length, code)
+        return self.buffers.vector((self.depth, name), length, code)
 
 
 def code_of(dtype: str) -> int:

@@ -165,7 +165,7 @@ def test_what_is_held_has_the_declared_bytes(make: Callable[[], Example]) -> Non
     example = make()
     tensor, held = example.tensor, Recorded()
     with_, _ = example.means()
-    with_.held = held
+    with_ = replace(with_, held=held)
     read(with_, tensor)
     assert [*held.asked.values()] == ([tensor.held_bytes] if tensor.held_bytes else [])
 
@@ -291,5 +291,5 @@ def test_what_is_whole_is_computed_into_what_is_read(
     example = EXAMPLES[name]()
     with_, _ = example.means(LARGE)
     read(with_, example.tensor)
-    buffers = with_._buffers._local.buffers
+    buffers = with_.buffers._local.buffers
     assert {name: len(buffer) for (depth, name), buffer in buffers.items() if not depth} == taken

@@ -74,8 +74,8 @@ def test_only_some_methods_need_reductions_and_none_of_nothing() -> None:
     }
     assert merged(A, B, **one_reduction).needs_statistics
     assert [merged(x, x).blocks for x in (A, empty)] == [3, 1]
-    assert merged(A, B).run(range(1, 3)) == BlockRun(1, 5, 7)
-    assert merged(A, B).run(range(3), sample=True).length == 3
+    assert merged(A, B).block_run(range(1, 3)) == BlockRun(1, 5, 7)
+    assert merged(A, B).block_run(range(3), sample=True).length == 3
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_inputs_are_those_of_the_model_when_they_are_hashed_and_rounded_after() 
     hashes = {1: bytearray(), 2: bytearray()}
     call: Any = None
     with_ = Evaluation(NotedFiles(values), Buffers(), HeldValues(0), call, {}, hashes)
-    run = tensor.run(range(1, 3))
+    run = tensor.block_run(range(1, 3))
     inputs = tensor.inputs(with_, run)
     assert [vector.dtype for vector in inputs] == [CODES["bfloat16"]] * 2 + [CODES["float32"]]
     assert inputs[2].data.tolist() == values["a"][5:].tolist()
@@ -125,7 +125,7 @@ def test_samples_are_the_first_elements_of_each_block() -> None:
                     block_elements=17)  # fmt: skip
     call: Any = None
     with_ = Evaluation(NotedFiles({"a": values}), Buffers(), HeldValues(0), call, {})
-    plain, rounded = tensor.inputs(with_, tensor.run(range(3), sample=True))
+    plain, rounded = tensor.inputs(with_, tensor.block_run(range(3), sample=True))
     assert plain.data.tolist() == [0, 1, 17, 18, 34]
     assert rounded.data.tobytes() == bfloat16(plain.data).tobytes()
 

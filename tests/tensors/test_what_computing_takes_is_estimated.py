@@ -14,7 +14,6 @@ from resumerge.kernels.quantised import Code
 from resumerge.methods import METHODS
 from resumerge.tensors import Merged, Quantised, Stored, with_stored
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, CHUNK, MATMUL_BYTES, Adapted
-from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.quantised.quantised import Form
 
 AT_ONCE = 10
@@ -134,11 +133,9 @@ def test_what_is_needed_in_turn_is_of_one_model(name: str) -> None:
 def test_no_more_buffers_are_taken_than_were_declared(name: str) -> None:
     """Where all elements are read at once, and nothing is measured; but a row for averages."""
     made = example(name)
-    buffers = Buffers()
     with_, _ = made.means(1 << 20)
-    with_._buffers = buffers
     read(with_, made.tensor)
-    taken = sum(len(b) for (_, name), b in buffers._local.buffers.items() if name != "member")
+    taken = sum(len(b) for (_, name), b in with_.buffers._local.buffers.items() if name != "member")
     assert taken <= made.tensor.working_bytes(made.tensor.numel)
 
 

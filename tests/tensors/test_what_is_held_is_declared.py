@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def adapted() -> Tensor:
 def test_what_is_asked_for_has_the_declared_bytes(make: Callable[[], Tensor]) -> None:
     tensor, held = make(), Recorded()
     computing = evaluation(Zeros())
-    computing.held = held
+    computing = replace(computing, held=held)
     read(computing, tensor)
     assert held.asked == {tensor: tensor.held_bytes}
     assert tensor.held_bytes > 0

@@ -112,9 +112,9 @@ class TensorEvaluator:
             self._held,
             self._backend,
             statistics,
-            hashes,
-            measurements,
-            block_elements,
+            hashes=hashes,
+            measurements=measurements,
+            block_elements=block_elements,
             device=self.device,
         )
 

@@ -117,7 +117,7 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
 ) -> None:
     if stage != "publish" and not soak:
         pytest.skip("one stage is enough for every day: the others with --soak")
-    # Before it publishes, the sleeper holds the only room: its task waits in vain, but not for long.
+    # Before it publishes, a sleeper holds the only room: its task waits in vain, not for long.
     # The workers of the others may need minutes to start where the machine is busy.
     monkeypatch.setattr(driver, "START_SECONDS", 600.0 if stage == "publish" else 15.0)
     out = tmp_path / "model"

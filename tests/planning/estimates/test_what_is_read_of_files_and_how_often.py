@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from made_up_plans import LINEAR, remote, staged, tensor, vectors
-from resumerge.planning.estimates.files import FileCounter
 
 from resumerge.planning import Plan, Unit, estimate, make_plan
+from resumerge.planning.estimates.reads_of_files import FileReads
 from resumerge.planning.reads import (
     KEPT_BYTES,
     Read,
@@ -245,7 +245,7 @@ def test_what_steps_read_is_fetched_once() -> None:
     }
     whole: Any = SimpleNamespace(reads=lambda: iter([(stored, 0, 8), (stored, 3, 3)]))
     assert [*reads_once([], [whole])] == [(stored, 0, 8)]
-    counter = FileCounter(plan.sources)
+    counter = FileReads(plan.sources)
     for unit in plan.units:
         counter.add(unit, [*unit.expression.nodes()])
     assert counter.streamed([whole])[0, "f1"] == 64
