@@ -1,4 +1,4 @@
-"""What the functions share: errors that name arguments, recipes and runs in all their forms."""
+"""Code that the functions share: errors that name arguments, recipes and runs in all forms."""
 
 from __future__ import annotations
 

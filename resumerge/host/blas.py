@@ -19,7 +19,7 @@ _NAMES = (
 
 
 class _OneThread:
-    """The blocks of all threads that want one thread of BLAS: the last one to end sets it back."""
+    """The count of threads inside `one_blas_thread`; the last one to leave restores the setting."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The memory that there is: the machine's, and what cgroups (v1 and v2) leave of it."""
+"""The memory of this machine, and the limits of cgroups (v1 and v2)."""
 
 from __future__ import annotations
 

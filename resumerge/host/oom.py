@@ -1,4 +1,4 @@
-"""Processes that the kernel killed because memory ran out: how many, and what the next may have."""
+"""Counts of processes that the kernel killed for lack of memory, and the budget after a kill."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _COUNTED_IN = ("memory.oom_control", "memory.events")
 
 
 def lowered_budget(budget: int, floor: int = 0) -> int:
-    """Return the bytes to do with after so many were too many: half of them.
+    """Return the budget for the next worker after a budget was too large: half of it.
 
     Args:
-        budget: bytes that there were.
-        floor: bytes below which nothing can be done at all.
+        budget: bytes of the budget that was too large.
+        floor: bytes below which not even one thread can work.
     """
     return min(budget, max(floor, budget // 2))
 

@@ -1,4 +1,4 @@
-"""Processes of this machine: telling two with the same pid apart, and a clock that never stops."""
+"""Processes of this machine: telling reused pids apart, and a clock that never stops."""
 
 from __future__ import annotations
 

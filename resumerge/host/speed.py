@@ -1,7 +1,7 @@
 """The speed of this machine, by a short probe: reading, writing and computing.
 
-The probe takes a twentieth of a second, leaves nothing behind, and says no more than that: another
-disk, colder files and other programs at work make another time.
+The probe takes a twentieth of a second and leaves no file behind. It is only a sample: on another
+disk, with files that are not cached, or beside other programs, the speed differs.
 """
 
 from __future__ import annotations

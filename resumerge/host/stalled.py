@@ -1,4 +1,4 @@
-"""The cause that a stalled process waits for, as far as the kernel tells (Linux)."""
+"""The operation that a stalled process waits for, as far as the kernel tells (Linux)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What this operating system offers beyond POSIX: the only place where that is decided.
+"""The features of this operating system beyond POSIX, which are looked up only here.
 
-Whoever wants more than POSIX asks here for it by name, and does without where the answer is None.
-docs/architecture.md says how, and which promise is weaker then.
+Code that wants more than POSIX asks here for a feature by its name, and does without it if the
+answer is None. docs/architecture.md says how, and which promise is then weaker.
 """
 
 from __future__ import annotations

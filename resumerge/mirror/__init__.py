@@ -1,11 +1,11 @@
-"""A mirror: the copy of a run, made while it merges, that outlives the machine.
+"""A mirror: a copy of a run, made while it merges, that outlives the machine.
 
-Here are the replicator (a thread beside the engine) and its writer, the lease, snapshots of the
-ledger, the manifest of a finished mirror and the files beside its shards, the state of any mirror,
-and what is damaged in it. `stores/` has the places that a mirror can be in. How a run is reconciled
-with its mirror is in `engine/mirror_session`.
+This room has the replicator (a thread beside the engine) and its writer, the lease, snapshots of
+the ledger, the manifest and the companions of a finished mirror, the state of any mirror, and the
+search for damaged files. `stores/` has the kinds of places that a mirror can be in.
+`engine/mirror_session` reconciles a run with its mirror.
 
-This room may import `ledger`, and what is below it; never `engine`.
+This room may import `ledger` and the rooms below it, but never `engine`.
 """
 
 from resumerge.mirror.lease import Lease

@@ -1,4 +1,4 @@
-"""The files beside the shards in a mirror, which are uploaded when all shards are there."""
+"""The companions in a mirror, which are uploaded after all shards."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Companions = Iterable[tuple[str, "bytes | Path"]]
 def upload_companions(
     store: Store, companions: Companions, conflicts: ConflictResolver, moved: Moved
 ) -> Iterator[tuple[str, int, str]]:
-    """Upload the files beside the shards, replacing those of an earlier attempt that differ.
+    """Upload the files beside the shards; files of an earlier attempt that differ are replaced.
 
-    What is there already is not written again: a manifest may promise it, and not every store
-    replaces a file in one step.
+    A file that is in the mirror already is not written again: a manifest may promise it, and not
+    every store replaces a file in one step.
 
     Args:
         store: the mirror.
         companions: the files.
-        conflicts: keeps the names free.
-        moved: gets the number of bytes that were moved; may raise to stop.
+        conflicts: keeps the names of these files free.
+        moved: called with the number of bytes that were moved; may raise to stop.
 
     Yields:
         the name, bytes and SHA-256 of each file.

@@ -1,7 +1,7 @@
 """Conflicting files: files of the user in a mirror, with the name of a file of the run.
 
-None of them is replaced or removed. A model card is the user's to edit and stays. Any other file
-would change the model, and gets a backup name if the store can rename.
+A conflicting file is never replaced or removed. A model card stays, because users edit it. Any
+other file would change the model, and gets a backup name if the store can rename.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ConflictResolver:
 
         Args:
             name: the name.
-            content: what is to be written: the bytes, or the local file.
+            content: the content to write: the bytes, or the local file.
             size: the bytes of the file in the mirror with this name; None if there is none.
 
         Returns:
-            False if the file in the mirror is the user's and keeps the name; else True.
+            False if the file in the mirror is the user's and keeps the name, otherwise True.
 
         Raises:
             Resumable: the file is the user's, and the store cannot rename it.
@@ -70,10 +70,10 @@ class ConflictResolver:
         nbytes = len(content) if isinstance(content, bytes) else content.stat().st_size
         if isinstance(content, Path) and size == nbytes and is_weights(name):
             return True  # a shard, intact or damaged: the upload compares all of it
-        found = self._store.sha256(name, self._moved)
-        if found is None:
+        sha256 = self._store.sha256(name, self._moved)
+        if sha256 is None:
             return False
-        if size <= nbytes and found == _sha256_of_first(content, size):
+        if size <= nbytes and sha256 == _sha256_of_first(content, size):
             return True
         return self._store.is_placeholder(name, size)
 

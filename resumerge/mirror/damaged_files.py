@@ -1,4 +1,4 @@
-"""The files of a mirror that are missing or differ from what is promised of them."""
+"""The check of a mirror's files: those that are missing, or differ from their hashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resumerge.mirror.stores.base import Moved, Store
 def find_damaged(
     store: Store, files: Mapping[str, tuple[int, str]], moved: Moved
 ) -> dict[str, str]:
-    """Compare files in a mirror with what was promised of them.
+    """Compare files in a mirror with their recorded sizes and hashes.
 
     Args:
         store: the mirror.
@@ -19,7 +19,7 @@ def find_damaged(
         moved: gets the number of bytes that were read; may raise to stop.
 
     Returns:
-        what is wrong, by the name of the file; nothing of files that are right.
+        for each damaged file its damage, by name.
 
     Raises:
         OSError: the mirror cannot be read now.

@@ -34,27 +34,27 @@ SECONDS_VARIABLE = "RESUMERGE_LEASE_SECONDS"
 CLOCK_ERROR_TO_TAKE = 3600.0
 """The seconds that the clock of another machine may be wrong.
 
-A lease that is older than its lifetime and this time, by our clock and the store's, is taken
-without being watched.
+If both this machine's clock and the store's say that a lease is older than its lifetime plus this
+time, it is taken without being watched.
 """
 
 TRIES = 3
-"""The number of times that a lease is written that the store says is there, but does not list.
+"""The most attempts to write a lease if the store says that the file exists, but does not list it.
 
-A lease that another machine was faster to write is listed.
+If another machine was faster, its lease is listed.
 """
 
 EXIT_SECONDS = 3.0
-"""The longest time by which a store that does not respond delays the end of the process."""
+"""The most seconds for which a store that does not respond delays the end of the process."""
 
 _owners: set[str] = set()
 """The owners of the leases that this process holds."""
 
 
 def lease_seconds(store: Store) -> float:
-    """Return how long a new lease in a store lives without a renewal, in seconds.
+    """Return the seconds that a new lease in a store lives without a renewal.
 
-    It is the time of the heartbeats that may be missing, unless the environment sets another.
+    By default this is the time of `MISSED_HEARTBEATS` heartbeats; the environment may set another.
     """
     return _configured_seconds() or MISSED_HEARTBEATS * store.heartbeat_seconds
 
@@ -93,16 +93,16 @@ class Lease:
     ) -> Lease:
         """Acquire the lease, from a dead machine if necessary.
 
-        The clocks of two machines are not compared: the lease of another machine is watched for the
-        time that it names, or for what this machine's environment says, and is dead if it does not
-        change.
+        The clocks of two machines are not compared. The lease of another machine is watched for the
+        lifetime in its record, or for the time that this machine's environment sets. If it does not
+        change in that time, it is dead.
 
         Args:
             store: the mirror.
             run: the id of the run.
             take_over: whether the user says that the present owner is dead. In a store that cannot
-                hold a lease, a later command of this machine need not say it again.
-            note: gets messages about what is being waited for.
+                hold a lease, later commands of this machine need not say so again.
+            note: called with messages for the user, on waiting and on taking over.
             heartbeat: called often while waiting.
 
         Raises:
@@ -111,7 +111,7 @@ class Lease:
             Resumable: the store cannot be reached.
         """
         if obstacle := retry_store(store, store.lease_obstacle):
-            # What --take-over said holds as long as no other machine has worked there since.
+            # An earlier --take-over still holds if no other machine has worked there since.
             latest = retry_store(store, lambda: read_lease(store))
             if not take_over and (latest is None or not _is_of_this_boot(latest)):
                 raise _no_lease(store, obstacle)
@@ -131,11 +131,11 @@ class Lease:
         )
         for _ in range(TRIES):
             files = retry_store(store, store.list)
-            found = retry_store(store, lambda: read_lease(store, files))  # noqa: B023, called now
-            if found is not None and found.owner == mine.owner:  # written, and the answer was lost
-                return cls(store, found)
-            if found is not None and not take_over:
-                _wait_until_free(store, found, note, heartbeat)
+            current = retry_store(store, lambda: read_lease(store, files))  # noqa: B023, called now
+            if current is not None and current.owner == mine.owner:  # written; the answer was lost
+                return cls(store, current)
+            if current is not None and not take_over:
+                _wait_until_free(store, current, note, heartbeat)
             # The token follows from the files listed above: a machine that has acquired the lease
             # since then is alive, and this write fails.
             token = min(max(_tokens(store, files), default=0) + 1, LARGEST_TOKEN)
@@ -146,8 +146,8 @@ class Lease:
             written = retry_store(store, lambda: store.put_if_absent(name, data))  # noqa: B023
             if written and store.settle_seconds:
                 time.sleep(store.settle_seconds)
-                found = retry_store(store, lambda: read_lease(store))
-                written = found is not None and found.owner == mine.owner
+                current = retry_store(store, lambda: read_lease(store))
+                written = current is not None and current.owner == mine.owner
             if written:
                 _log.info("lease of %s acquired, fencing token %d", store.url, mine.token)
                 return cls(store, mine)
@@ -163,12 +163,12 @@ class Lease:
     def check(self) -> None:
         """Verify the lease; to be called before every write and between the pieces of an upload.
 
-        Usually this costs nothing. If no renewal succeeded for a while (the process was stopped,
+        Usually this makes no request. If no renewal succeeded for a while (the process was stopped,
         the machine suspended, the store unreachable), it asks the store.
 
         Raises:
             Resumable: another machine has taken over.
-            OSError: the store cannot say now.
+            OSError: the store cannot answer now.
         """
         if not self._lost and clock() - self._renewed_at > self._record.seconds / 2:
             self._renew()
@@ -180,7 +180,7 @@ class Lease:
             )
 
     def check_listed(self, files: Collection[str]) -> None:
-        """Verify the lease by a listing of the mirror that was made anyway.
+        """Verify the lease by a listing of the mirror that the caller has made anyway.
 
         Args:
             files: the names of all files in the mirror.
@@ -206,7 +206,10 @@ class Lease:
         _owners.discard(self._record.owner)
 
     def release(self) -> None:
-        """Allow other machines to continue at once. If the store fails, the lease just expires."""
+        """Release the lease, so that other machines can continue at once.
+
+        If the store fails, the lease expires by itself later.
+        """
         if self._stopped:
             return
         self.stop()
@@ -220,7 +223,7 @@ class Lease:
             self._renew(released=True)
 
     def _keep(self) -> None:
-        """Renew the lease, in a thread; sooner after a renewal that failed."""
+        """Renew the lease again and again, in a thread; sooner after a renewal that failed."""
         interval = wait = self._record.seconds / MISSED_HEARTBEATS
         while not self._wake.wait(wait) and not self._lost:
             try:
@@ -230,7 +233,7 @@ class Lease:
                 wait = retry_seconds(interval)
 
     def _renew(self, *, released: bool = False) -> None:
-        """Verify that the lease is still ours, and write it again.
+        """Verify that this process still holds the lease, and write its record again.
 
         Raises:
             OSError: the store cannot be reached, or the metadata is missing.
@@ -247,24 +250,25 @@ class Lease:
                 return
             if name not in files:
                 raise OSError(f"The metadata of the run is missing from {self._store.url}")
-            found = read_lease(self._store, {name: files[name]})
-            if found is None:
+            current = read_lease(self._store, {name: files[name]})
+            if current is None:
                 raise OSError(f"The lease of {self._store.url} was removed while it was read")
-            if found.readable and found.owner != self._record.owner:
+            if current.readable and current.owner != self._record.owner:
                 self._lost = True
                 return
             self._record = self._record.renewed(released=released)
             older = [other for token, other in leases(files).items() if token < self.token]
             data = self._record.as_bytes()
-            if not self._store.put_if_unchanged(name, data, found.raw, older):
+            if not self._store.put_if_unchanged(name, data, current.raw, older):
                 raise OSError(f"The lease of {self._store.url} was changed while it was renewed")
             self._renewed_at = began
 
 
 def _tokens(store: Store, files: Collection[str]) -> list[int]:
-    """Return the fencing tokens of a mirror, also that of a finished one, whose leases are gone.
+    """Return the fencing tokens in a mirror; for a finished one, also the token in its manifest.
 
-    Writes that a machine sent long before may still arrive.
+    A new lease needs a higher token than a finished run had, because writes that a machine sent
+    long before may still arrive.
     """
     manifest = None
     if MANIFEST_FILE in files:
@@ -282,60 +286,60 @@ def retry_seconds(interval: float) -> float:
 
 
 def _wait_until_free(
-    store: Store, found: LeaseRecord, note: Callable[[str], None], heartbeat: Callable[[], None]
+    store: Store, lease: LeaseRecord, note: Callable[[str], None], heartbeat: Callable[[], None]
 ) -> None:
-    """Return when a lease may be taken: it is released, stale, or not renewed for its lifetime.
+    """Wait until a lease may be taken: it is released, stale, or was not renewed in its lifetime.
 
     Raises:
         InputError: the owner is alive.
     """
-    if found.released:
+    if lease.released:
         return
-    if _is_of_this_boot(found):
-        own = found.pid == os.getpid()
-        if found.owner in _owners or (not own and birth(found.pid) in (found.born, 0)):
-            raise _held_by(store, found)
+    if _is_of_this_boot(lease):
+        is_own_process = lease.pid == os.getpid()
+        if lease.owner in _owners or (not is_own_process and birth(lease.pid) in (lease.born, 0)):
+            raise _held_by(store, lease)
         return
-    if _is_stale(store, found):
+    if _is_stale(store, lease):
         note(
-            f"{found} has not renewed its lease of {store.url} for more than "
+            f"{lease} has not renewed its lease of {store.url} for more than "
             f"{show_seconds(CLOCK_ERROR_TO_TAKE)}: taking over"
         )
         return
-    seconds = _configured_seconds() or found.lifetime
+    seconds = _configured_seconds() or lease.lifetime
     note(
-        f"{found} holds the lease of the {store.place}. Checking for {seconds:.0f} s "
+        f"{lease} holds the lease of the {store.place}. Checking for {seconds:.0f} s "
         "whether it is alive (--take-over skips this)"
     )
     began = clock()
     while True:
-        left = began + seconds - clock()
-        time.sleep(min(max(left, 0.01), seconds / 8, 5.0))
+        remaining = began + seconds - clock()
+        time.sleep(min(max(remaining, 0.01), seconds / 8, 5.0))
         heartbeat()
         latest = retry_store(store, lambda: read_lease(store))
         if latest is None or latest.released:
             return
-        if latest.raw != found.raw:
+        if latest.raw != lease.raw:
             raise _held_by(store, latest)
-        if left <= 0:
-            note(f"{found} is dead: taking over")
+        if remaining <= 0:
+            note(f"{lease} is dead: taking over")
             return
 
 
-def _is_of_this_boot(found: LeaseRecord) -> bool:
+def _is_of_this_boot(lease: LeaseRecord) -> bool:
     """Return whether the owner of a lease is a process of this machine since its last boot."""
     here = (hostname(), boot_id(), pid_space())
     return (
-        found.readable and bool(found.boot_id) and (found.host, found.boot_id, found.space) == here
+        lease.readable and bool(lease.boot_id) and (lease.host, lease.boot_id, lease.space) == here
     )
 
 
-def _held_by(store: Store, found: LeaseRecord) -> InputError:
-    other = "process" if found.host == hostname() else "machine"
+def _held_by(store: Store, lease: LeaseRecord) -> InputError:
+    other = "process" if lease.host == hostname() else "machine"
     return refuse(
         f"Another {other} is working on this {store.noun}",
         where=store.url,
-        found=f"{found}, last heard from at {found.at}",
+        found=f"{lease}, last heard from at {lease.at}",
         fix="wait until it has finished, or stop it; if you know that it is dead, add --take-over",
     )
 
@@ -351,16 +355,16 @@ def _no_lease(store: Store, obstacle: str) -> InputError:
     )
 
 
-def _is_stale(store: Store, found: LeaseRecord) -> bool:
-    """Return whether our clock and the store's both say that a lease is dead."""
+def _is_stale(store: Store, lease: LeaseRecord) -> bool:
+    """Return whether both this machine's clock and the store's say that a lease is dead."""
     try:
         store_now = store.now()
     except OSError:
         return False
     if store_now is None:
         return False
-    ages = [found.age(now) for now in (store_now, datetime.now(UTC))]
-    return all(age is not None and found.is_dead(age, CLOCK_ERROR_TO_TAKE) for age in ages)
+    ages = [lease.age(now) for now in (store_now, datetime.now(UTC))]
+    return all(age is not None and lease.is_dead(age, CLOCK_ERROR_TO_TAKE) for age in ages)
 
 
 def _configured_seconds() -> float | None:

@@ -37,11 +37,12 @@ class LeaseRecord:
         boot_id: an id that changes with every boot of that machine.
         space: the PID namespace, which `pid` belongs to.
         pid: the owner's process id.
-        born: the start of the process, to tell it from a later one with the same `pid`.
+        born: the start of the process, to tell it from a later process with the same `pid`.
         heartbeat: the number of renewals.
         at: the time of the last renewal, ISO 8601, by the owner's clock.
-        seconds: the owner is dead if the file has not changed for so long; see `lifetime`.
-        released: whether the owner ended in order: anybody may take the next lease.
+        seconds: the time without a change of the file after which the owner is dead; see
+            `lifetime`.
+        released: whether the owner has ended in order, so that anybody may take the next lease.
         token: the fencing token, from the file's name.
         raw: the file's bytes.
         readable: whether the bytes are a lease.
@@ -84,7 +85,7 @@ class LeaseRecord:
     def is_dead(self, age: float, clock_error: float) -> bool:
         """Return whether an age is beyond the lifetime.
 
-        Whoever takes over a lease and whoever shows it ask this, with another `clock_error` each.
+        Taking a lease over, and showing it in a status, use this with different clock errors.
 
         Args:
             age: the seconds since the last renewal.

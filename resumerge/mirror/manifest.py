@@ -53,8 +53,9 @@ class Manifest:
         seed: the seed that the run was started with.
         shard_size: the size of shards in bytes that the run was started with.
         output: the last part of the output's path; None if it is not usable.
-        token: the fencing token of the machine that finished the run; 0 if it is not known. The
-            leases are gone, and whoever opens the mirror again must have a higher one.
+        token: the fencing token of the machine that finished the run; 0 if it is unknown. The
+            leases are gone, so a process that opens the mirror again takes a higher token from
+            here.
     """
 
     run: str
@@ -142,10 +143,9 @@ def is_same_model(one: bytes, other: bytes) -> bool:
 
 
 def missing_files(manifest: Manifest, listed: Mapping[str, int]) -> list[str]:
-    """Return the files that a finished mirror lacks.
+    """Return the files that are missing in a finished mirror, and shards of another size.
 
-    These are shards that are missing or have another size, and missing files beside them. The user
-    may have edited the latter.
+    The sizes of companions are not compared, because the user may have edited them.
 
     Args:
         manifest: the manifest of the mirror.
@@ -187,8 +187,8 @@ def manifest_of(ledger: Ledger, files: Mapping[str, tuple[int, str]], token: int
 def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[str]) -> None:
     """Write the manifest, and remove the other metadata.
 
-    A manifest of this run that is there, and names the same files, stays: a machine may have been
-    suspended until another one had finished.
+    If the mirror has a manifest of this run with the same files, that manifest stays: this machine
+    may have been suspended while another one finished the run.
 
     Args:
         store: the mirror.
@@ -204,8 +204,8 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
     listed = store.list()
     before = store.get(MANIFEST_FILE) if MANIFEST_FILE in listed else None
     remove = _to_remove(listed, token, files)
-    there, ours = _parse(before or b""), _parse(manifest)
-    if there is not None and ours is not None and there.run != ours.run:
+    old, new = _parse(before or b""), _parse(manifest)
+    if old is not None and new is not None and old.run != new.run:
         raise OSError(f"{store.url} has the manifest of another run")
     if before is not None and is_same_model(before, manifest):
         manifest = before
@@ -214,7 +214,7 @@ def write_manifest(store: Store, manifest: bytes, token: int, files: Iterable[st
 
 
 def _attempts(ledger: Ledger) -> list[Row]:
-    """Return the attempts, of which the last one is this process's, and done."""
+    """Return the attempts of a run; the last one is this process's, and is set to done."""
     rows = ledger.attempts.all()
     for row in rows[-1:]:
         ended = now()
@@ -240,7 +240,7 @@ def remove_metadata(store: Store, token: int = LARGEST_TOKEN) -> None:
 def _to_remove(listed: Iterable[str], token: int, files: Iterable[str]) -> list[str]:
     """Return the metadata up to a fencing token, and incomplete files of the model.
 
-    Leases come last: they say whose the other metadata is.
+    Leases come last, because they show who owns the other metadata.
     """
     names = set(listed)
     leases = {lease_name(n) for n in fencing_tokens(names)}

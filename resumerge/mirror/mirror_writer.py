@@ -26,7 +26,7 @@ from resumerge.storage import Storage
 class MirrorWriter:
     """The writer of one attempt of a run to its mirror.
 
-    Every operation raises `OSError` if the mirror cannot be used now, and can be called again then.
+    Every operation raises `OSError` if the mirror cannot be used now, and can then be repeated.
 
     Args:
         store: the mirror.
@@ -34,13 +34,14 @@ class MirrorWriter:
         ledger: the ledger of the run.
         out: the folder of the sealed shards.
         storage: makes the changes to that folder.
-        note: gets messages for the user.
-        progress: gets the size of each upload.
-        moved: gets the number of bytes that were moved; may raise to stop.
+        note: called with messages for the user.
+        progress: is told the size of each upload.
+        moved: called with the number of bytes that were moved; may raise to stop.
 
     Attributes:
-        named_by_us: the files that the newest snapshot names; None until this attempt has written
-            one. Until then nothing is deleted, whatever the ledger says is mirrored.
+        named_in_snapshot: the files that the newest snapshot of this attempt names; None before the
+            attempt has written one. Until then nothing is deleted, even if the ledger says that it
+            is mirrored.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class MirrorWriter:
         progress: TransferProgress,
         moved: Callable[[int], None],
     ) -> None:
-        self.named_by_us: set[str] | None = None
+        self.named_in_snapshot: set[str] | None = None
         self._store, self._lease, self._ledger, self._out = store, lease, ledger, out
         self._storage, self._note = storage, note
         self._progress, self._moved = progress, moved
@@ -67,13 +68,14 @@ class MirrorWriter:
         self._manifests: set[bytes] = set()
         """The manifests that are written, or may be: the answer of the store can be lost."""
 
-    # What is to be done
+    # Queries: which operation is due
 
     @property
     def snapshot_names_other_files(self) -> bool:
         """Whether the newest snapshot names other files than the ledger, or none is written yet."""
         return (
-            self.named_by_us is None or self.named_by_us != self._ledger.mirrored.checksums().keys()
+            self.named_in_snapshot is None
+            or self.named_in_snapshot != self._ledger.mirrored.checksums().keys()
         )
 
     @property
@@ -83,14 +85,18 @@ class MirrorWriter:
             return tuple(self._superfluous)
 
     def add_superfluous(self, names: Collection[str]) -> None:
-        """Note files of tasks whose shards the ledger has; any thread may call this."""
+        """Note files of tasks whose shards are in the ledger; any thread may call this."""
         with self._lock:
             self._superfluous.update(names)
 
     def deletable(self) -> list[str]:
         """Return the sealed local shards that the newest snapshot of this attempt names."""
         sealed = self._ledger.shards.sealed()
-        return [name for name in sealed if name in (self.named_by_us or ()) and self.is_local(name)]
+        return [
+            name
+            for name in sealed
+            if name in (self.named_in_snapshot or ()) and self.is_local(name)
+        ]
 
     def is_local(self, name: str) -> bool:
         """Return whether a shard is on this machine."""
@@ -104,13 +110,14 @@ class MirrorWriter:
         if older is None:
             listed, _ = self.list_and_forget_missing()
             older = snapshot_names(listed)
-            # What they had published is adopted: the snapshot names it.
+            # Shards of tasks with older tokens are adopted by now, and the snapshot names them.
             stale = {task.name for task in task_names(listed) if task.token < self._lease.token}
             self.add_superfluous(stale)
         named = self._ledger.mirrored.checksums()
         self._snapshots = [write_snapshot(self._store, self._ledger, self._lease.token, older)]
-        self.list_and_forget_missing()  # raises if a machine took over that has not read this one
-        self.named_by_us = set(named)
+        # This raises if a machine has taken over, which then has not read this snapshot.
+        self.list_and_forget_missing()
+        self.named_in_snapshot = set(named)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove superfluous files of tasks."""
@@ -119,16 +126,17 @@ class MirrorWriter:
             self._superfluous.difference_update(names)
 
     def list_and_forget_missing(self) -> tuple[Mapping[str, int], bool]:
-        """List the mirror; forget, in the ledger, files of ours that somebody removed or resized.
+        """List the mirror, and forget in the ledger the run's files that are gone or resized.
 
         Returns:
             the files in the mirror with their sizes in bytes, and whether some were forgotten.
 
         Raises:
-            Resumable: another machine has taken over. If it did before our snapshot was written, it
-                does not know the files that this names.
+            Resumable: another machine has taken over. If it did so before the latest snapshot was
+                written, it does not know the files that the snapshot names.
         """
-        mirrored = self._ledger.mirrored.files()  # before: what tasks upload is recorded meanwhile
+        # Read the ledger before the mirror: tasks upload shards and record them meanwhile.
+        mirrored = self._ledger.mirrored.files()
         listed = self._store.list()
         self._lease.check_listed(listed)
         missing = [name for name, (nbytes, _) in mirrored.items() if listed.get(name) != nbytes]
@@ -165,7 +173,7 @@ class MirrorWriter:
             companions: makes the files beside the shards.
 
         Returns:
-            False if a file was missing, which is uploaded first; else True.
+            True; False if a shard was missing, which has to be uploaded first.
         """
         _, some_are_missing = self.list_and_forget_missing()
         if some_are_missing:
@@ -183,15 +191,16 @@ class MirrorWriter:
         return True
 
     def finish_if_manifest_is_there(self) -> bool:
-        """Return whether the mirror is finished, though no answer said so; then end its metadata.
+        """Return whether the manifest was written although the answer was lost.
 
-        The lease went with the metadata: it says nothing any more.
+        If so, the metadata that is left is removed. The lease cannot be checked for that, because
+        it was removed with the metadata.
         """
         if not self._manifests:
             return False
         try:
-            there = self._store.get(MANIFEST_FILE)
-            if not any(is_same_model(there, written) for written in self._manifests):
+            manifest = self._store.get(MANIFEST_FILE)
+            if not any(is_same_model(manifest, written) for written in self._manifests):
                 return False
         except FileNotFoundError:
             return False

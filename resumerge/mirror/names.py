@@ -32,7 +32,7 @@ _METADATA = re.compile(
 
 @dataclass(frozen=True, order=True)
 class SnapshotName:
-    """The name of a snapshot; the greatest is the newest.
+    """The name of a snapshot; the greatest name is the newest snapshot's.
 
     Args:
         token: the fencing token of the machine that wrote it.
@@ -52,7 +52,7 @@ class SnapshotName:
 
 @dataclass(frozen=True, order=True)
 class TaskName:
-    """The name of the file through which a task of a cluster and its driver speak.
+    """The name of the file through which a task of a cluster and its driver communicate.
 
     Args:
         token: the fencing token of the driver.
@@ -75,15 +75,15 @@ class TaskName:
 
 def task_names(names: Iterable[str]) -> list[TaskName]:
     """Return the files of tasks among some names, sorted."""
-    found = (_TASK.fullmatch(name) for name in names)
-    return sorted(TaskName(int(match[1]), match[2]) for match in found if match)
+    matches = (_TASK.fullmatch(name) for name in names)
+    return sorted(TaskName(int(match[1]), match[2]) for match in matches if match)
 
 
 def snapshot_names(names: Iterable[str]) -> list[SnapshotName]:
     """Return the snapshots among some names, newest first. Their content is not verified."""
-    found = (_SNAPSHOT.fullmatch(name) for name in names)
+    matches = (_SNAPSHOT.fullmatch(name) for name in names)
     return sorted(
-        (SnapshotName(int(match[1]), int(match[2]), match[3]) for match in found if match),
+        (SnapshotName(int(match[1]), int(match[2]), match[3]) for match in matches if match),
         reverse=True,
     )
 

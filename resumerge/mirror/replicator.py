@@ -2,9 +2,10 @@
 
 The order of operations keeps the mirror consistent at every instant: upload a sealed shard and
 compare it, record it in the ledger, write a snapshot that names it, and only then, with
-`then_delete`, delete the local shard. The next operation follows from the ledger and from what the
-newest snapshot names. An attempt begins with a snapshot of its own, and deletes nothing before: the
-ledger may list files that the mirror has lost. Then it continues where the previous one stopped.
+`then_delete`, delete the local shard. The next operation follows from the ledger and from the files
+in the newest snapshot. An attempt first writes a snapshot of its own, and deletes nothing before,
+because the ledger may list files that the mirror has lost. Then it continues where the previous
+attempt stopped.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ BACKOFF = Backoff(first=1.0, longest=60.0)
 """The pauses between attempts of an operation that fails."""
 
 CHECK_SECONDS = 0.25
-"""The time between two checks for signals while the engine waits for the mirror."""
+"""Seconds between two checks for signals while the engine waits for the mirror."""
 
 EXIT_SECONDS = 0.5
-"""The time that the thread gets to end."""
+"""The most seconds to wait for the end of the thread."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ReplicationOptions:
     Args:
         then_delete: whether a local shard is deleted once the mirror has it.
         rate: the limit of bytes per second, uploads and downloads together; None for no limit.
-        stall_seconds: the run stops if the mirror makes no progress for so long.
+        stall_seconds: the time without progress of the mirror after which the run stops.
     """
 
     then_delete: bool = False
@@ -63,10 +64,10 @@ class Replicator:
         lease: the lease of the mirror.
         ledger: the ledger of the run.
         out: the folder of the sealed shards.
-        options: the rate, and what else the user chose.
+        options: the user's choices for replication.
         storage: makes the changes to that folder.
-        note: gets messages for the user.
-        waiting: gets a message for the user again and again, while it is true.
+        note: called with messages for the user.
+        waiting: called several times a second with the text of what the run waits for.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Replicator:
     # The engine calls these
 
     def start(self) -> None:
-        """Start to upload sealed shards, those that exist and those that follow."""
+        """Start to upload sealed shards, those sealed now and those sealed later."""
         self._thread.start()
 
     def sealed(self, shard: int) -> None:
@@ -119,7 +120,7 @@ class Replicator:
         return self._lease.token
 
     def uploaded(self, tasks: Collection[str]) -> None:
-        """Note that tasks of a cluster have put shards into the mirror, and the ledger has them.
+        """Note that the ledger has shards that tasks of a cluster have put into the mirror.
 
         Args:
             tasks: the names of the tasks' files, which a snapshot makes superfluous.
@@ -138,7 +139,7 @@ class Replicator:
             Resumable: the mirror has made no progress for too long, or replication has ended.
         """
         began = time.monotonic()
-        while self._writer.named_by_us is None:
+        while self._writer.named_in_snapshot is None:
             check()
             self.check()
             self._check_stall(time.monotonic() - began, "The tasks of the cluster have to wait")
@@ -160,7 +161,7 @@ class Replicator:
 
         Raises:
             Resumable: another machine has taken over.
-            OSError: the store cannot say now.
+            OSError: the store cannot answer now.
         """
         self._lease.check()
 
@@ -214,16 +215,17 @@ class Replicator:
 
     def left_behind(self) -> str:
         """Return a sentence about what another machine would get from the mirror now."""
-        named = self._writer.named_by_us
+        named = self._writer.named_in_snapshot
         if named is None:
             named = set(self._ledger.mirrored.checksums())
         shards = self._ledger.shards.all()
-        there = [shard for shard in shards if shard["name"] in named]
-        nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in there)
-        rest = max(0, self._ledger.totals().nbytes_committed - nbytes)
-        text = f"The {self.store.place} has {len(there)} of {len(shards)} shards: another "
+        in_mirror = [shard for shard in shards if shard["name"] in named]
+        nbytes = sum(shard["nbytes"] - shard["header_bytes"] for shard in in_mirror)
+        only_here = max(0, self._ledger.totals().nbytes_committed - nbytes)
+        text = f"The {self.store.place} has {len(in_mirror)} of {len(shards)} shards: another "
         text += f"machine that resumes from it gets {show_size(nbytes)}"
-        return text + (f"; {show_size(rest)} more is only on this machine" if rest else "")
+        more = f"; {show_size(only_here)} more is only on this machine" if only_here else ""
+        return text + more
 
     # The thread
 
@@ -241,7 +243,8 @@ class Replicator:
         while True:
             with self._changed:
                 self._awake = False
-            removable = self._writer.superfluous  # what follows is at least as new
+            # Read before the snapshot's files are compared, so that a snapshot has their shards.
+            removable = self._writer.superfluous
             if self._closed.is_set():
                 raise _Closed
             if self._writer.snapshot_names_other_files:
@@ -272,7 +275,7 @@ class Replicator:
             attempt,
             BACKOFF,
             is_temporary=lambda error: isinstance(error, OSError) and self._note_failure(error),
-            retry_after=lambda error: 0.0,  # `_note_failure` has waited for that
+            retry_after=lambda error: 0.0,  # `_note_failure` has waited as the store asked
             sleep=self._sleep,
         )
         with self._changed:
@@ -298,7 +301,7 @@ class Replicator:
             )
             self._note(f"The {self.store.place} fails; retrying: {error}")
         if isinstance(error, StoreError):
-            self._closed.wait(error.retry_after)  # unlike a pause, no new shard ends this
+            self._closed.wait(error.retry_after)  # unlike `_sleep`, no new shard ends this wait
         return True
 
     def _sleep(self, seconds: float | None) -> None:

@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 def retry_store(store: Store, call: Callable[[], T], noun: str = "") -> T:
-    """Do something with a store, again if it fails for a moment.
+    """Make a call to a store, again if the store fails for a moment.
 
     Args:
         store: the store.
-        call: does it; it must be safe to repeat.
-        noun: the user's word for the store, if it is not the store's own.
+        call: the call; it must be safe to repeat.
+        noun: the word for the store in messages; by default `store.noun`.
 
     Raises:
         FileNotFoundError: a file does not exist.

@@ -1,7 +1,7 @@
-"""Snapshots of the ledger in a mirror: one is written, and recognised.
+"""Snapshots of the ledger in a mirror: writing them, and recognising intact ones.
 
-The name of a snapshot contains the checksum of its bytes, so that an incomplete one is recognised
-without relying on rename or fsync.
+The name of a snapshot contains the checksum of its bytes, so that an incomplete snapshot is
+recognised without relying on rename or fsync.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from resumerge.output_path import CARD
 from resumerge.storage import Storage
 
 COPY_FILE = "ledger.mirror.db"
-"""A copy of the ledger, beside it, while it is being uploaded."""
+"""The name of the copy of the ledger, beside it, that is uploaded."""
 
 
 def is_intact_snapshot(snapshot: SnapshotName, data: bytes) -> bool:
-    """Return whether bytes are those that a snapshot's name promises."""
+    """Return whether bytes have the checksum in a snapshot's name."""
     return xxhash.xxh3_128_hexdigest(data) == snapshot.checksum
 
 
 def promises_nothing(names: Iterable[str], own_files: Collection[str]) -> bool:
     """Return whether a mirror without an intact snapshot never had one.
 
-    The first snapshot of a machine can be incomplete, and the first one of the next machine, too. A
-    second snapshot, or a shard, is written only after an intact one.
+    The first snapshot of each machine can be incomplete. A machine writes its second snapshot, or a
+    shard, only after an intact snapshot.
 
     Args:
         names: the names of all files in the mirror.

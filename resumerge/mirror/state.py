@@ -1,6 +1,6 @@
-"""The state of a mirror: it holds nothing, an unfinished run, a finished one, or other files.
+"""The state of a mirror: it holds nothing, an unfinished run, a finished run, or other files.
 
-Anybody may have written what is read here.
+Anybody may have written the files that are read here.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class MirrorState:
     Args:
         kind: one of the constants of this module.
         files: the bytes of every file in the mirror, by name.
-        manifest: the manifest of a finished run; else None.
-        snapshot: the name of the snapshot that was read of an unfinished run; else empty.
+        manifest: the manifest of a finished run; None in any other state.
+        snapshot: the name of the snapshot that was read, of an unfinished run; empty in any other
+            state.
         skipped: newer snapshots that cannot be used, each with the reason.
         own_files: the names of files that the store itself creates, see `Store`.
     """
@@ -66,7 +67,7 @@ class MirrorState:
 
 
 def read_state(store: Store, ledger: Path) -> MirrorState:
-    """Find out what a store holds.
+    """Return the state of the mirror in a store.
 
     Args:
         store: the mirror.

@@ -1,4 +1,4 @@
-"""The speed of transfers to and from a mirror, and the time in which no bytes have moved."""
+"""The rate limit of transfers to and from a mirror, and the time without progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGEST_FACTOR = 4
 
 
 class RateLimit:
-    """A limit of the bytes per second. Time in which nothing moves is not made up for.
+    """A limit of the bytes per second. Time without transfers is not made up for by faster ones.
 
     Args:
         rate: the bytes per second; None for no limit.
@@ -34,7 +34,7 @@ class RateLimit:
 class TransferProgress:
     """The rate limit of a mirror's transfers, and the time of their last progress.
 
-    Bytes of one file that are sent again and again are no progress.
+    Bytes of one file that are sent too often do not count as progress (`LARGEST_FACTOR`).
 
     Args:
         rate: the bytes per second; None for no limit.

@@ -1,4 +1,4 @@
-"""The options of a merge. Each one is declared once, as a field of `Options`.
+"""The options of a merge. Each option is declared once, as a field of `Options`.
 
 From that declaration come the option of the command line (``cli/parsing/arguments.py``), the
 parameter of the Python function and its documentation (``signature.py``), the check of its value,

@@ -32,7 +32,7 @@ SEED = 0
 MEMORY_WAIT = 600.0
 MIRROR_WAIT = 600.0
 STALL_SECONDS = 600.0
-"""A worker without progress for longer is taken for stuck: a slow disk is quicker than that."""
+"""Seconds without progress after which a worker counts as stuck; even a slow disk is quicker."""
 
 
 _PLANNED_DEFAULTS = {"seed": SEED, "shard_size": SHARD_SIZE}

@@ -1,4 +1,4 @@
-"""The small process that starts the worker, watches it, and starts it again when it was killed."""
+"""The supervisor: a small process that starts the worker, watches it, and restarts it."""
 
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe
 from resumerge.supervisor.supervisor import WorkerSpec, supervise

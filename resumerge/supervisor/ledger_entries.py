@@ -1,4 +1,4 @@
-"""What the supervisor writes to the ledger of a run whose worker is dead."""
+"""The supervisor's entries in the ledger of a run whose worker is dead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resumerge.supervisor.worker_exit import OUTCOMES, WorkerExit
 
 
 def record(ledger: Path, death: WorkerExit, peak_rss: int) -> None:
-    """Close the attempt of a dead worker, and note why it died.
+    """Close the attempt of a dead worker, and note the cause of its death.
 
     Args:
         ledger: the path of the run's ledger.

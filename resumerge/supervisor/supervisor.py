@@ -25,16 +25,16 @@ from resumerge.supervisor.worker_exit import WorkerExit, cause_of
 _log = logging.getLogger(__name__)
 
 MOST_FAILURES = 5
-"""The restarts of the worker without a newly committed block in between."""
+"""The most deaths of workers in a row without a newly committed block in between."""
 
 LOOK_SECONDS = 0.5
-"""The time between two looks at a silent worker."""
+"""Seconds between two checks of a silent worker."""
 
 LEAVE_SECONDS = 1.0
-"""The time that a worker has to exit by itself after two signals."""
+"""Seconds that a worker has to exit by itself after two signals."""
 
 KILL_SECONDS = 30.0
-"""The time after SIGKILL after which a worker that is not dead hangs in the kernel."""
+"""Seconds after SIGKILL from which a worker that is still alive counts as hanging in the kernel."""
 
 SAME_SECONDS = 0.1
 """The time within which a repeated signal counts once: `timeout` signals a process and its group.
@@ -43,7 +43,7 @@ SAME_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a worker is started with.
+    """The arguments of a worker.
 
     Args:
         run: the id of the run to resume; None for what the command line says.
@@ -91,7 +91,7 @@ def supervise(
     ledger_of: Callable[[str], Path],
     stall_seconds: float,
 ) -> int:
-    """Do a piece of work in a worker process, and in others after it if it is killed.
+    """Do a piece of work in a worker process, and in a new one each time that it is killed.
 
     Call it while this process is small and has no other thread: workers are forked from it.
 
@@ -131,7 +131,7 @@ class Supervisor:
             os.set_blocking(fd, False)
 
     def run(self) -> int:
-        """Start workers until one exits by itself, or starting another is of no use."""
+        """Start workers until one exits by itself, or a restart cannot help."""
         self._listen()
         spec, failures, committed = WorkerSpec(), 0, 0
         while True:
@@ -173,7 +173,7 @@ class Supervisor:
                 return 128 + self._signals[0][0]
 
     def _watch(self, worker: Worker) -> WorkerExit | None:
-        """Wait until the worker is dead or cannot be killed; return how it died if it stalled."""
+        """Wait until the worker is dead or cannot be killed; return its death if it stalled."""
         quiet, looked = 0.0, time.monotonic()
         stalled: WorkerExit | None = None
         while worker.exit_code() is None:

@@ -1,4 +1,4 @@
-"""Why a worker died: by the signal that killed it and the kernel's counters."""
+"""The cause of a worker's death, found from the signal that killed it and the kernel's counters."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class WorkerExit:
             supervisor because it made no progress.
         signum: the signal that ended it.
         seconds: for a stall, the time without progress.
-        waited_for: for a stall, what it was blocked on.
-        budget: bytes of RSS that it was allowed; None if it died before it knew.
+        waited_for: for a stall, the operation that blocked the worker.
+        budget: bytes of RSS that it was allowed; None if it died before it had told its budget.
     """
 
     pid: int

@@ -1,1 +1,1 @@
-"""What the commands that merge share: `merge_command` runs a merge, `detach` in the background."""
+"""Code of the commands that merge: `merge_command` runs a merge, `detach` in the background."""

@@ -1,4 +1,4 @@
-"""What the commands that merge share: a merge, here or in workers, and its end."""
+"""The merge of a command, in this process or in workers, and the exit code at its end."""
 
 from __future__ import annotations
 

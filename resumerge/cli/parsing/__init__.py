@@ -1,1 +1,1 @@
-"""How command lines are read: arguments and options as decorators, and mergekit's spelling."""
+"""The parsing of command lines: arguments and options as decorators, and mergekit's spelling."""

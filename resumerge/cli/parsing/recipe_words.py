@@ -1,4 +1,4 @@
-"""Words of recipes that somebody writes as options: ``--density 0.5``."""
+"""Keys of recipes that a user writes as options: ``--density 0.5``."""
 
 from __future__ import annotations
 

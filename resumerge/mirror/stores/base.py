@@ -33,9 +33,9 @@ class Store(ABC):
     **Names** are relative paths with ``/`` between folders, without ``.`` or ``..``. Folders exist
     only as parts of names.
 
-    **Errors** are for now or for good. An `OSError` is for now (network, a server that fails or
-    limits, unmounted drive, full disk): callers retry. A `StoreError` with `denied`, and EACCES,
-    EPERM or EROFS, are for good (no access, no such bucket, a request that the server lacks):
+    **Errors** are temporary or permanent. An `OSError` is temporary (network, a server that fails
+    or limits, unmounted drive, full disk): callers retry. A `StoreError` with `denied`, and EACCES,
+    EPERM or EROFS, are permanent (no access, no such bucket, a request that the server lacks):
     callers report them. `FileNotFoundError`, a subclass of `OSError`, means that the file does not
     exist. A store does not retry by itself, except for what its library retries within seconds.
     After an error it is unknown whether a write was done: its answer may have been lost. Every
@@ -170,7 +170,7 @@ class Store(ABC):
         is killed during the call can leave a file that is empty or incomplete.
 
         Returns:
-            False if the file exists already, or another writer was faster; else True.
+            True if the file was written; False if it exists, or another writer was faster.
         """
 
     def put_if_unchanged(
@@ -188,17 +188,17 @@ class Store(ABC):
             remove: the names of files to remove.
 
         Returns:
-            False if the file has another content, or does not exist; nothing is written then. True
-            also if it has the new content already.
+            True if the file has the new content now, even if it had it before. False if it has
+            another content or does not exist; then nothing is written.
         """
         try:
-            found: bytes | None = self.get(name)
+            present: bytes | None = self.get(name)
         except FileNotFoundError:
-            found = None
-        if found not in (before, data):
+            present = None
+        if present not in (before, data):
             return False
-        # Not written again: a file that is replaced may be incomplete for a moment.
-        self.put({} if found == data else {name: data}, remove)
+        # The same content is not written again: a replaced file may be incomplete for a moment.
+        self.put({} if present == data else {name: data}, remove)
         return True
 
     def lease_obstacle(self) -> str:
@@ -209,7 +209,7 @@ class Store(ABC):
         return ""
 
     def abandon_uploads(self, names: Iterable[str]) -> None:  # noqa: B027, most have nothing to do
-        """Remove what interrupted uploads of files have left, where that is not in `list`."""
+        """Remove parts that interrupted uploads of files have left and `list` does not show."""
 
     def now(self) -> datetime | None:
         """Return the time by the store's own clock, with a time zone; None if it has no clock."""

@@ -177,7 +177,7 @@ class FlatMatching:
                     "The components of the pipelines differ",
                     "models",
                     expected=f"{', '.join(components)}, as in {reference}",
-                    merged="; ".join(
+                    found="; ".join(
                         text
                         for text in (
                             f"without any tensor: {empty}" if empty else "",

@@ -71,10 +71,10 @@ def test_what_is_recorded_while_a_snapshot_is_written_is_not_named_by_it(
     store.put = watched  # type: ignore[method-assign]
     writer = replication.make()._writer
     writer.write_snapshot()
-    assert recorded and writer.named_by_us == set() and writer.deletable() == []
+    assert recorded and writer.named_in_snapshot == set() and writer.deletable() == []
     assert writer.snapshot_names_other_files
     writer.write_snapshot()
-    assert writer.named_by_us == {name} and not writer.snapshot_names_other_files
+    assert writer.named_in_snapshot == {name} and not writer.snapshot_names_other_files
 
 
 def test_the_objects_of_tasks_stay_without_the_lease(replication: Replication) -> None:
