@@ -48,12 +48,12 @@ def repair(target: str, options: Options, as_json: bool) -> None:
 
 def _show(work: Callable[..., Any], target: str, options: Options, as_json: bool) -> None:
     with keepalive(err, "reading") as doing:
-        found = work(target, options, lambda name: doing(f"reading {name}"))
+        report = work(target, options, lambda name: doing(f"reading {name}"))
     if as_json:
-        print_document(found.as_json())
+        print_document(report.as_json())
     else:
-        out.print(_report(found), crop=False)
-    if not found.intact:
+        out.print(_report(report), crop=False)
+    if not report.intact:
         text = "To download the damaged and missing files again, run this command, or merge:"
         stop([text], repair_command(target, options.state_dir))
 

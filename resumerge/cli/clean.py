@@ -55,24 +55,24 @@ def command(
     as_json: bool,
 ) -> None:
     """Remove the ledgers of old runs and the files of unfinished ones. Finished models stay."""
-    found = old_runs(RunStore(options.state_dir), names, done=done, older=older)
+    chosen_runs = old_runs(RunStore(options.state_dir), names, done=done, older=older)
     if not as_json:
-        out.print(_show(found), crop=False, soft_wrap=not out.is_terminal)
-    if found and not yes:
+        out.print(_show(chosen_runs), crop=False, soft_wrap=not out.is_terminal)
+    if chosen_runs and not yes:
         if as_json or not sys.stdin.isatty():
             raise refuse(
                 "Nothing was removed: there is no terminal to ask for confirmation",
-                found=f"{counted(len(found), 'run')} to remove, and no --yes",
+                found=f"{counted(len(chosen_runs), 'run')} to remove, and no --yes",
                 fix="add --yes",
             )
-        if not click.confirm(_question(found)):
+        if not click.confirm(_question(chosen_runs)):
             return
-    for run in found:
+    for run in chosen_runs:
         remove_run(run, Storage())
     if as_json:
-        print_document({"removed": [run.as_json() for run in found]})
-    elif found:
-        print_text(f"Removed {counted(len(found), 'run')}.", err)
+        print_document({"removed": [run.as_json() for run in chosen_runs]})
+    elif chosen_runs:
+        print_text(f"Removed {counted(len(chosen_runs), 'run')}.", err)
 
 
 def _show(runs: Sequence[OldRun]) -> RenderableType:

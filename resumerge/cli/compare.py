@@ -82,7 +82,7 @@ def command(
         check_page_file(html)
     reporter = reporter_of(Style.AUTO, err, PrintClock())
     try:
-        found = compare_models(models, base, options, reporter, recipe=recipe)
+        document = compare_models(models, base, options, reporter, recipe=recipe)
     except (Interrupted, Resumable) as stopped:
         reporter.close()
         print_text(str(stopped), err)
@@ -93,10 +93,10 @@ def command(
     finally:
         reporter.close()
     if html is not None:
-        write_page(lambda: comparison_page(found), html)
+        write_page(lambda: comparison_page(document), html)
     if as_json:
-        print_document(found)
+        print_document(document)
     elif html is not None:
         print_text(str(html.absolute()))
     else:
-        out.print(show_comparison(found), crop=False, soft_wrap=not out.is_terminal)
+        out.print(show_comparison(document), crop=False, soft_wrap=not out.is_terminal)

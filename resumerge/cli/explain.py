@@ -42,12 +42,12 @@ def command(config: Path, options: Options, html: Path | None, as_json: bool) ->
     if html is not None:
         check_page_file(html)
     with keepalive(err, PLANNING):
-        found = explain(config, options, QuietReporter(err))
+        document = explain(config, options, QuietReporter(err))
     if html is not None:
-        write_page(lambda: explanation_page(found), html)
+        write_page(lambda: explanation_page(document), html)
     if as_json:
-        print_document(found)
+        print_document(document)
     elif html is not None:
         print_text(str(html.absolute()))
     else:
-        out.print(show_explanation(found), crop=False, soft_wrap=not out.is_terminal)
+        out.print(show_explanation(document), crop=False, soft_wrap=not out.is_terminal)

@@ -64,12 +64,14 @@ def command(
         from resumerge.ui.terminal.reproduction import show_reproduction
         from resumerge.ui.terminal.terminal import err
 
-        found = Session(options, QuietReporter(err)).compare_with_original(original, out)
+        reproduction = Session(options, QuietReporter(err)).compare_with_original(original, out)
         if as_json:
-            print_json_line(sys.stdout, "reproduced", **found.as_json())
+            print_json_line(sys.stdout, "reproduced", **reproduction.as_json())
         else:
-            stdout.print(show_reproduction(found), crop=False, soft_wrap=not stdout.is_terminal)
-        return 0 if found.identical else InputError.exit_code
+            stdout.print(
+                show_reproduction(reproduction), crop=False, soft_wrap=not stdout.is_terminal
+            )
+        return 0 if reproduction.identical else InputError.exit_code
 
     merge(
         options,

@@ -146,7 +146,7 @@ def command(
         say(err, trial_line(row, search.metrics), f"trial {row['number']}:", "bold")
 
     try:
-        found = search_models(search, options, reporter, told)
+        document = search_models(search, options, reporter, told)
     except (Interrupted, Resumable) as stopped:
         reporter.close()
         print_text(str(stopped), err)
@@ -157,6 +157,6 @@ def command(
     finally:
         reporter.close()
     if as_json:
-        print_document(found)
+        print_document(document)
     else:
-        out.print(show_search(found), crop=False, soft_wrap=not out.is_terminal)
+        out.print(show_search(document), crop=False, soft_wrap=not out.is_terminal)

@@ -44,10 +44,10 @@ def command(
     Exits with 2 if its logits are not finite, or if it lacks tensors.
     """
     with keepalive(err, "loading transformers") as doing:
-        found = try_model(model, prompt, RunStore(options.state_dir), text, tokens, doing)
+        trial = try_model(model, prompt, RunStore(options.state_dir), text, tokens, doing)
     if as_json:
-        print_document(found.as_json())
+        print_document(trial.as_json())
     else:
-        out.print(show_trial(found), crop=False, soft_wrap=not out.is_terminal)
-    if not found.sound:
+        out.print(show_trial(trial), crop=False, soft_wrap=not out.is_terminal)
+    if not trial.sound:
         raise Exit(InputError.exit_code)

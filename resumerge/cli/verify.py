@@ -40,17 +40,17 @@ def command(run: str | None, options: Options, sources: bool, every: bool, as_js
     runs = RunStore(options.state_dir)
     with keepalive(err, "reading the output again"):
         if sources:
-            found = verify_sources(run, options, QuietReporter(err), every=every)
+            verification = verify_sources(run, options, QuietReporter(err), every=every)
         elif run is not None and is_mirror_url(run):
-            found = verify_mirror(run, runs, Storage())
+            verification = verify_mirror(run, runs, Storage())
         else:
-            found = verify_run(runs.find(run), Storage())
+            verification = verify_run(runs.find(run), Storage())
     if as_json:
-        print_document(found.as_json())
+        print_document(verification.as_json())
     else:
-        out.print(show_verification(found), crop=False, soft_wrap=not out.is_terminal)
-    if not found.intact:
-        lines, command_to_type = repair_advice(found, options.state_dir)
+        out.print(show_verification(verification), crop=False, soft_wrap=not out.is_terminal)
+    if not verification.intact:
+        lines, command_to_type = repair_advice(verification, options.state_dir)
         stop(lines, command_to_type)
-    if found.recomputed is not None and found.recomputed.differing:
+    if verification.recomputed is not None and verification.recomputed.differing:
         raise Exit(InputError.exit_code)

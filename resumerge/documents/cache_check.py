@@ -142,12 +142,12 @@ def _files_of(target: str, options: Options) -> tuple[Sequence[RemoteFile], list
     cached = [] if is_local(repo) else list(_cached(repo, revision or None))
     if cached:
         return cached, []
-    if revision and (others := cached_revisions(repo)):
+    if revision and (cached_revisions_here := cached_revisions(repo)):
         raise refuse(
             "The cache does not have this revision",
             where=target,
             expected=f"one of the cached revisions of {repo}",
-            found=f"{revision[:100]}; the cache has {', '.join(others[:8])}",
+            found=f"{revision[:100]}; the cache has {', '.join(cached_revisions_here[:8])}",
             fix="name one of these, or the repo alone for all of them",
         )
     raise refuse(

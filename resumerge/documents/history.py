@@ -172,18 +172,22 @@ def _history(attempts: Sequence[Mapping[str, Any]], ledger: Ledger, *, of_driver
         points.setdefault(attempt, []).append(point)
     lifetimes = []
     for row in attempts:
-        mine = tuple(points.get(row["n"], ()))
+        of_attempt = tuple(points.get(row["n"], ()))
         started = seconds_of(row["started"])
-        known = max([started, *(point.until for point in mine[-1:])])
+        known = max([started, *(point.until for point in of_attempt[-1:])])
         ended = seconds_of(row["ended"]) if row["ended"] else time.time() - BETWEEN_SAMPLES
         ended = max(known, ended)
         # The last commits of an attempt may be newer than its last sample: its row has them.
         before, done = done, done + row["bytes_committed"]
-        if mine:
-            least = min(point.done for point in mine)  # damage may be found after the first sample
-            done = max(mine[-1].done, min(before, least) + row["bytes_committed"])
+        if of_attempt:
+            least = min(
+                point.done for point in of_attempt
+            )  # damage may be found after the first sample
+            done = max(of_attempt[-1].done, min(before, least) + row["bytes_committed"])
         lifetimes.append(
-            Lifetime(row["n"], started, ended, row["outcome"], before, done, mine, row["peak_rss"])
+            Lifetime(
+                row["n"], started, ended, row["outcome"], before, done, of_attempt, row["peak_rss"]
+            )
         )
     return History(tuple(lifetimes), of_driver)
 

@@ -71,10 +71,10 @@ def _shares(weights: Sequence[float], whole: int) -> list[int]:
     total = sum(weights)
     if not total:
         weights, total = [1.0] * len(weights), float(len(weights))
-    shares, seen, given = [], 0.0, 0
+    shares, seen, assigned = [], 0.0, 0
     for weight in weights:
         seen += weight
         upto = round(whole * seen / total)
-        shares.append(upto - given)
-        given = upto
+        shares.append(upto - assigned)
+        assigned = upto
     return shares

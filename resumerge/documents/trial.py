@@ -182,10 +182,10 @@ class _Loaded:
         """
         import torch
 
-        given = torch.tensor([self._encode(prompt)])
-        made = self.model.generate(
-            given,
-            attention_mask=torch.ones_like(given),
+        prompt_tokens = torch.tensor([self._encode(prompt)])
+        generated = self.model.generate(
+            prompt_tokens,
+            attention_mask=torch.ones_like(prompt_tokens),
             max_new_tokens=tokens,
             do_sample=False,
             num_beams=1,
@@ -193,9 +193,9 @@ class _Loaded:
             return_dict_in_generate=True,
             pad_token_id=self.tokenizer.pad_token_id or 0,
         )
-        new = made.sequences[0, given.shape[1] :]
+        new = generated.sequences[0, prompt_tokens.shape[1] :]
         with torch.no_grad():
-            logits = [self.model(given).logits, *made.logits]
+            logits = [self.model(prompt_tokens).logits, *generated.logits]
         finite = all(bool(torch.isfinite(step).all()) for step in logits)
         return self.tokenizer.decode(new, skip_special_tokens=True), len(new), finite
 

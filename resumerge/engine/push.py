@@ -204,15 +204,15 @@ def _check_repo(store: Store, files: Sequence[str]) -> None:
     transformers might load the other weights instead of the model's, and other machines may resume
     the run from its mirror.
     """
-    there = retry_store(store, store.list, "repo")
-    if any(name.startswith(f"{METADATA}/") for name in there):
+    listed = retry_store(store, store.list, "repo")
+    if any(name.startswith(f"{METADATA}/") for name in listed):
         raise refuse(
             "The repo is the mirror of a run",
             where=store.url,
             found=f"files in {METADATA}/",
             fix=f"look at it with `resumerge status {store.url}`, or name another repo",
         )
-    if others := sorted((_LOADED & there.keys()) - set(files)):
+    if others := sorted((_LOADED & listed.keys()) - set(files)):
         raise refuse(
             "The repo contains another model",
             where=store.url,

@@ -51,12 +51,12 @@ def _ask(command: str) -> list[Gpu] | None:
         return None
     if done.returncode != 0:
         return None
-    found = []
+    gpus = []
     for line in done.stdout.splitlines():
         fields = [field.strip() for field in line.rsplit(",", 2)]
         if len(fields) == 3:
-            found.append(Gpu(fields[0], _mebibytes(fields[1]), _mebibytes(fields[2])))
-    return found
+            gpus.append(Gpu(fields[0], _mebibytes(fields[1]), _mebibytes(fields[2])))
+    return gpus
 
 
 def _mebibytes(text: str) -> int | None:
@@ -64,7 +64,7 @@ def _mebibytes(text: str) -> int | None:
 
 
 def _of_driver(root: Path) -> list[Gpu]:
-    found = []
+    gpus = []
     for file in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
         try:
             lines = file.read_text(errors="replace").splitlines()
@@ -73,5 +73,5 @@ def _of_driver(root: Path) -> list[Gpu]:
         for line in lines:
             key, _, value = line.partition(":")
             if key.strip() == "Model":
-                found.append(Gpu(value.strip(), None, None))
-    return found
+                gpus.append(Gpu(value.strip(), None, None))
+    return gpus

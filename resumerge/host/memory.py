@@ -207,7 +207,7 @@ def cgroups(pid: int | str = "self") -> list[Cgroup]:
         mounts = kernel_file("/proc/self/mountinfo").read_text().splitlines()
     except OSError:
         return []
-    found: list[Cgroup] = []
+    groups: list[Cgroup] = []
     for line in memberships:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -223,9 +223,9 @@ def cgroups(pid: int | str = "self") -> list[Cgroup]:
         own = folder = root[1] / inside
         while folder != root[1].parent:
             if (folder / files.used).exists():
-                found.append(Cgroup(folder, files, folder == own))
+                groups.append(Cgroup(folder, files, folder == own))
             folder = folder.parent
-    return found
+    return groups
 
 
 def _mounted(mounts: list[str], kind: str, controller: str) -> tuple[Path, Path] | None:

@@ -49,12 +49,12 @@ def check_schema(db: Database) -> Missing:
         rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     except UnicodeDecodeError:  # SQLite's message repeats damaged text
         raise InvalidLedger("its schema is not text") from None
-    for kind, named, sql in rows:
+    for kind, raw_name, sql in rows:
         if kind == "index" and sql is None:
             continue  # the index of a primary key has no SQL
-        if kind == "view" and sql == VIEWS.get(named):
+        if kind == "view" and sql == VIEWS.get(raw_name):
             continue
-        name, table = str(named), _TABLE.fullmatch(str(sql))
+        name, table = str(raw_name), _TABLE.fullmatch(str(sql))
         if kind != "table" or table is None:
             raise InvalidLedger(
                 f"it has the {kind} {name[:60]!r}, which does not belong in a ledger"

@@ -119,7 +119,7 @@ class Lease:
                 f"Warning: {store.url} cannot hold a lease: {obstacle}. As --take-over says, no "
                 f"other machine works on this {store.noun}. If one does, both may damage it"
             )
-        mine = LeaseRecord(
+        own_record = LeaseRecord(
             run=run,
             owner=secrets.token_hex(8),
             host=hostname(),
@@ -132,25 +132,27 @@ class Lease:
         for _ in range(TRIES):
             files = retry_store(store, store.list)
             current = retry_store(store, lambda: read_lease(store, files))  # noqa: B023, called now
-            if current is not None and current.owner == mine.owner:  # written; the answer was lost
+            if (
+                current is not None and current.owner == own_record.owner
+            ):  # written; the answer was lost
                 return cls(store, current)
             if current is not None and not take_over:
                 _wait_until_free(store, current, note, heartbeat)
             # The token follows from the files listed above: a machine that has acquired the lease
             # since then is alive, and this write fails.
             token = min(max(_tokens(store, files), default=0) + 1, LARGEST_TOKEN)
-            mine = mine.with_token(token)
-            name, data = lease_name(token), mine.as_bytes()
+            own_record = own_record.with_token(token)
+            name, data = lease_name(token), own_record.as_bytes()
             if name in files:
                 break
             written = retry_store(store, lambda: store.put_if_absent(name, data))  # noqa: B023
             if written and store.settle_seconds:
                 time.sleep(store.settle_seconds)
                 current = retry_store(store, lambda: read_lease(store))
-                written = current is not None and current.owner == mine.owner
+                written = current is not None and current.owner == own_record.owner
             if written:
-                _log.info("lease of %s acquired, fencing token %d", store.url, mine.token)
-                return cls(store, mine)
+                _log.info("lease of %s acquired, fencing token %d", store.url, own_record.token)
+                return cls(store, own_record)
             take_over = False  # a machine that was faster is alive
         raise refuse(
             f"The lease of the {store.noun} cannot be acquired",

@@ -79,16 +79,16 @@ def read_task_resources(text: str) -> dict[str, Any]:
     """
     if text.lstrip().startswith("{"):
         try:
-            found: dict[str, Any] = json.loads(text)
+            resources: dict[str, Any] = json.loads(text)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         except ValueError as error:
             raise ValueError(f'it is no JSON object like {{"num_gpus": 1}}: {error}') from None
     else:
         pairs = (part.partition("=") for part in text.split(","))
-        found = {name.strip(): value.strip() for name, _, value in pairs}
-        found = {n: v if n == _ACCELERATOR else _number(v) for n, v in found.items()}
-    for name, value in found.items():
+        resources = {name.strip(): value.strip() for name, _, value in pairs}
+        resources = {n: v if n == _ACCELERATOR else _number(v) for n, v in resources.items()}
+    for name, value in resources.items():
         if name in _OTHERWISE:
             raise ValueError(f"{name} is no resource of --ray-resources: {_OTHERWISE[name]}")
         if name == _ACCELERATOR:
@@ -102,7 +102,7 @@ def read_task_resources(text: str) -> dict[str, Any]:
             raise ValueError(f"{name} must be finite, with four decimals at most")
         if name == "num_gpus" and value > 1 and value != int(value):
             raise ValueError("num_gpus above 1 must be a whole number")
-    return found
+    return resources
 
 
 def _number(text: str) -> Any:

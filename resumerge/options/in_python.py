@@ -106,17 +106,17 @@ def _is_flag(option: Option) -> bool:
     return isinstance(option.type, Flag)
 
 
-def _as_argument(found: re.Match[str]) -> str:
+def _as_argument(match: re.Match[str]) -> str:
     options = {option.name: option for option in declared()}
-    written = found["name"]
-    name, value = written.replace("-", "_"), found["value"]
-    rest = found[0].removeprefix(f"--{written}")
+    written = match["name"]
+    name, value = written.replace("-", "_"), match["value"]
+    rest = match[0].removeprefix(f"--{written}")
     if name not in options and name.removeprefix("no_") in options:
         return f"{name.removeprefix('no_')}=False{rest}"
     if written in _OWN_FLAGS:
         return _OWN_FLAGS[written] + rest
     if name not in options and written not in _OWN:
-        return found[0]
+        return match[0]
     if name in options and _is_flag(options[name]):
         return f"{name}=True{rest}"
     name = _OWN.get(written, name)

@@ -48,12 +48,14 @@ def plan_extraction(
         Resumable: a file cannot be read now.
     """
     models = ModelViews(sources, extraction.model)
-    made, targets, notes, left_out = extract(recipe, extraction, models, seed=seed, reading=reading)
+    adapter, targets, notes, left_out = extract(
+        recipe, extraction, models, seed=seed, reading=reading
+    )
     quantised = [note for source in sources.values() for note in notes_on_quantisation(source)]
     layers = models.layers[extraction.model]
     reference = sources[extraction.model]
     return _plan(
-        recipe, sources, reference, layers, made, targets, [*notes, *quantised], left_out, seed
+        recipe, sources, reference, layers, adapter, targets, [*notes, *quantised], left_out, seed
     )
 
 
@@ -67,7 +69,7 @@ def with_ranks(plan: Plan, chosen: Mapping[str, int]) -> Plan:
         chosen: the ranks, by the names of modules; a module that is missing keeps its rank.
     """
     assert plan.adapter is not None
-    made = plan.adapter.with_ranks(chosen)
+    adapter = plan.adapter.with_ranks(chosen)
     targets = [
         Target(
             name=unit.name,
@@ -79,10 +81,10 @@ def with_ranks(plan: Plan, chosen: Mapping[str, int]) -> Plan:
         )
         for unit in plan.units
     ]
-    targets = [_with_rank(target, made.ranks) for target in targets]
+    targets = [_with_rank(target, adapter.ranks) for target in targets]
     assert plan.shard_size is not None
     units, shards = pack(targets, plan.shard_size, ONE_FILE)
-    return replace(plan, units=units, shards=shards, adapter=made)
+    return replace(plan, units=units, shards=shards, adapter=adapter)
 
 
 def _with_rank(target: Target, ranks: Mapping[str, int]) -> Target:
@@ -125,7 +127,7 @@ def plan_combination(
     combining = Combining(method, tuple(i.model.text for i in inputs), recipe.rank, seed)
     adapters = [(input_, sources[input_.model]) for input_ in inputs]
     try:
-        made, targets, more, left_out = combine(recipe, adapters, combining, values_of)
+        adapter, targets, more, left_out = combine(recipe, adapters, combining, values_of)
     except ContradictingParameters as error:
         raise InputError([*invalid, *parameters.problems] or error.problems) from None
     except InputError as error:
@@ -134,7 +136,9 @@ def plan_combination(
         raise InputError(problems)
     notes = [*METHODS.notes_on(method.name), *notes, *more]
     reference = sources[inputs[0].model]
-    return _plan(recipe, sources, reference, Layers({}, None), made, targets, notes, left_out, seed)
+    return _plan(
+        recipe, sources, reference, Layers({}, None), adapter, targets, notes, left_out, seed
+    )
 
 
 def is_combination(recipe: Recipe, sources: Mapping[ModelRef, Source]) -> bool:
@@ -240,7 +244,7 @@ def _plan(
     sources: Mapping[ModelRef, Source],
     reference: Source,
     layers: Layers,
-    made: MadeAdapter,
+    adapter: MadeAdapter,
     targets: list[Target],
     notes: Sequence[str],
     left_out: Sequence[LeftOut],
@@ -261,6 +265,6 @@ def _plan(
         seed=seed,
         shard_size=size,
         notes=tuple(dict.fromkeys([*recipe.notes, *of_models, *notes])),
-        adapter=made,
+        adapter=adapter,
         left_out=(*left_out, *of_sources),
     )

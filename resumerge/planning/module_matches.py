@@ -43,7 +43,7 @@ def match_modules(
 def _no_such_part(
     recipe: Recipe, models: ModelViews, module: Module, parts: list[ModulePart]
 ) -> Problem:
-    every = [name for part in parts for name in sorted(part.names)]
+    all_names = [name for part in parts for name in sorted(part.names)]
     described = ", ".join(
         f"{part.name} ({len(part.tensors)} tensors" + (f", {part.stack}.*)" if part.stack else ")")
         for part in parts
@@ -53,7 +53,7 @@ def _no_such_part(
         module.path,
         expected=described,
         found=module.name,
-        fix=did_you_mean(str(module.name), every) or "Write one of these names",
+        fix=did_you_mean(str(module.name), all_names) or "Write one of these names",
     )
 
 

@@ -189,12 +189,12 @@ def _check_counts(
             )
 
 
-def _unlike_layers(models: ModelViews, ref: ModelRef, stack: str, theirs: str | None) -> str:
+def _unlike_layers(models: ModelViews, ref: ModelRef, stack: str, their_stack: str | None) -> str:
     """Return how the first layer of a stack differs in shape from the reference's; "" if not."""
     our, their = models.sources[models.reference].tensors, models.sources[ref].tensors
     for name, tensor in our.items():
         inner = name.removeprefix(f"{stack}.0.")
-        other = their.get(f"{theirs}.0.{inner}")
+        other = their.get(f"{their_stack}.0.{inner}")
         if inner != name and other is not None and other.shape != tensor.shape:
             shapes = f"{list(tensor.shape)} in {models.reference} and {list(other.shape)} in {ref}"
             return f"{inner} of a layer is {shapes}"

@@ -78,12 +78,12 @@ def stacked(
         rests = models.layer_tensors(guide.model, part.stack)
         start, stop = guide.layer_range or (0, 0)
         for step in range(stop - start):
-            for rest in rests.get(start + step, []):
+            for inner in rests.get(start + step, []):
                 yield TensorSpec(
-                    f"{part.stack}.{output_layer}.{rest}",
+                    f"{part.stack}.{output_layer}.{inner}",
                     slice_,
                     tuple(
-                        f"{models.stack_in(i.model, part.stack)}.{i.layer_range[0] + step}.{rest}"
+                        f"{models.stack_in(i.model, part.stack)}.{i.layer_range[0] + step}.{inner}"
                         for i in slice_.inputs
                         if i.layer_range
                     ),

@@ -83,12 +83,12 @@ class Command(click.Command):
             record = None if isinstance(one, Argument) else one.get_help_record(ctx)
             if record is not None:
                 groups.setdefault(getattr(one, "group", ""), []).append(record)
-        rest = groups.pop("", [])
+        other_options = groups.pop("", [])
         for heading, records in groups.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
         with formatter.section("Other options" if groups else "Options"):
-            formatter.write_dl(rest)
+            formatter.write_dl(other_options)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self._examples:

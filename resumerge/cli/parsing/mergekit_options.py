@@ -75,11 +75,11 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
         return list(words), []
     taken = [words[position]]
     notes: list[str] = []
-    rest = iter([*before, *words[position + 1 :]])
-    for word in rest:
+    kept_words = iter([*before, *words[position + 1 :]])
+    for word in kept_words:
         name, has_value, value = word.partition("=")
         if word == "--":
-            taken += [word, *rest]
+            taken += [word, *kept_words]
         elif name in _RENAMED:
             taken += [*_RENAMED[name], *([value] if has_value else [])]
         elif re.fullmatch("-j[0-9]+", word):
@@ -92,7 +92,7 @@ def without_mergekit_options(words: Sequence[str]) -> tuple[list[str], list[str]
             )
         elif name in _FLAGS | _VALUED:
             if name in _VALUED and not has_value:
-                value = next(rest, "")
+                value = next(kept_words, "")
             notes.append(
                 f"{name} {value}: adapters are applied in float32 whatever is asked for, and "
                 "rounded once, to the type of the merge or of the output"

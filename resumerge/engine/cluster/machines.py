@@ -30,13 +30,13 @@ class Machine:
         return self.resources.get("CPU", 0.0)
 
     def __str__(self) -> str:
-        others = (
+        custom = (
             f"{name}={n:g}"
             for name, n in sorted(self.resources.items())
             if not name.startswith(_NOT_ASKED_FOR)
         )
         memory = show_size(int(self.resources.get("memory", 0)))
-        return ", ".join((f"{self.cpus:g} processors", memory, *others))
+        return ", ".join((f"{self.cpus:g} processors", memory, *custom))
 
 
 @dataclass(frozen=True)

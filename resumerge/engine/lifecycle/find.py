@@ -103,15 +103,15 @@ def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
     mirror = context.open_mirror(context.options.mirror)
     mirror.serves(out.path)
     _check_usable(mirror, out)
-    found = find_in_mirror(context, mirror, recipe, out)
-    if isinstance(found, Path):
-        return ExistingRun(found, recipe, config, out)
-    if found is None:
+    in_mirror = find_in_mirror(context, mirror, recipe, out)
+    if isinstance(in_mirror, Path):
+        return ExistingRun(in_mirror, recipe, config, out)
+    if in_mirror is None:
         return NewRun(recipe, config, out)
     if context.options.restart:
-        manifest = found
+        manifest = in_mirror
         return NewRun(recipe, config, out, abandon=lambda: _abandon_finished(mirror, manifest))
-    return FinishedInMirror(found, recipe, out)
+    return FinishedInMirror(in_mirror, recipe, out)
 
 
 def find_for_resume(context: RunContext, name: str | None) -> Found:

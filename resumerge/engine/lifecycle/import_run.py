@@ -210,16 +210,18 @@ def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
         out: the output here.
         theirs: the output on the other machine.
     """
-    there = OutputPath(theirs)
-    if out.is_file == there.is_file and (not out.is_file or out.path.name == theirs.name):
+    on_other_machine = OutputPath(theirs)
+    if out.is_file == on_other_machine.is_file and (
+        not out.is_file or out.path.name == theirs.name
+    ):
         return []
     return [
         Problem(
             "The run in the mirror has another output",
             where=str(out),
-            expected=f"a file named {theirs.name}" if there.is_file else "a folder",
+            expected=f"a file named {theirs.name}" if on_other_machine.is_file else "a folder",
             found=out.path.name,
-            fix=f"name {out.folder / theirs.name if there.is_file else out.path.stem}",
+            fix=f"name {out.folder / theirs.name if on_other_machine.is_file else out.path.stem}",
         )
     ]
 

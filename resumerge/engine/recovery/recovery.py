@@ -145,13 +145,13 @@ class Recovery:
         The file is missing, truncated, or has another header. With `creates_later` the new file is
         created later.
         """
-        found = "missing"
+        state = "missing"
         if path.exists():
-            found = f"{path.stat().st_size} bytes, or a different header"
+            state = f"{path.stat().st_size} bytes, or a different header"
             self._storage.remove(path)
         units = [n for n in range(shard.first, shard.last) if self._progress[n].committed_blocks]
         if units:
-            self._ledger.units.forget(units, EventKind.SHARD_LOST, shard=shard.name, found=found)
+            self._ledger.units.forget(units, EventKind.SHARD_LOST, shard=shard.name, found=state)
         if not self._creates_later:
             self._files.create(shard)
 

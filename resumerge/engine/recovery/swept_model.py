@@ -47,7 +47,7 @@ class SweptModel:
     @property
     def nbytes(self) -> int:
         """The bytes of its shards that exist."""
-        paths = self._made.shards.values() if self._made else ()
+        paths = self._swept.shards.values() if self._swept else ()
         return sum(path.stat().st_size for path in paths if path.is_file())
 
     def give(self, ledger: Ledger, out: Path, storage: Storage) -> None:
@@ -58,13 +58,13 @@ class SweptModel:
             out: the output's folder.
             storage: the operations on files.
         """
-        made = self._made
-        if made is None or not made.read_the_same(ledger.sources()):
+        swept = self._swept
+        if swept is None or not swept.read_the_same(ledger.sources()):
             return
         for shard in ledger.shards.all():
             planned = ledger.units.all(shard["number"])
-            swept_rows = [made.units.get(row["name"], {}) for row in planned]
-            path = made.shards.get(shard["name"])
+            swept_rows = [swept.units.get(row["name"], {}) for row in planned]
+            path = swept.shards.get(shard["name"])
             if path and path.is_file() and all(map(_is_planned, swept_rows, planned)):
                 storage.rename(path, out / shard["name"])
                 commits = list(map(_commit, swept_rows, planned))
@@ -73,7 +73,7 @@ class SweptModel:
                 )
 
     @cached_property
-    def _made(self) -> _SweptVariant | None:
+    def _swept(self) -> _SweptVariant | None:
         """The sweep's record of the variant; None if the sweep's ledger is damaged."""
         try:
             with closing(Ledger(self.run / LEDGER_FILE, read_only=True)) as swept:

@@ -135,15 +135,15 @@ class FolderStore(Store):
             if self._capabilities is not None or self.folder.exists() or self.folder.is_symlink():
                 raise NotADirectoryError(errno.ENOTDIR, "the folder is gone", self.url)
             return {}
-        found = {}
+        files = {}
         for folder, _, names in os.walk(self.folder, onerror=_raise):
             for name in names:
                 path = Path(folder) / name
                 try:
-                    found[path.relative_to(self.folder).as_posix()] = path.lstat().st_size
+                    files[path.relative_to(self.folder).as_posix()] = path.lstat().st_size
                 except FileNotFoundError:  # deleted meanwhile
                     continue
-        return found
+        return files
 
     def get(self, name: str, most: int = SMALL) -> bytes:
         return read_small(self.folder / name, most)
@@ -284,14 +284,14 @@ class FolderStore(Store):
         try:
             for piece in pieces(path):
                 digest.update(piece)
-                rest = piece[max(0, done - offset) :]
+                remaining = piece[max(0, done - offset) :]
                 offset += len(piece)
-                if rest:
-                    self._storage.write(fd, rest, offset - len(rest))
+                if remaining:
+                    self._storage.write(fd, remaining, offset - len(remaining))
                 if offset - synced >= SYNC_BYTES:
                     self._sync(fd)
                     synced = offset
-                moved(len(rest))
+                moved(len(remaining))
             self._sync(fd)
             _drop_cached(fd, offset)
         finally:

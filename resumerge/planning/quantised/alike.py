@@ -83,16 +83,16 @@ def quantised_alike(
         InputError: a changed weight is stored in a form that this program does not write.
     """
     stored = reference.stored_tensors()
-    made, changed = list[Target](), list[str]()
+    quantised, changed = list[Target](), list[str]()
     unwritten: dict[str, str] = {}
     for target in targets:
         coding = reference.weights.get(target.name)
         if coding is None:
-            made.append(target)
+            quantised.append(target)
         elif _is_unchanged(target.expression, reference.tensors[target.name]):
-            made += (_copied(stored[part]) for part in coding.parts)
+            quantised += (_copied(stored[part]) for part in coding.parts)
         elif again := _written(target, coding, stored):
-            made += again
+            quantised += again
             changed.append(target.name)
         else:
             unwritten[target.name] = coding.kind
@@ -100,13 +100,13 @@ def quantised_alike(
         raise InputError([_not_written(recipe, unwritten)])
     of_weights = {part for coding in reference.weights.values() for part in coding.parts}
     beside = [n for n in stored if n not in of_weights and n not in reference.tensors]
-    made += (_copied(stored[name]) for name in beside)
+    quantised += (_copied(stored[name]) for name in beside)
     tensors = frozenset({*of_weights, *beside})
     kind = f"as in {reference.ref}: {reference.quantised}"
     output = QuantisedOutput(
         SAME, kind, f"what loads {reference.ref} loads it", reference.stated, tensors
     )
-    return made, output, [_note(reference, changed, beside)]
+    return quantised, output, [_note(reference, changed, beside)]
 
 
 def unrounded(tensor: Tensor) -> Tensor:
@@ -142,15 +142,15 @@ def _written(target: Target, coding: Coding, stored: Mapping[str, Stored]) -> li
         return []
     stem = stem_of(target.name)
     names = [stem + name for name in (layout.codes, layout.scales, layout.factor) if name]
-    made = layout.target(target, unrounded(target.expression))
-    made = replace(
-        made,
+    quantised = layout.target(target, unrounded(target.expression))
+    quantised = replace(
+        quantised,
         tensors={name: stored[name].shape for name in names},
         dtypes={name: stored[name].dtype for name in names},
     )
-    if 8 * made.nbytes % made.alignment:
+    if 8 * quantised.nbytes % quantised.alignment:
         return []
-    return [made, *(_copied(stored[part]) for part in coding.parts if part not in names)]
+    return [quantised, *(_copied(stored[part]) for part in coding.parts if part not in names)]
 
 
 def _not_written(recipe: Recipe, unwritten: Mapping[str, str]) -> Problem:

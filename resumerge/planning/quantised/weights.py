@@ -106,17 +106,17 @@ def quantised_output(
         return quantised_alike(recipe, reference, targets)
     scheme = OUTPUTS[name]
     unfit = _unfit(scheme, targets)
-    made, plain = list[Target](), list[str]()
+    quantised, plain = list[Target](), list[str]()
     for target in targets:
         if _is_linear(target) and target.name not in unfit:
             layout = scheme.layout_beside(target.dtype)
-            made.append(layout.target(target, unrounded(target.expression)))
+            quantised.append(layout.target(target, unrounded(target.expression)))
         else:
-            made.append(target)
+            quantised.append(target)
             if _is_matrix(target):
                 plain += map(_module, target.tensors)
     modules = sorted({"lm_head", *plain})
-    tensors = frozenset(n for target in made if target.dtypes for n in target.tensors)
+    tensors = frozenset(n for target in quantised if target.dtypes for n in target.tensors)
     if not tensors:
         found = f"{unfit[min(unfit)]}: {min(unfit)}" if unfit else "none in the layers"
         raise InputError(
@@ -131,7 +131,7 @@ def quantised_output(
             ]
         )
     output = QuantisedOutput(name, scheme.kind, scheme.loaders, scheme.config(modules), tensors)
-    return made, output, _notes(output, made, plain, unfit)
+    return quantised, output, _notes(output, quantised, plain, unfit)
 
 
 def _transposed(reference: Source) -> Iterator[str]:
@@ -191,12 +191,12 @@ def _module(name: str) -> str:
 
 def _notes(
     output: QuantisedOutput,
-    made: Sequence[Target],
+    targets: Sequence[Target],
     plain: Collection[str],
     unfit: Mapping[str, str],
 ) -> list[str]:
     """Return the notes on the quantisation for the user."""
-    count = sum(bool(target.dtypes) for target in made)
+    count = sum(bool(target.dtypes) for target in targets)
     notes = [
         f"{counted(count, 'weight')} of linear layers are written as {output.kind} "
         f"(out_dtype: {output.name}); embeddings, the head, norms, biases and gates stay plain. "

@@ -49,12 +49,12 @@ def pack(
     shards: list[Shard] = []
     for prefix, stem in parts.items():
         others = tuple(other for other in parts if len(other) > len(prefix))
-        own = [
+        of_part = [
             target
             for target in targets
             if target.name.startswith(prefix) and not target.name.startswith(others)
         ]
-        _pack_part(own, shard_size, prefix, stem, units, shards)
+        _pack_part(of_part, shard_size, prefix, stem, units, shards)
     return tuple(units), tuple(shards)
 
 

@@ -41,13 +41,15 @@ def check_settings(
         )
     yield from _check_features(recipe, models, module, layers)
     rests = {
-        rest for names in models.layer_tensors(reference, layers.stack).values() for rest in names
+        name_in_layer
+        for names in models.layer_tensors(reference, layers.stack).values()
+        for name_in_layer in names
     }
     unstated = [
         setting
         for setting in move_settings(config, layers.keys, count, origins)[1]
         # A setting that is also a tensor of the layer moves with the layer anyway.
-        if not any(rest.endswith(f".{setting.key}") for rest in rests)
+        if not any(name_in_layer.endswith(f".{setting.key}") for name_in_layer in rests)
     ]
     if unstated:
         yield _unstated_problem(recipe, models, module, layers, unstated)

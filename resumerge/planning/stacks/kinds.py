@@ -47,26 +47,28 @@ def compare_layers(
             nearest = min(
                 by_kind, key=lambda k: (len(by_kind[k].keys() ^ layer.keys()), len(k ^ kind))
             )
-            own = by_kind[nearest]
+            nearest_layer = by_kind[nearest]
             stack = models.stack_in(guide.model, part.stack)
-            for rest in sorted(own.keys() | layer.keys()):
-                name = f"{stack}.{number}.{rest}"
-                if rest not in layer:
+            for name_in_layer in sorted(nearest_layer.keys() | layer.keys()):
+                name = f"{stack}.{number}.{name_in_layer}"
+                if name_in_layer not in layer:
                     mismatches.missing(guide, name, reference)
-                elif rest not in own:
+                elif name_in_layer not in nearest_layer:
                     mismatches.surplus(guide, name, reference)
-                elif own[rest].shape != layer[rest].shape:
-                    mismatches.unlike(guide, name, reference, own[rest], layer[rest])
+                elif nearest_layer[name_in_layer].shape != layer[name_in_layer].shape:
+                    mismatches.unlike(
+                        guide, name, reference, nearest_layer[name_in_layer], layer[name_in_layer]
+                    )
 
 
 def _layers(models: ModelViews, ref: ModelRef, stack: str) -> dict[int, dict[str, Tensor]]:
     """Return the tensors of each layer of a model's stack, by their names inside the layer."""
-    tensors, own = models.sources[ref].tensors, models.stack_in(ref, stack)
+    tensors, own_stack = models.sources[ref].tensors, models.stack_in(ref, stack)
     return {
         number: {
             rest: tensor
             for rest in rests
-            if not is_computed(tensor := tensors[f"{own}.{number}.{rest}"])
+            if not is_computed(tensor := tensors[f"{own_stack}.{number}.{rest}"])
         }
         for number, rests in models.layer_tensors(ref, stack).items()
     }

@@ -33,7 +33,7 @@ def notes_on_mixed_models(models: ModelViews, module: Module, part: ModulePart) 
 
 
 def _notes(
-    models: ModelViews, stack: str, inputs: Sequence[Sequence[tuple[int, int]]], said: str
+    models: ModelViews, stack: str, inputs: Sequence[Sequence[tuple[int, int]]], whose: str
 ) -> Iterator[str]:
     configs = {source.number: source.config for source in models.sources.values()}
     layers = [[SourceLayer(n, configs[n], layer) for n, layer in several] for several in inputs]
@@ -43,5 +43,5 @@ def _notes(
     for key, places in mixed_settings(config, keys, count, layers).items():
         yield (
             f"layers of different kinds are merged ({key}): the output's config.json says what "
-            f"{said} says; in {stack}.*: {some([str(place) for place in places])}"
+            f"{whose} says; in {stack}.*: {some([str(place) for place in places])}"
         )

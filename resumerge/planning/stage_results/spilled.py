@@ -117,13 +117,13 @@ def _cost_of_reading() -> Callable[[Tensor], float]:
     def cost(tensor: Tensor) -> float:
         if tensor not in costs:
             children = _operands(tensor)
-            own = 0.0 if children else READ_MS * tensor.nbytes / _MIB
-            own += tensor.own_milliseconds / _MIB
+            milliseconds = 0.0 if children else READ_MS * tensor.nbytes / _MIB
+            milliseconds += tensor.own_milliseconds / _MIB
             if isinstance(tensor, Merged):
                 passes = tensor.merge_method.passes(tensor.context)
                 spent = tensor.merge_method.cost.milliseconds * len(children) / passes
-                own += spent * tensor.numel / _MIB
-            costs[tensor] = own + sum(map(cost, children))
+                milliseconds += spent * tensor.numel / _MIB
+            costs[tensor] = milliseconds + sum(map(cost, children))
         return costs[tensor]
 
     return cost
