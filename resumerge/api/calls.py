@@ -16,7 +16,7 @@ from resumerge.options.in_python import error_in_python
 from resumerge.options.types import StrPath, read_address
 
 Config: TypeAlias = StrPath | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""A recipe: a YAML file, or what is in it."""
+"""A recipe: a YAML file, or its content as mappings."""
 
 RECIPE, RUN = "recipe", "name of the run"
 
@@ -39,7 +39,7 @@ def speaks_python(function: Callable[Parameters, Returned]) -> Callable[Paramete
 
 
 def recipe_file(config: Config) -> AbstractContextManager[RecipeFile]:
-    """Return the recipe as a file; one of mappings is there for the call only."""
+    """Return a context with the recipe as a file; a file for mappings exists only inside it."""
     if isinstance(config, Mapping):
         return recipe_in_python(config)
     if isinstance(config, str) and "\n" in config:

@@ -76,7 +76,7 @@ def command(
 
 
 def _show(runs: Sequence[OldRun]) -> RenderableType:
-    """Return each run, and what is removed of it."""
+    """Return a paragraph for each run: its state, and the files that are removed."""
     if not runs:
         return Prose("There are no runs to remove.")
     return Group(*(Prose(_described(run), run.id, "bold") for run in runs))

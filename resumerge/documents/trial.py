@@ -116,7 +116,7 @@ def try_model(
         runs: the folder of all runs, one of which has the model's sources.
         text: a file whose first `CHARACTERS` characters are predicted, by the sources as well.
         tokens: the most tokens to generate.
-        report: called with what is done next.
+        report: called with a description of the next step.
 
     Raises:
         InputError: transformers is not installed; there is no finished model, or transformers

@@ -1,4 +1,4 @@
-"""The reporter: receives the progress of a run. Subclasses override what they need."""
+"""The reporter: receives the progress of a run. Subclasses override the methods that they need."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Memory:
         total: the machine's memory, or the smallest cgroup limit.
         available: what can be taken without swapping or being killed. Page cache counts as
             available where it can be dropped at once: it is neither dirty nor mapped.
-        bound: what has the least available: the machine, or a cgroup by name.
+        bound: the machine, or the name of the cgroup, with the least available memory.
         stalled: the share of the time since the measurement before in which every task that could
             have run waited for memory; 0 where the kernel does not say (PSI).
     """
@@ -76,7 +76,7 @@ class Cgroup:
     Args:
         folder: its folder in the mounted hierarchy.
         files: the names of its files.
-        own: whether the process itself is in it, not only in one below.
+        own: whether the process itself is in this cgroup, not only in one below it.
     """
 
     folder: Path

@@ -23,7 +23,7 @@ LINUX = sys.platform == "linux" and not POSIX_ONLY
 MACOS = sys.platform == "darwin" and not POSIX_ONLY
 
 NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
-"""The numbers of the errors that say that a filesystem cannot do what it was asked to.
+"""The numbers of the errors that mean that a filesystem does not support an operation.
 
 The first two are one number on Linux, and two on macOS.
 """
@@ -41,20 +41,20 @@ def kernel_file(path: str) -> Path:
 
 
 def offered(module: ModuleType, name: str) -> Any:
-    """Return what one of Python's modules has on some systems; None where it is not there."""
+    """Return an attribute that a Python module has only on some systems; None if it is missing."""
     return None if POSIX_ONLY else getattr(module, name, None)
 
 
 def libc(name: str) -> Any:
-    """Return a function of the C library that is not POSIX's; None where it is not there.
+    """Return a function of the C library that is not in POSIX; None if this system lacks it.
 
-    It is a function of `ctypes` of its own, which keeps `errno` for `ctypes.get_errno`.
+    `ctypes.get_errno` returns the `errno` of its calls.
     """
     return None if POSIX_ONLY else getattr(ctypes.CDLL(None, use_errno=True), name, None)
 
 
 def sync(fd: int, *, data_only: bool = False) -> None:
-    """Make what was written to an open file durable.
+    """Make the bytes that were written to an open file durable.
 
     macOS's fsync(2) leaves the data in the cache of the disk; F_FULLFSYNC (fcntl(2)) does not.
 

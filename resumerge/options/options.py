@@ -1,4 +1,4 @@
-"""Every option of a merge, what a run's ledger keeps of them, and what a resumed run inherits."""
+"""Every option of a merge: which of them a run's ledger keeps, and a resumed run inherits."""
 
 from __future__ import annotations
 
@@ -434,7 +434,7 @@ class Options:
 
 @cache
 def declared(command: str | None = None) -> tuple[Option, ...]:
-    """Return the declared options in their order: all of them, or those that a command takes."""
+    """Return the declared options in their order: all options, or the options of a command."""
     options = (replace(f.metadata["option"], name=f.name) for f in fields(Options) if f.metadata)
     return tuple(option for option in options if command is None or command in option.commands)
 

@@ -74,7 +74,7 @@ class OptionType(ABC):
         metavar: how help names the value.
         accepts: the Python type that `resumerge.run` and its like accept.
         note: what their documentation says about that type.
-        repeatable: whether the value is a sequence of what is given on the command line, each by
+        repeatable: whether the value is a sequence of values on the command line, each given by
             the option again.
         bare: the value where the command line has the option without one; None if it needs one.
         default_word: stands for the option's default, where that is no value of the type.

@@ -37,7 +37,7 @@ Decorator = Callable[[Function], Function]
 
 
 def _read_by(type: OptionType) -> Callable[[str], object]:
-    """Return a function that reads an option's text, for a type that says what is wrong with it."""
+    """Return a function that reads an option's text, for a type whose errors say what is wrong."""
 
     def read(text: str) -> object:
         try:

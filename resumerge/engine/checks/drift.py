@@ -87,7 +87,7 @@ def check_same_plan(
     *,
     but_methods: bool = False,
 ) -> None:
-    """Refuse to compute blocks of a run if its plan, or the program, is not what it was.
+    """Refuse to compute blocks of a run if its plan or the program differs from the run's.
 
     Args:
         context: the run's context.

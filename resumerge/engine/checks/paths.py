@@ -36,7 +36,7 @@ def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem
     Args:
         path: the path.
         what: the path's purpose, in messages: ``state folder``.
-        expected: what is right, in messages.
+        expected: a description of a valid path, in messages.
     """
     try:
         str(path).encode()

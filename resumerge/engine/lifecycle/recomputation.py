@@ -60,7 +60,7 @@ def verify_sources(
     Args:
         run: the run's id or output; by default the newest run.
         options: the command's options.
-        reporter: is told what is done.
+        reporter: is told of each phase.
         every: whether every committed block is computed again, and not a sample.
 
     Raises:

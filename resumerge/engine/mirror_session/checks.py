@@ -1,4 +1,4 @@
-"""Checks of a mirror: its options, its address, and what it holds, before anything is written."""
+"""Checks of a mirror's options, address and content, before anything is written."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ def _content(nonce: str, content: Mapping[str, Any]) -> bytes:
 class BucketEndpoint(TaskEndpoint):
     """A task's side of an exchange in a bucket. The task's object is deleted when it is given up.
 
-    The task only replaces the object, on the condition that the object is what it wrote last. So a
-    task that was given up and wakes up late creates no object again.
+    The task only replaces the object, on the condition that it still has the content that the task
+    wrote last. So a task that was given up and wakes up late creates no object again.
 
     Args:
         url: the mirror's address. Every machine opens it with its own credentials.

@@ -21,8 +21,9 @@ from resumerge.mirror.stores.base import Moved, StoreError
 class BucketClient(ABC):
     """One bucket, and the names below one prefix.
 
-    Requests are those of the protocol, once each: an object is written and removed in one step, and
-    every request that begins later sees that. Names are `Store`'s, without the prefix.
+    Each method makes requests of the protocol without repeating them. An object is written and
+    removed in one step, which every later request sees. Names are those of `Store`, without the
+    prefix.
 
     Args:
         bucket: the bucket's name.
@@ -56,7 +57,7 @@ class BucketClient(ABC):
         return self._objects.read(self._prefix + name, start)
 
     def compare(self, name: str, nbytes: int, md5: str, version: str) -> None:
-        """Compare what was read of a whole object with what the server says of it.
+        """Compare the bytes that were read of a whole object with the server's size and hash.
 
         Args:
             name: the object's name.
@@ -65,7 +66,7 @@ class BucketClient(ABC):
             version: the object's ETag. If it is that MD5, no request is made.
 
         Raises:
-            StoreError: bytes are missing or others.
+            StoreError: bytes are missing, or differ from the server's.
         """
         etag = version.strip('"')
         if etag == md5:

@@ -1,9 +1,9 @@
 """Uploads to S3: a small file in one request, a large one in parts.
 
-A later attempt continues wherever the former one was interrupted, also on another machine. The
-server says the MD5 of what it received (the ETag), and that is compared. Where an ETag is no MD5,
-because the server encrypts with keys of its own, all of the object is read back, and a later
-attempt sends everything again.
+A later attempt continues where the former one was interrupted, also on another machine. The server
+returns the MD5 of the bytes that it received (the ETag), which is compared. If an ETag is no MD5,
+because the server encrypts with keys of its own, the whole object is read back, and a later attempt
+sends all parts again.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Upload:
             }
 
     def _check_sent(self) -> None:
-        """Compare the object with what was sent; delete it if it differs.
+        """Compare the object with the bytes that were sent; delete it if it differs.
 
         Raises:
             StoreError: it differs.

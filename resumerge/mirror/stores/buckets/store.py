@@ -1,4 +1,4 @@
-"""A store below a prefix of a bucket: what all kinds of object stores have in common."""
+"""A store below a prefix of a bucket: the code of all kinds of object stores."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class BucketStore(Store):
         return True
 
     def _holds(self, name: str, data: bytes) -> bool:
-        """Return whether an object has this content: then it is ours, and an answer was lost."""
+        """Return whether an object has this content: it was written, and the answer was lost."""
         found = bytearray()
         try:
             self._read(name, found.extend, (data,))
@@ -161,12 +161,12 @@ class BucketStore(Store):
         expected: Sequence[bytes] = (),
         most: float = SMALL,
     ) -> str:
-        """Read a whole object, and compare it with what the server says of it.
+        """Read a whole object, and compare it with the server's size and hash.
 
         Args:
             name: the object's name.
-            take: gets its bytes, in their order; nothing of an object that is larger than `most`.
-            expected: contents that are not compared, for they are what they should be.
+            take: called with its bytes, in order; not called if the object is larger than `most`.
+            expected: contents that the caller knows, and that need no comparison.
             most: the largest size in bytes.
 
         Returns:
@@ -174,7 +174,7 @@ class BucketStore(Store):
 
         Raises:
             FileNotFoundError: there is no such object.
-            StoreError: bytes are missing, or are others than the server has.
+            StoreError: bytes are missing, or differ from the server's.
         """
         md5, nbytes = hashlib.md5(usedforsecurity=False), 0
         with self._client.read(checked(name)) as body:
