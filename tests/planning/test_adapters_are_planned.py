@@ -20,7 +20,9 @@ from resumerge.options import Options
 from resumerge.planning import Plan, fingerprint, fingerprint_parts, make_plan
 from resumerge.planning.adapters import is_combination, with_ranks
 from resumerge.recipe import parse_recipe
+from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source, numbered
+from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Combined, Factors
 
 MODULES = {
@@ -142,6 +144,30 @@ def with_three(folder: Path, text: str) -> Plan:
     recipe = parse_recipe(text)
     sources = numbered({ref: opened[ref] for ref in recipe.models})
     return make_plan(recipe, sources, seed=0, shard_size=None)
+
+
+def test_what_its_adapters_say_and_leave_out_is_told(folder: Path) -> None:
+    """Whatever the order in which they were opened."""
+    recipe = parse_recipe(OF_TWO + "layer_order: x\n")
+    opened = [*planned(folder, OF_TWO).sources]
+    name, left = next(iter(opened[1].tensors.items()))
+    unused = LeftOut(left, UnusedReason.NOT_LOADED)
+    opened[1] = replace(opened[1], notes=("a note of two", "a note of two"), left_out=(unused,))
+    sources = {source.ref: source for source in reversed(opened)}
+    found = make_plan(recipe, sources, seed=0, shard_size=None)
+    assert found.reference == 0, "the first of the recipe"
+    assert found.notes.count("a note of two") == 1
+    assert any("layer_order" in note for note in found.notes)
+    assert unused in found.left_out and name
+
+
+def test_values_that_cannot_be_are_told_of_adapters_too(folder: Path) -> None:
+    for text, what in (
+        (OF_TWO.replace("weight: 1", "weight: x"), "has an invalid value"),
+        ("merge_method: linear\n" + TWO, "'weight' of linear is missing for one"),
+    ):
+        with pytest.raises(InputError, match=what):
+            with_three(folder, text)
 
 
 @pytest.mark.parametrize("line", ["tokenizer_source: union", "chat_template: chatml"])

@@ -225,3 +225,10 @@ def test_an_output_without_a_tokenizer_is_reminded_of() -> None:
     none = replace(same, tensors={n: t for n, t in same.tensors.items() if n not in tables})
     bare = replace(fitting, tensors={n: t for n, t in fitting.tensors.items() if n not in tables})
     assert planned(text, none, bare, without="a").reminders == ()
+
+
+def test_without_any_config_the_output_has_none_and_that_is_noted() -> None:
+    """No library loads it; tokens can be matched all the same."""
+    bare = [replace(model(name), config={}) for name in "ab"]
+    found = planned(LINEAR + "tokenizer_source: union\n", *bare)
+    assert any("the output has none; no library can load it" in note for note in found.notes)
