@@ -15,7 +15,8 @@ from resumerge.errors import InputError
 from resumerge.planning import Plan, make_plan
 from resumerge.recipe import parse_recipe
 from resumerge.sources.types import Source
-from resumerge.tensors import Adapted, Gathered, Merged, Stored, Tensor
+from resumerge.tensor_uses import UnusedReason
+from resumerge.tensors import Adapted, Gathered, Merged, Stored, Tensor, stored_in
 from resumerge.tensors.rows import AVERAGE
 from resumerge.tokenizers.required import Tokenizers
 from resumerge.tokenizers.vocabulary import Vocabulary
@@ -232,3 +233,11 @@ def test_without_any_config_the_output_has_none_and_that_is_noted() -> None:
     bare = [replace(model(name), config={}) for name in "ab"]
     found = planned(LINEAR + "tokenizer_source: union\n", *bare)
     assert any("the output has none; no library can load it" in note for note in found.notes)
+
+
+def test_a_model_that_gives_its_tokens_alone_is_told_to() -> None:
+    found = planned(LINEAR + "tokenizer_source: c\n")
+    of_c = [each for each in found.left_out if next(stored_in(each.tensor)).source == 2]
+    assert {each.reason for each in of_c} == {UnusedReason.TOKENIZER}
+    assert {each.tensor.name for each in of_c} == {*model("c").tensors}
+    assert inputs(found)[0] == ["a2", "a1", None, "b1"]
