@@ -86,6 +86,8 @@ def test_a_base_is_needed_unless_all_models_may_be_adapters(tmp_path: Path) -> N
         assert ties("org/x", "./model") == needs
         assert ties("./one", "./tow") == [], "a misspelt one is told as that"
         assert ties("org/x+org/y") == needs
+        assert ties("./one", "./two", method="slerp") == [], "told with the plan"
+        assert ties("org/x", "org/y", method="slerp") == ["slerp needs a base model"]
         stage = f"name: s\nmerge_method: linear\nparameters: {{weight: 1}}\n{TWO}---\n"
         last = "merge_method: ties\nparameters: {weight: 1}\nmodels: [{model: s}]\n"
         assert whats(stage + last) == needs
