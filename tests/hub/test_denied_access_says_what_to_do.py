@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hub_models import ref, single
+from huggingface_hub.errors import HfHubHTTPError
 from loopback_hub import Hub
 
 from resumerge.errors import InputError, Reason, Resumable
+from resumerge.hub.client import explain_hub_error, retry_after
 from resumerge.sources.remote.files import fetch
 from resumerge.sources.remote.hub import open_hub
 
@@ -68,6 +73,28 @@ def test_a_refusal_of_the_hub_may_be_a_page(hub: Hub) -> None:
     says = {"Content-Type": "text/html"}
     hub.fail("org/model", status=403, code="GatedRepo", times=None, says=says)
     assert "request access on the page of org/model" in refused(hub)
+
+
+def test_a_page_that_says_that_nothing_is_there_may_be_the_hub_s(hub: Hub) -> None:
+    """And the revision that was asked for is named."""
+    hub.commit("org/model", single(), branch="dev")
+    for status, told in ((404, "no such model"), (403, "denied access"), (410, "refused the")):
+        says = {"Content-Type": "text/html" if status != 403 else "text/plain"}
+        hub.faults.clear()
+        hub.fail("org/model", status=status, times=None, says=says)
+        message = refused(hub, "org/model@dev")
+        assert told in message and "org/model@dev" in message
+
+
+def test_what_the_hub_said_is_found_in_what_its_library_makes_of_it() -> None:
+    """Which wraps errors of downloads."""
+    response: Any = SimpleNamespace(status_code=503, headers={"Retry-After": "7"}, request=None)
+    wrapped = OSError("no file in the cache")
+    wrapped.__cause__ = ValueError("wrapped twice")
+    wrapped.__cause__.__cause__ = HfHubHTTPError("it fails", response=response)
+    told = explain_hub_error(wrapped, "org/model", "dev")
+    assert isinstance(told, Resumable) and "org/model@dev: HTTP 503" in str(told)
+    assert retry_after(wrapped) == 7.0
 
 
 def test_access_lost_between_plan_and_fetch(hub: Hub, sleeps: list[float]) -> None:

@@ -145,15 +145,16 @@ def test_what_the_hub_lists_is_not_asked_for_file_by_file(hub: Hub) -> None:
     assert (source.folder / "merges.txt").read_bytes() == b""
 
 
-@pytest.fixture
-def mirror(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """A mirror of the Hub that lists names alone."""
+@pytest.fixture(params=[("size",), ("blob_id", "lfs"), ("size", "blob_id", "lfs")])
+def mirror(request: pytest.FixtureRequest, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """A mirror of the Hub that lists no sizes, no hashes, or names alone."""
     real = HfApi.model_info
 
     def model_info(self: HfApi, *given: Any, **named: Any) -> Any:
         info = real(self, *given, **named)
         for sibling in info.siblings:
-            sibling.size = sibling.blob_id = sibling.lfs = None
+            for lacked in request.param:
+                setattr(sibling, lacked, None)
         return info
 
     monkeypatch.setattr(HfApi, "model_info", model_info)
