@@ -267,6 +267,19 @@ def test_a_copy_that_was_cut_short_is_not_present(
     assert hub.requests == []
 
 
+def test_a_copy_has_the_etag_that_its_link_names_whatever_its_bytes(
+    model: Source, metadata: MetadataCache
+) -> None:
+    """Also where nothing is known but the cache: one that is damaged is not taken for another."""
+    fetch(model, [NAME], metadata)
+    blob = remote_file(model, NAME).blob
+    blob.write_bytes(MODEL[NAME][:-1] + b"?")
+    again = open_hub(model.ref, metadata=MetadataCache(), offline=True)
+    assert again.files[NAME].identity == model.files[NAME].identity
+    with pytest.raises(InputError, match=f"missing: {NAME} .damaged."):
+        fetch(again, [NAME], MetadataCache(), offline=True)
+
+
 def test_a_content_that_lost_its_name_is_named_again(
     hub: Hub, model: Source, metadata: MetadataCache
 ) -> None:
