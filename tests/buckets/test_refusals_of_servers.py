@@ -374,6 +374,9 @@ def test_what_azure_s_library_says_without_an_answer() -> None:
         ServiceResponseError,
     )
 
+    refused: Any = SimpleNamespace(status_code=403, reason="no", headers={}, content_type="")
+    told = translated("az", ClientAuthenticationError("secret", response=refused))
+    assert isinstance(told, StoreError) and "denies access: HTTP 403" in str(told)
     none = translated("az", ClientAuthenticationError("secret"))
     assert isinstance(none, StoreError) and none.denied and "no usable credentials" in str(none)
     for lost in (

@@ -230,6 +230,15 @@ def test_the_region_that_is_named_or_any(
     assert open_bucket("s3://box").api().meta.region_name == region
 
 
+def test_an_account_in_the_path_of_an_endpoint_signs_what_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The library does not look for it there."""
+    setting(monkeypatch, AZURE_STORAGE_SERVICE_ENDPOINT="http://h:9000/acme")
+    setting(monkeypatch, AZURE_STORAGE_ACCOUNT="acme", AZURE_STORAGE_KEY="c2VjcmV0")
+    assert open_bucket("az://box").api().credential.account_name == "acme"
+
+
 def test_credentials_of_azure_sign_what_is_asked(
     served: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
