@@ -177,8 +177,10 @@ class Objects:
         return _xml(f"<EnumerationResults>{prefix}{blobs}</EnumerationResults>")
 
     def _google(self, request: Request) -> Answer:
-        path = request.path.partition("/b/box/o")[2].removeprefix("/")
-        query = request.query
+        _, of_objects, path = request.path.partition("/b/box/o")
+        path, query = path.removeprefix("/"), request.query
+        if not of_objects:  # the library asks now and then what the bucket is
+            return failure(404)
         if not path:
             page, token = self._page(query.get("prefix", ""), query.get("pageToken", ""))
             named = [{"name": key, **_described(each)} for key, each in page]
