@@ -234,6 +234,7 @@ def test_biases_that_the_base_lacks_are_zeros() -> None:
         ("", {}, ("F16", "BF16"), "F16 F16 BF16"),
         ("", {"dtype": "float32"}, ("F16", "BF16"), "F32 F32 F32"),
         ("", {"torch_dtype": "torch.bfloat16"}, ("F16", "F16"), "BF16 BF16 BF16"),
+        ("", {"dtype": "float32", "torch_dtype": "float16"}, ("F16", "BF16"), "F32 F32 F32"),
         (
             "dtype: float16\n",
             {"dtype": "float32", "torch_dtype": "bfloat16"},
@@ -263,6 +264,25 @@ def test_experts_of_several_dtypes_are_packed_in_float32(
     packed = units(found)["model.layers.0.mlp.experts.gate_up_proj"]
     assert packed.dtype == packed.expression.dtype == expected
     assert {part.dtype for part in packed.expression.children()} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("kind", "further"), [("llama", "architecture: deepseek\n"), ("qwen3", "")]
+)
+def test_biases_that_an_architecture_may_have_are_the_bases(kind: str, further: str) -> None:
+    bias = "model.layers.1.self_attn.o_proj.bias"
+    base = dense("base", kind, others=[tensor(bias, (HIDDEN,))])
+    found = mixture_of(BASE + further, kind, base)
+    assert made_of(found, units(found)[bias]) == [f"base:{bias}"]
+
+
+def test_an_expert_may_have_its_names_without_a_prefix() -> None:
+    own = dense("a")
+    bare = {name.removeprefix("model."): t for name, t in own.tensors.items()}
+    tensors = {name: replace(t, name=name) for name, t in bare.items()}  # type: ignore[type-var]
+    found = mixture_of(BASE, a=replace(own, tensors=tensors))
+    made = units(found)["model.layers.1.block_sparse_moe.experts.0.w3.weight"]
+    assert made_of(found, made) == ["a:layers.1.mlp.up_proj.weight"]
 
 
 def test_a_tensor_of_whole_numbers_stays_as_it_is() -> None:
@@ -356,6 +376,12 @@ def test_all_that_is_missing_is_told_at_once_in_the_order_of_the_recipe() -> Non
     assert last.path == "experts[1].source_model" and last.found.startswith("I8 with the shape")
 
 
+def test_a_shared_expert_needs_its_matrices_too() -> None:
+    up = "model.layers.1.mlp.up_proj.weight"
+    [problem] = problems(BASE + SHARED, c=dense("c", without=[up]))
+    assert (problem.path, problem.expected) == ("shared_experts[0].source_model", up)
+
+
 def test_a_base_without_layers_is_refused() -> None:
     [problem] = problems(BASE, base=dense("base", layers=0))
     assert problem.path == "base_model" and problem.expected == "model.layers.0"
@@ -364,10 +390,12 @@ def test_a_base_without_layers_is_refused() -> None:
 def test_a_base_that_its_config_does_not_describe_is_refused() -> None:
     [problem] = problems(BASE, base=dense("base", config={"vocab_size": TOKENS + 1}))
     assert problem.found == f"vocab_size: {TOKENS + 1}" and problem.path == "base_model"
+    [problem] = problems(BASE, base=dense("base", config={"num_key_value_heads": None}))
+    assert problem.found == "num_key_value_heads * head_dim: 8", "as many as the queries have"
 
 
 def test_each_tensor_that_is_not_used_has_its_reason() -> None:
-    """Layers that the base lacks, what the base gives, buffers, and who gives a tokenizer alone."""
+    """Layers that the base lacks, what the base gives, and buffers."""
     inv = "model.layers.0.self_attn.rotary_emb.inv_freq"
     base = dense("base", others=[tensor(inv, (1,))])
     found = mixture_of(BASE + "dtype: bfloat16\n", base=base, b=dense("b", layers=3))
@@ -471,6 +499,8 @@ def test_an_architecture_that_nobody_knows_is_refused() -> None:
     [problem] = problems(BASE + "architecture: gpt\n")
     assert problem.what == "There is no output architecture 'gpt'"
     assert problem.path == "architecture" and problem.fix.endswith("or delete 'architecture'")
+    [problem] = problems(BASE + SHARED + "architecture: qwen2\n", "qwen2", c=dense("c", "qwen2"))
+    assert problem.what == "There is no output architecture 'qwen2'", "it is a dense one"
     [problem] = problems(BASE + "architecture: qwen\n")
     assert problem.what == "Qwen MoE and Qwen3 MoE cannot be made of these models"
     [problem] = problems(BASE, "gemma")

@@ -7,20 +7,25 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from beside_mergekit import MERGEKIT, run_beside_mergekit
 from dense_models import CONFIGS, PROMPTED, SIZES, mixture, write_dense
 from merging import merge, shards_of, tensors_of
+from reading import evaluation
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     LlamaConfig,
     MistralConfig,
     PreTrainedModel,
+    Qwen3Config,
 )
 from transformers.models.llama.modeling_llama import LlamaMLP
 from waiting import HANGS_SECONDS
@@ -29,7 +34,10 @@ from resumerge.engine.execute import steps
 from resumerge.errors import InputError
 from resumerge.experts.upcycling.gates import hidden_states, layer_gates
 from resumerge.experts.upcycling.gates.decoder import Decoder
+from resumerge.experts.upcycling.gates.directions import PromptTokens
+from resumerge.experts.upcycling.gates.hidden_states import HiddenStates
 from resumerge.recipe.types import OF_HIDDEN_STATES
+from resumerge.tensors import Stored
 
 FITTING = {
     "llama": ("mixtral", ""),
@@ -362,3 +370,103 @@ def test_another_version_of_transformers_does_not_go_on(
             go_on()
     assert "transformers" in str(refused.value) and "99.0" in str(refused.value)
     assert go_on().layers == [1]
+
+
+PROMPTS = (
+    PromptTokens(((1, 5, 6, 7, 8), (1, 9)), ((1, 3, 3),)),
+    PromptTokens(((1, 9),), ()),
+    PromptTokens(((1, 4, 11, 12, 13, 14),), ()),
+)
+TINY = {**SIZES, "hidden_size": 8, "intermediate_size": 12, "vocab_size": 20}
+SMALL = {
+    "llama": LlamaConfig(**TINY),
+    "mistral": MistralConfig(**TINY, sliding_window=2),
+    "qwen3": Qwen3Config(**TINY, head_dim=4),
+}
+
+
+class Weights:
+    """The weights of a model as files, which note what is read of them."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.arrays = {name: t.numpy() for name, t in model.model.state_dict().items()}
+        self.read: set[tuple[str, int, int]] = set()
+
+    def tensor(self, name: str) -> Stored:
+        return Stored(name, "F32", self.arrays[name].shape, "f", 0)
+
+    def descriptor(self, of: Any) -> None:
+        return None
+
+    def fill(self, of: Any, offset: int, buffer: memoryview) -> None:
+        first, count = offset // 4, len(buffer) // 4
+        self.read.add((of.name, first, first + count))
+        buffer[:] = self.arrays[of.name].reshape(-1)[first : first + count].tobytes()
+
+    def step(self, config: dict[str, Any], mode: str) -> HiddenStates:
+        layers: list[dict[str, Stored]] = [{} for _ in range(SIZES["num_hidden_layers"])]
+        for name in self.arrays:
+            if name.startswith("layers."):
+                _, number, rest = name.split(".", 2)
+                layers[int(number)][rest] = self.tensor(name)
+        table = self.tensor("embed_tokens.weight")
+        return HiddenStates("base", mode, config, table, tuple(layers), PROMPTS, 2)
+
+
+def small(kind: str) -> tuple[PreTrainedModel, dict[str, Any]]:
+    torch.manual_seed(3)
+    model = AutoModelForCausalLM.from_config(SMALL[kind], attn_implementation="sdpa").float().eval()
+    for parameter in model.parameters():
+        parameter.data.normal_()
+    return model, {**SMALL[kind].to_dict(), "model_type": kind}
+
+
+def computed(step: HiddenStates, files: Weights, threads: int) -> np.ndarray:
+    with_ = evaluation(files)
+    advance, state = step.prepare(with_, threads), step.begin(with_)
+    for piece in range(step.pieces):
+        state = advance(state, piece)
+    return step.result(state)
+
+
+@pytest.mark.parametrize("mode", OF_HIDDEN_STATES)
+@pytest.mark.parametrize("kind", SMALL)
+def test_a_layers_gates_are_those_of_the_whole_model(kind: str, mode: str) -> None:
+    """With whichever threads, from nothing but the rows and the layers that it says it reads."""
+    model, config = small(kind)
+    files = Weights(model)
+    step = files.step(config, mode)
+    found = computed(step, files, 1)
+    assert files.read == {(leaf.name, first, last) for leaf, first, last in step.reads()}
+    of = {
+        p: states(copy.deepcopy(model), list(p), mode)
+        for expert in PROMPTS
+        for p in (*expert.positive, *expert.negative)
+    }
+    for layer in range(step.pieces):
+        for row, expert in enumerate(PROMPTS):
+            direction = torch.stack([of[p][layer] for p in expert.positive]).mean(0)
+            if expert.negative:
+                direction = direction - torch.stack([of[p][layer] for p in expert.negative]).mean(0)
+            expected = direction / direction.norm()
+            assert found[layer, row] == pytest.approx(expected.numpy(), abs=2e-5)
+    assert (computed(step, files, 3) == found).all()
+
+
+def test_layers_that_transformers_has_otherwise_are_a_problem() -> None:
+    model, config = small("llama")
+    step = Weights(model).step(config, "hidden")
+    assert [*step.problems()] == []
+    [problem] = replace(step, config={**config, "hidden_act": "none such"}).problems()
+    assert problem.expected == "a config.json that transformers opens"
+    narrow = replace(step.embedding, shape=(20, 6))
+    [problem] = replace(step, embedding=narrow).problems()
+    assert problem.expected == "embed_tokens.weight with the shape [20, 8]"
+    assert problem.found == "the shape [20, 6]"
+    first, second = step.layers
+    cut = {name: t for name, t in second.items() if name != "mlp.up_proj.weight"}
+    [problem] = replace(step, layers=(first, cut)).problems()
+    assert problem.expected == "layers.1.mlp.up_proj.weight with the shape [12, 8]"
+    assert problem.found == "no such tensor" and problem.where == "base"
+    more = {**first, "further": first["mlp.up_proj.weight"]}
+    assert [*replace(step, layers=(more, second)).problems()] == []

@@ -100,14 +100,13 @@ class ArchitectureChoice:
         places = {*architecture.per_layer, *architecture.optional, *architecture.zeros, *mlp}
         for ref, source in self.models.sources.items():
             names = []
-            for own_name, tensor in source.tensors.items():
-                name = self.models.name_like_ours(ref, own_name)
-                located = self.models.layers[ref].locate(own_name)
+            for name, tensor in source.tensors.items():
+                located = self.models.layers[ref].locate(name)
                 rest = located.rest if located is not None else None
                 is_mlp = rest is not None and rest.startswith("mlp.")
                 if is_computed(tensor) or not (ref == base or is_mlp):
                     continue
                 if rest not in places if rest is not None else name not in OUTSIDE:
-                    names.append(own_name)
+                    names.append(name)
             if names:
                 yield f"it has no place for {listed(sorted(names))} of {ref}"

@@ -285,15 +285,12 @@ class _Planner:
 
     def left_out(self) -> Iterator[LeftOut]:
         """Yield the tensors that the mixture is not made of; some of them only in other layers."""
-        merged = self.recipe.merged_models
         for ref, source in self.models.sources.items():
             for name, tensor in source.tensors.items():
                 located = self.models.layers[ref].locate(name)
                 is_mlp = located is not None and located.rest.startswith("mlp.")
                 if is_computed(tensor):
                     yield LeftOut(tensor, UnusedReason.COMPUTED)
-                elif ref not in merged:
-                    yield LeftOut(tensor, UnusedReason.TOKENIZER)
                 elif located is not None and located.index >= self.layers:
                     yield LeftOut(tensor, UnusedReason.NOT_CHOSEN)
                 elif is_mlp == (ref == self.models.reference):
