@@ -76,6 +76,16 @@ def test_a_gate_is_the_direction_of_the_sum_of_its_tokens_rows() -> None:
     assert sorted({first // 4 for _, first, _ in told}) == [0, 1, 2, 3, 4, 5, 8]
 
 
+def test_rows_are_summed_in_float64() -> None:
+    """So that no small one is lost beside a large one."""
+    rows = np.array([[1e9, 1.0], [1.0, 0.0], [-1e9, 0.0]], np.float32)
+    table = Stored("embedding", "F32", (3, 2), "f", 0)
+    step = EmbeddedPrompts(table, (PromptTokens(((0, 1, 2),), ()),), 1)
+    files = Rows({"embedding": rows})
+    gate = Computed.of("gates", (1, 2), step, 0).floats(evaluation(files), 0, 2)
+    assert gate == pytest.approx([0.5**0.5, 0.5**0.5])
+
+
 def test_what_gates_of_an_embedding_take() -> None:
     assert (STEP.pieces, STEP.nbytes) == (1, 4 * 4 * 4)
     assert STEP.planning_bytes == LIBRARY_BYTES + 9 * TOKEN_BYTES
@@ -103,7 +113,7 @@ NORM = Stored("n", "BF16", (4,), "f", 0)
 LAYERS = ({"q": Q, "n": NORM}, {"q": replace(Q, name="q1")}, {"q": replace(Q, name="q2")})
 CONFIG = {"num_attention_heads": 2}
 PROMPTS = PromptTokens(((1, 2, 3), (4,)), ((5, 6),)), PromptTokens(((1, 2, 3),), ())
-HIDDEN_STATES = HiddenStates("base", "hidden", CONFIG, TABLE, LAYERS, PROMPTS, 2)
+HIDDEN_STATES = HiddenStates("base", "hidden", CONFIG, TABLE, LAYERS, PROMPTS, 1)
 NORMED = replace(HIDDEN_STATES, mode="hidden_norm")
 
 
