@@ -25,7 +25,8 @@ from resumerge.planning.planner import make_plan
 from resumerge.recipe import parse_recipe
 from resumerge.recipe.types import Expert, Mixture, ModelRef
 from resumerge.sources.types import Source, numbered
-from resumerge.tensors import Computed, Stored
+from resumerge.tensors import Computed, Merged, Stored
+from resumerge.tensors.target import block_elements
 from resumerge.tokenizers.required import Tokenizers
 from resumerge.tokenizers.vocabulary import Vocabulary, read_vocabulary
 
@@ -360,6 +361,50 @@ def test_prompts_need_tokens_that_the_embedding_has(tmp_path: Path) -> None:
     )
     assert (first.found, second.found) == (f"the token {TOKENS}", f"the token {TOKENS + 5}")
     assert first.expected == f"tokens below {TOKENS}, the number of its rows"
+
+
+def test_prompts_that_say_nothing_are_refused_and_a_shared_expert_may_have_none(
+    tmp_path: Path,
+) -> None:
+    folder = tokenizer(tmp_path)
+    [problem] = problems_of(folder, "cheap_embed", C.replace("[c]", "[' ']"))
+    assert problem.path == "shared_experts[0].positive_prompts" and problem.found == "no token"
+    silent = C.replace(", positive_prompts: [c]", "") + "architecture: deepseek\n"
+    [step] = {gate.step for gate in gates_of(planned(folder, "cheap_embed", silent)).values()}
+    assert isinstance(step, EmbeddedPrompts) and step.experts[2] == PromptTokens((), ())
+
+
+@pytest.mark.parametrize(
+    "name", ["model.embed_tokens.weight", "model.layers.1.self_attn.q_proj.weight"]
+)
+def test_hidden_states_are_of_a_base_that_is_computed_block_by_block(
+    tmp_path: Path, name: str
+) -> None:
+    """One that a method makes of whole tensors would take a pass before the first gate."""
+    folder = tokenizer(tmp_path)
+
+    def base(method: str) -> Source:
+        model = dense("base")
+        own = model.tensors[name]
+        made = Merged(
+            name=name,
+            dtype=own.dtype,
+            shape=own.shape,
+            method=method,
+            operands=(own, own),
+            params={"normalize": True, "rescale": False},
+            per_operand=({"weight": 1.0, "density": 0.5},) * 2,
+            base=0,
+            seed=0,
+            block_elements=block_elements(None),
+            models=("x", "y"),
+        )
+        return replace(model, tensors={**model.tensors, name: made})
+
+    assert gates_of(planned(folder, "hidden", base=base("linear")))
+    assert gates_of(planned(folder, "cheap_embed", base=base("ties")))
+    [problem] = problems_of(folder, "hidden", base=base("ties"))
+    assert problem.path == "base_model" and "reads whole tensors before" in problem.what
 
 
 def test_hidden_states_need_libraries_that_an_embedding_does_without(

@@ -125,8 +125,11 @@ def test_a_shard_that_comes_between_two_looks_is_compared(task: Task) -> None:
 
 def test_a_task_that_was_given_up_uploads_nothing(task: Task) -> None:
     task.give_up()
+    requests: list[str] = []
+    task.requests.before = lambda kind, name: requests.append(kind)
     with pytest.raises(TaskAbandoned):
         task.publish()
+    assert "upload" not in requests
     assert task.there == {} and task.requests.abandoned == [task.shard.name]
 
 
