@@ -211,8 +211,11 @@ def test_a_task_says_at_once_whether_it_reaches_the_bucket(task: Task) -> None:
 
 
 def test_a_heartbeat_replaces_what_the_task_wrote_last(task: Task) -> None:
+    puts: list[str] = []
+    task.requests.before = lambda kind, name: puts.append(name) if kind == "put" else None
     task.endpoint.beat(Beat(NODE, 1))
     task.endpoint.beat(Beat(NODE, 2))
+    assert puts == [NAME.name] * 2, "each request costs money"
     assert Beat.of_bytes(task.there[NAME.name]) == Beat(NODE, 2)
     task.there[NAME.name] = opening("of another task")
     with pytest.raises(TaskAbandoned):
