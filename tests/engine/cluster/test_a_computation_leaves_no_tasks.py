@@ -13,7 +13,7 @@ from driver_bench import Bench, Make
 from resumerge.engine.cluster import computation
 from resumerge.engine.cluster.computation import ClusterComputation
 from resumerge.engine.shards.shard_files import TASKS
-from resumerge.errors import Interrupted
+from resumerge.errors import Interrupted, Reason, Resumable
 
 Over = Callable[[Bench], list[str]]
 
@@ -29,6 +29,8 @@ def over(monkeypatch: pytest.MonkeyPatch) -> Over:
         def connected(address: str, waits: Callable[[], None]) -> Iterator[Bench]:
             addresses.append(address)
             waits()
+            if address == "gone:1":
+                raise Resumable(Reason.CLUSTER, "nobody is there")
             yield bench
 
         bench.exchange.close()
@@ -58,6 +60,13 @@ def test_only_what_is_pending_is_computed(
     assert bench.watch.looked_at_all == 1 and not bench.ledger.shards.open()
     assert not (bench.shards.out / TASKS).exists()
     assert over(bench) == [], "nothing is pending"
+
+
+def test_where_no_cluster_is_nothing_is_left(make: Make, over: Over) -> None:
+    bench = make(ray="gone:1")
+    with pytest.raises(Resumable, match="nobody is there"):
+        over(bench)
+    assert not bench.submitted and not (bench.shards.out / TASKS).exists()
 
 
 def test_what_was_published_before_a_stop_counts(bench: Bench, over: Over) -> None:

@@ -469,6 +469,16 @@ def test_a_shard_is_journaled_with_all_that_is_known_of_it(bench: Bench) -> None
     bench.ledger.check_rows()
 
 
+def test_blocks_that_were_committed_before_are_counted_once(bench: Bench) -> None:
+    shard, finished = bench.plan.shards[1], bench.publishes(1)
+    last, progress = finished.record.units[-1], [*bench.journal.progress]
+    progress[last.number] = replace(progress[last.number], committed_blocks=1, hashes=last.hashes)
+    journal = replace(bench.journal, progress=progress)
+    assert journal.bytes_done > 0 and journal.commit(shard, finished, "t1")
+    of_shard = bench.plan.units[shard.first : shard.last]
+    assert journal.bytes_done == sum(unit.nbytes for unit in of_shard)
+
+
 def test_what_contradicts_the_ledger_is_told_and_nothing_is_journaled(bench: Bench) -> None:
     """The first block that differs, after those that are known alike."""
     shard, finished = bench.plan.shards[1], bench.publishes(1)
