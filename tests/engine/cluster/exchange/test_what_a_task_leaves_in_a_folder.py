@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 from driver_bench import NODES, Bench, ComputedShards
-from made_up_plans import LINEAR, plan, remote
+from made_up_plans import LINEAR, plan, remote, vectors
 from merging import shards_of
 
 from resumerge.digests import HASH_BYTES
 from resumerge.engine.cluster import task, task_reporter
 from resumerge.engine.cluster.exchange import folder
 from resumerge.engine.cluster.exchange.base import Beat, TaskAbandoned
+from resumerge.engine.cluster.exchange.conflicts import compare_with_record
 from resumerge.engine.cluster.exchange.folder import FolderEndpoint, FolderExchange, read_beat
 from resumerge.engine.cluster.outcomes import Failed, Finished, Node, WorkerRefused
 from resumerge.engine.cluster.shard_plan import shard_plan
@@ -29,12 +30,15 @@ from resumerge.engine.recovery.published import published_record, record_path
 from resumerge.engine.reporter import ProgressUpdate, Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.shards.shard_files import TASKS
-from resumerge.engine.shards.shard_record import Uploaded
+from resumerge.engine.shards.shard_record import ShardRecord, Uploaded
 from resumerge.errors import InputError, Interrupted, Problem, Reason, Resumable
+from resumerge.kernels.hashes import hash_block
+from resumerge.ledger import UnitCommit
 from resumerge.options import Options
 from resumerge.planning.plan import Shard
 from resumerge.planning.versions import Versions
 from resumerge.tensors import stored_in
+from resumerge.tensors.target import BLOCK
 
 NODE = NODES[0]
 
@@ -280,8 +284,8 @@ def test_a_worker_computes_for_the_node_that_ray_names(
     outcome = on_worker(order, monkeypatch)
     assert isinstance(outcome, Finished) and outcome.node.id == "node-id"
     found, known = outcome.record.units, computed.finished[1].record.units
-    assert [(u.number, u.hashes, u.checksum) for u in found] == [
-        (u.number, u.hashes, u.checksum) for u in known
+    assert [(u.number, u.hashes, u.input_hashes, u.checksum) for u in found] == [
+        (u.number, u.hashes, u.input_hashes, u.checksum) for u in known
     ]
     assert [u.measurements for u in found] == [u.measurements for u in known]
     assert any(u.measurements for u in found)
@@ -328,6 +332,21 @@ def test_a_shard_that_is_there_is_compared_and_stays(
     last = computed.shards.plan.units[shard.last - 1].name
     assert f"different bytes of {last} in {shard.name}: block 0 had the hash" in str(conflict.value)
     assert f"and {known} on {NODE}" in conflict.value.message
+
+
+def test_the_block_that_differs_is_named_with_both_hashes(tmp_path: Path) -> None:
+    whole = plan("merge_method: passthrough\nmodels: [{model: a}]\n", vectors("a", BLOCK + 5))
+    [unit], path = whole.units, tmp_path / "shard"
+    path.write_bytes(bytes(unit.block_span(1)[0] + 20))
+    blocks = [hash_block(bytes(unit.block_span(number)[1])) for number in range(2)]
+    record = ShardRecord("", (UnitCommit(0, b"".join(blocks), b"", "", 0.0),))
+    compare_with_record(path, "s", whole, record, NODE)
+    other = ShardRecord("", (replace(record.units[0], hashes=blocks[0] + bytes(HASH_BYTES)),))
+    with pytest.raises(Resumable) as conflict:
+        compare_with_record(path, "s", whole, other, NODE)
+    assert conflict.value.reason == "hash_conflict"
+    told = f"of t0 in s: block 1 had the hash {blocks[1].hex()} first, and {'0' * 32} on {NODE}"
+    assert told in conflict.value.message
 
 
 def test_a_file_of_somebody_else_is_set_aside_also_a_link(
