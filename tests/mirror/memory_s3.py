@@ -27,7 +27,7 @@ class Server:
         refuses_conditions: whether it refuses requests with either.
         encrypts: whether its ETags are no MD5s, since it encrypts with keys of its own.
         lists_parts: whether it says which parts of an upload it has.
-        lists_uploads: whether it says which uploads were begun; some do only where there are any.
+        no_uploads: how it refuses to list the uploads that were begun where there are none.
     """
 
     conditional: bool = True
@@ -35,7 +35,7 @@ class Server:
     refuses_conditions: bool = False
     encrypts: bool = False
     lists_parts: bool = True
-    lists_uploads: bool = True
+    no_uploads: tuple[int, str] | None = None
     objects: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     """Bytes and ETag, by key."""
     uploads: dict[str, tuple[str, dict[int, bytes]]] = field(default_factory=dict)
@@ -209,8 +209,8 @@ class Api:
 
     def list_multipart_uploads(self, Prefix: str = "", **given: Any) -> dict[str, Any]:
         def do() -> dict[str, Any]:
-            if not self._server.lists_uploads and not self._server.uploads:
-                raise refused(404, "NoSuchUpload")
+            if self._server.no_uploads and not self._server.uploads:
+                raise refused(*self._server.no_uploads)
             found = [
                 {"Key": key, "UploadId": upload, "Initiated": upload}
                 for upload, (key, _) in self._server.uploads.items()

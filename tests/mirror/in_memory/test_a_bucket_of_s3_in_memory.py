@@ -138,8 +138,11 @@ def test_where_parts_are_not_listed_the_upload_begins_again(mirror: Mirror, larg
     assert mirror.store.get(NAME) == DATA and not mirror.server.uploads
 
 
-def test_a_server_that_lists_no_uploads_where_there_are_none(mirror: Mirror, large: Path) -> None:
-    mirror.server.lists_uploads = False
+@pytest.mark.parametrize("answer", [(404, "NoSuchUpload"), (501, "NotImplemented")])
+def test_a_server_that_lists_no_uploads_where_there_are_none(
+    mirror: Mirror, large: Path, answer: tuple[int, str]
+) -> None:
+    mirror.server.no_uploads = answer
     mirror.store.abandon_uploads([NAME])
     assert mirror.store.upload(NAME, large, ignore) == SHA256
 
