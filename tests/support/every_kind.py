@@ -601,7 +601,7 @@ def _adapted(transposed: bool, dora: bool, exact: bool) -> Example:
         norms = np.sqrt((changed.astype(np.float64) ** 2).sum(1))
         arrays["m"] = norms.astype(np.float32) * np.array([1, 2, 4], np.float32)
         changed = changed * (arrays["m"].astype(np.float64) / norms)[:, None]
-    leaves = {name: leaf(name, array, source=5) for name, array in arrays.items()}
+    leaves = {name: leaf(name, array, source=5 * (name != "w")) for name, array in arrays.items()}
     tensor: Tensor = Adapted.of(
         "w", leaves["w"], leaves["a"], leaves["b"], 0.5, transposed, leaves.get("m"),
         leaves["alpha"],
@@ -609,7 +609,7 @@ def _adapted(transposed: bool, dora: bool, exact: bool) -> Example:
     expected = (changed.T if transposed else changed).astype(np.float32)
     by = ["a", "b", *(["m"] if dora else []), "alpha"]
     json = {
-        "adapted": _of("w") | {"source": 5},
+        "adapted": _of("w"),
         "by": [_of(name) | {"source": 5} for name in by],
         "scale": 0.5,
     }

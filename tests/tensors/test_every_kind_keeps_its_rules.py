@@ -101,8 +101,9 @@ def test_what_is_read_of_files_is_what_is_told_and_no_more(make: Callable[[], Ex
             read(with_, tensor, start, stop)
             assert files.read == told(tensor.reads(start, stop)), (start, stop)
     with_, files = example.means(LARGE)
-    read(with_, tensor, 0, 1)
-    assert told(tensor.reads(0, 1)) <= files.read <= once | told(tensor.reads(0, 1))
+    one = tensor.numel - 1 if isinstance(tensor, Gathered) else 0  # a row of padding is last
+    read(with_, tensor, one, one + 1)
+    assert files.read == once | told(tensor.reads(one, one + 1))
 
 
 @of_every_kind

@@ -252,6 +252,23 @@ def test_of_an_adapter_changes_are_counted_from_its_model(exact: bool) -> None:
 
 @pytest.mark.needs("torch")
 @pytest.mark.usefixtures("sample")
+def test_of_an_adapter_on_an_adapter_the_last_change_is_measured() -> None:
+    """Once. The weight stays as it was read, also in float64, which is computed in."""
+    inner = adapted()
+    _, a, b, *_ = inner.children()
+    twice = Adapted.of("w", inner, a, b, 0.5, False).exact
+    again = (ADAPTED.astype(np.float64) + 0.5 * B.astype(np.float64) @ A).astype(np.float32)
+    expected = sums(ADAPTED, (again,), again, again, again, ADAPTED, 12)
+    assert_measured(measured(twice, OF_ADAPTER, 12, (24, 36)), expected)
+    arrays = OF_ADAPTER | {"w": X0.astype(np.float64)}
+    wide = Adapted.of("w", leaf("w", arrays["w"]), a, b, 0.5, False)
+    exact = X0.astype(np.float64) + 0.5 * B.astype(np.float64) @ A
+    expected = sums(X0, (exact,), exact, exact, exact, X0, 12)
+    assert_measured(measured(wide, arrays, 12, (24, 36)), expected)
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.usefixtures("sample")
 def test_of_what_an_adapter_makes_that_is_written_as_codes() -> None:
     weight = adapted().exact
     of_blocks = measured(encoded(weight), OF_ADAPTER, 15, (30, 45))

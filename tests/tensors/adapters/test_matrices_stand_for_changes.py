@@ -15,7 +15,7 @@ from reading import read
 
 from resumerge.engine.evaluation.kernel_backend import KernelBackend
 from resumerge.errors import Reason, Resumable
-from resumerge.tensors import AdapterPair, BothMatrices, Combined, Factors, Merged, Stored
+from resumerge.tensors import AdapterPair, BothMatrices, Combined, Factors, Merged, Rounded, Stored
 from resumerge.tensors.adapters import factors as factors_module
 from resumerge.tensors.adapters.combined import rank_of_sum
 from resumerge.tensors.buffers import Buffers
@@ -112,6 +112,7 @@ def test_each_expert_has_matrices_of_its_own() -> None:
     tensor, arrays = factors(changes, rank=4)
     found: list[np.ndarray] = []
     parts = both(tensor, 3, 4, read(means(arrays, found), tensor))
+    assert tensor.with_rank(2).shape == (3 * 2 * (OUT + IN),)
     for (a, b), change in zip(parts, changes, strict=True):
         np.testing.assert_allclose(b @ a, change, atol=1e-4)
     np.testing.assert_allclose(found[0][0][1:3], 2 * [85 * (1 + 4 + 9)], rtol=1e-5)
@@ -405,6 +406,9 @@ def test_what_the_matrices_take_is_estimated_from_their_sizes() -> None:
     read_at_once = 3 * 4 * (1 << 20)
     expected = 4 * side * long + read_at_once + dense + 3 * 4 * made[1].numel
     assert made[1].working_bytes(1) == expected
+    [(own, other)] = made[1].pairs
+    rounded = replace(made[1], pairs=((Rounded.of(own, "BF16"), other),))
+    assert rounded.working_bytes(1) == expected + 4 * (1 << 20)
     tensor, arrays = both_kinds()[1]
     given = sum(array.size for array in arrays.values())
     assert tensor.working_bytes(1) == 4 * given + 16 * given + 12 * tensor.numel

@@ -82,6 +82,7 @@ def test_as_integers_it_is_the_same_to_the_bits_that_there_are(rows: list[list[f
     assert torch.equal(integers, integers.round())
     assert integers.abs().max() <= 2**22
     assert all(value == 0 or np.frexp(value)[0] == 0.5 for value in unit.flatten().tolist())
+    assert ((integers * unit - matrix.double()).abs() <= unit / 2).all(), "to nearest"
     largest = matrix.double().abs().amax(1, keepdim=True)
     assert ((integers * unit - matrix.double()).abs() <= largest * 2.0**-22 + 1e-270).all()
 
