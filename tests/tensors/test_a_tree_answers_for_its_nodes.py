@@ -200,6 +200,8 @@ def test_of_the_same_type_it_is_the_tensor_itself() -> None:
     mixed = Stacked.of("s", (12, 3), (stored("x", "BF16"), adapted("BF16"), stored("y", "BF16")))
     assert [part.dtype for part in mixed.exact.children()] == ["F32"] * 3
     assert mixed.exact.shape == (12, 3)
+    replaced = Rounded.of(stored("y", "F32"), "F8_E4M3", takes_operand=True)
+    assert Stacked.of("s", (8, 3), (stored("x", "F8_E4M3"), replaced)).exact.dtype == "F32"
 
 
 class Numbered:

@@ -239,6 +239,11 @@ def twice(kind: str) -> tuple[Tensor, np.ndarray]:
         case "tiled":
             left = Tiled.of("p", (12, 2), (leaf,), ((0, 0),))
             return Tiled.of("t", (12, 4), (left, left), ((0, 0), (0, 2))), np.hstack([values] * 2)
+        case "merged":
+            outer: Any = EXAMPLES["merged"]().tensor
+            inner = replace(outer, shape=(12, 2), operands=(leaf, leaf), block_elements=7)
+            both = replace(inner, operands=(leaf, inner), block_elements=5)
+            return both, 0.25 * values + 2 * 2.25 * values
         case "transposed":
             return Transposed.of(Transposed.of(leaf)), values
         case "gathered":
@@ -259,7 +264,7 @@ def twice(kind: str) -> tuple[Tensor, np.ndarray]:
 @pytest.mark.parametrize(
     "kind",
     ["rounded", "halved", "interleaved", "stacked", "tiled", "transposed", "gathered", "averaged",
-     "dequantised"],
+     "merged", "dequantised"],
 )  # fmt: skip
 def test_what_is_within_a_tensor_of_its_own_kind_uses_other_buffers(kind: str) -> None:
     """In any range: one that cuts rows and groups takes buffers too."""

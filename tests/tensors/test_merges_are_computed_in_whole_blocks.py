@@ -3,7 +3,9 @@ has them and rounded after, and its method is told about the tensor."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from every_kind import NotedFiles, bfloat16
 from reading import read
 
 from resumerge.kernels import BlockRun
+from resumerge.kernels.hashes import hash_block
 from resumerge.methods import METHODS, Method
 from resumerge.native import CODES, Vector
 from resumerge.tensors import (
@@ -102,8 +105,6 @@ def test_inputs_are_read_for_two_merges_at_once_if_they_are_the_same(
 
 def test_inputs_are_those_of_the_model_when_they_are_hashed_and_rounded_after() -> None:
     """Whatever the number of an operand, of those that are asked for."""
-    from resumerge.kernels.hashes import hash_block
-
     values = {name: np.arange(12, dtype=np.float32) + 2.0**-12 for name in "ab"}
     tensor = merged(Rounded.of(A, "BF16", as_input=True), Rounded.of(B, "BF16", as_input=True), A)
     hashes = {1: bytearray(), 2: bytearray()}
@@ -117,6 +118,67 @@ def test_inputs_are_those_of_the_model_when_they_are_hashed_and_rounded_after() 
     blocks = [values["b"][5:10], values["b"][10:]]
     expected = b"".join(hash_block(block.tobytes()) for block in blocks)
     assert hashes == {1: expected, 2: expected}
+
+
+class OnDisk:
+    """Files on this disk; what is not there is filled with zeros."""
+
+    def __init__(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:
+        self.fds, self.filled = dict[str, int](), list[str]()
+        for name, array in arrays.items():
+            (folder / name).write_bytes(bytes(64) + array.tobytes())
+            self.fds[name] = os.open(folder / name, os.O_RDONLY)
+
+    def descriptor(self, tensor: Any) -> int | None:
+        return self.fds.get(tensor.name)
+
+    def fill(self, tensor: Any, offset: int, buffer: memoryview) -> None:
+        self.filled.append(tensor.name)
+        buffer[:] = bytes(len(buffer))
+
+
+@pytest.mark.parametrize(
+    ("operands", "filled"),
+    [
+        ((A, B), []),
+        ((B, A), []),
+        ((A, stored("h", "BF16")), []),
+        ((A, stored("missing")), ["missing"]),
+        ((A, stored("short")), ["short"]),
+        ((A, stored("b", strides=(1, 4))), ["b"]),
+        ((A, Rounded.of(B, "BF16", as_input=True)), []),
+        ((Rounded.of(B, "BF16", as_input=True), A), []),
+    ],
+)
+@pytest.mark.parametrize("hashed", [(0, 1), (1,), ()])
+def test_files_on_this_disk_are_read_and_hashed_by_one_call(
+    operands: tuple[Tensor, ...], filled: list[str], hashed: tuple[int, ...], tmp_path: Path
+) -> None:
+    """If one is not there, or is too short, or has strides, each is read by itself."""
+    values = {"a": np.arange(12, dtype=np.float32), "b": 100 + np.arange(12, dtype=np.float32)}
+    halves = bfloat16(values["b"])
+    short = np.arange(9, dtype=np.float32)
+    files = OnDisk(tmp_path, {**values, "h": halves, "short": short})
+    tensor, hashes = merged(*operands), {k: bytearray() for k in hashed}
+    call: Any = None
+    with_ = Evaluation(files, Buffers(), HeldValues(0), call, {}, hashes)
+    try:
+        inputs = tensor.inputs(with_, tensor.run(range(1, 3)))
+    finally:
+        for fd in files.fds.values():
+            os.close(fd)
+    assert set(files.filled) == set(filled)
+    assert hashes.keys() == set(hashed)
+    for k, operand in enumerate(operands):
+        if operand.unrounded.name in filled:
+            assert not inputs[k].data.any()
+            continue
+        before = halves if operand.unrounded.dtype == "BF16" else values[operand.name]
+        own = halves if operand.dtype == "BF16" else values[operand.name]
+        assert inputs[k].data.tobytes() == own[5:].tobytes()
+        if k in hashed:
+            blocks = [before[5:10].tobytes(), before[10:].tobytes()]
+            assert hashes[k] == b"".join(map(hash_block, blocks))
 
 
 def test_samples_are_the_first_elements_of_each_block() -> None:
@@ -169,6 +231,9 @@ def test_runs_of_whole_blocks_are_computed_whatever_is_read(
     found = np.frombuffer(read(with_, tensor, start, stop), np.float32)
     assert found.tolist() == values[start:stop].tolist()
     assert method.runs == runs
+    cuts = start % 5 != 0 or (stop % 5 != 0 and stop != tensor.numel)
+    names = {name for _, name in with_._buffers._local.buffers}
+    assert ("blocks" in names) == cuts, "of whole blocks nothing is copied"
 
 
 class OfTorch(Method):
