@@ -214,7 +214,7 @@ class Numbered:
         return ((A, B, C), (B,), (), (A, C))[part]
 
     def prepare(self, evaluation: Evaluation, threads: int) -> Any:
-        assert threads == 1
+        assert threads == 1 and not evaluation.measures
         taken = evaluation.take("a", 1)
         return lambda state, piece: state | {f"{piece}": taken, "done": state["done"] + [piece]}
 
@@ -232,9 +232,17 @@ def test_a_part_of_a_steps_result_is_that_of_all_pieces_in_order() -> None:
         Computed.of("p", (2, 3), step, 0),
         Computed.of("q", (2,), step, 1),
     )
-    with_ = evaluation(NotedFiles({}), limit=100)
+    with_, asked = evaluation(NotedFiles({}), limit=100), set[Any]()
+    with_.measurements, get = [], with_.held.get
+
+    def noted(key: Any, nbytes: int, make: Callable[[], Any]) -> Any:
+        asked.add((key, nbytes))
+        return get(key, nbytes, make)
+
+    with_.held.get = noted  # type: ignore[method-assign, assignment]
     assert np.frombuffer(read(with_, first, 2, 5), np.float32).tolist() == [2, 3, 4]
     assert np.frombuffer(read(with_, second), np.float32).tolist() == [9, 8]
+    assert asked == {(step, 100)}, "both parts are of one result"
     assert first.children() == (A, B, C) and second.children() == (B,)
     assert not told(first.reads(0, 6)) and not told(first.passed(0, 6))
     assert first.working_bytes(9) == 0 == first.held_bytes

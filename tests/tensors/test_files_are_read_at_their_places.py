@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from every_kind import NotedFiles, told
 from reading import evaluation, read
 
@@ -95,3 +96,18 @@ def test_spilled_tensors_are_named_once_and_the_inner_ones_first() -> None:
     inner = Spilled.of(A, 5)
     outer = Spilled.of(merged(inner, B), 5)
     assert [*spilled_in(merged(outer, inner, outer))] == [inner, outer]
+
+
+def test_a_scratch_file_is_read_until_all_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few bytes the system gives at once."""
+    real = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, views, at: real(fd, [views[0][:3]], at))
+    (tmp_path / "f").write_bytes(bytes(range(50)))
+    file = ScratchFile(os.open(tmp_path / "f", os.O_RDONLY))
+    out = np.zeros(20, np.uint8)
+    file.read(7, out)
+    assert out.tolist() == [*range(7, 27)]
+    with pytest.raises(OSError, match="ends at 50 bytes"):
+        file.read(40, out)

@@ -13,10 +13,26 @@ from every_kind import FORM, NotedFiles, bfloat16, leaf
 from resumerge.engine.evaluation.kernel_backend import KernelBackend
 from resumerge.kernels import measurements
 from resumerge.kernels.measurements import without_elements
-from resumerge.tensors import Adapted, Encoded, Merged, Quantised, Tensor
+from resumerge.tensors import (
+    Adapted,
+    Dequantised,
+    Encoded,
+    Gathered,
+    Halved,
+    Interleaved,
+    Merged,
+    Quantised,
+    Rounded,
+    Sliced,
+    Stacked,
+    Tensor,
+    Tiled,
+    Transposed,
+)
 from resumerge.tensors.adapters.factors import Factors
 from resumerge.tensors.buffers import Buffers
 from resumerge.tensors.evaluation import Evaluation, HeldValues
+from resumerge.tensors.rows import Rows
 
 ROWS, COLUMNS = 7, 8
 NUMEL = ROWS * COLUMNS
@@ -142,6 +158,38 @@ def vars_of(tensor: Merged) -> dict[str, Any]:
     names = ("name", "dtype", "shape", "method", "operands", "params", "per_operand")
     more = ("base", "seed", "block_elements", "models")
     return {name: getattr(tensor, name) for name in (*names, *more)}
+
+
+def first_rows(table: Tensor) -> Tensor:
+    none = np.array([], np.int64)
+    rows = Rows.of(np.zeros(2, int), np.arange(2), 2, (np.array([0]), none, none))
+    return Gathered.of("g", (2, COLUMNS), (table,), rows)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda whole: Rounded.of(whole, "F16"),
+        lambda whole: Stacked.of("s", (2 * ROWS, COLUMNS), (whole, whole)),
+        lambda whole: Tiled.of("t", (ROWS, COLUMNS), (whole,), ((0, 0),)),
+        lambda whole: Halved.of(Sliced.of("p", (6, COLUMNS), whole), 2),
+        lambda whole: Interleaved.of(Sliced.of("p", (6, COLUMNS), whole), 2),
+        lambda whole: Dequantised.shifted(whole, 1.0),
+        Transposed.of,
+        first_rows,
+    ],
+)
+def test_of_what_is_computed_on_the_way_nothing_is_measured(
+    make: Callable[[Tensor], Tensor],
+) -> None:
+    """Nor hashed: the blocks of the output are its own."""
+    tensor, found = make(merged("F32", 12)), list[np.ndarray]()
+    call: Any = KernelBackend
+    hashes = {0: bytearray(), 1: bytearray()}
+    files, held = NotedFiles(ARRAYS), HeldValues(1 << 20)
+    with_ = Evaluation(files, Buffers(), held, call, {}, hashes, found, 12)
+    tensor.read(with_, 0, tensor.numel, np.empty(tensor.nbytes, np.uint8))
+    assert not found and not any(hashes.values())
 
 
 def _encode(values: np.ndarray, blocks: np.ndarray) -> None:
