@@ -14,36 +14,18 @@ from reading import evaluation, read
 
 from resumerge.kernels import BlockRun
 from resumerge.tensors import (
-    Merged,
     Rounded,
     ScratchFile,
     Sliced,
     Spilled,
     Stacked,
     Stored,
-    Tensor,
     spilled_in,
 )
 
 
 def stored(name: str, dtype: str = "F32", shape: tuple[int, ...] = (4, 3), **more: Any) -> Stored:
     return Stored(name, dtype, shape, "f", 64, **more)
-
-
-def merged(*operands: Tensor, dtype: str = "F32", **given: Any) -> Merged:
-    fixed: dict[str, Any] = {
-        "method": "linear",
-        "params": {"normalize": True},
-        "per_operand": tuple({"weight": 1.0} for _ in operands),
-        "base": None,
-        "seed": 0,
-        "block_elements": 5,
-    }
-    shape = operands[0].shape
-    return Merged(name="m", dtype=dtype, shape=shape, operands=operands, **{**fixed, **given})
-
-
-A, B, C = (stored(name) for name in "abc")
 
 
 class OnDisk:
@@ -93,9 +75,10 @@ def test_a_scratch_file_is_read_instead_of_what_it_has(tmp_path: Path) -> None:
 
 
 def test_spilled_tensors_are_named_once_and_the_inner_ones_first() -> None:
-    inner = Spilled.of(A, 5)
-    outer = Spilled.of(merged(inner, B), 5)
-    assert [*spilled_in(merged(outer, inner, outer))] == [inner, outer]
+    inner = Spilled.of(stored("a"), 5)
+    outer = Spilled.of(Stacked.of("o", (8, 3), (inner, stored("b"))), 5)
+    last = Stacked("s", "F32", (20, 3), (outer, inner, outer))
+    assert [*spilled_in(last)] == [inner, outer]
 
 
 def test_a_scratch_file_is_read_until_all_is_there(

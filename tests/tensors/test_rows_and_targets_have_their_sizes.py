@@ -4,37 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from every_kind import NotedFiles, leaf
+from reading import evaluation, read
 
-from resumerge.tensors import (
-    Merged,
-    Stored,
-    Tensor,
-)
+from resumerge.tensors import Gathered, Rounded, Stored, gathered
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_rows
 from resumerge.tensors.target import BLOCK, RUN_BYTES, Target, block_elements
 
-
-def stored(name: str, dtype: str = "F32", shape: tuple[int, ...] = (4, 3), **more: Any) -> Stored:
-    return Stored(name, dtype, shape, "f", 64, **more)
-
-
-def merged(*operands: Tensor, dtype: str = "F32", **given: Any) -> Merged:
-    fixed: dict[str, Any] = {
-        "method": "linear",
-        "params": {"normalize": True},
-        "per_operand": tuple({"weight": 1.0} for _ in operands),
-        "base": None,
-        "seed": 0,
-        "block_elements": 5,
-    }
-    shape = operands[0].shape
-    return Merged(name="m", dtype=dtype, shape=shape, operands=operands, **{**fixed, **given})
-
-
-A, B, C = (stored(name) for name in "abc")
+A = Stored("a", "F32", (4, 3), "f", 64)
 
 
 def test_a_block_is_of_whole_rows_that_must_not_be_split() -> None:
@@ -121,3 +102,35 @@ def test_the_checksum_of_rows_is_of_every_array() -> None:
 def test_the_vocabulary_is_the_first_axis_that_is_not_one() -> None:
     shapes: dict[tuple[int, ...], int] = {(7, 3): 7, (1, 7, 3): 7, (1, 1): 1, (): 1, (5,): 5}
     assert {shape: vocabulary_rows(shape) for shape in shapes} == shapes
+
+
+def test_averages_and_means_are_summed_in_float64_and_rounded_once() -> None:
+    """In pieces of some rows: their size is a part of the format."""
+    values = np.array([[2.0**24, 1], [1, 2], [1, 3], [0, 4]], np.float32)
+    table = leaf("t", values)
+    members = (np.array([0, 3]), np.zeros(3, np.int64), np.array([0, 1, 2]))
+    average = Gathered.of("e", (1, 2), (table,), rows_of([AVERAGE], [0], 1, members))
+    found = read(evaluation(NotedFiles({"t": values})), average)
+    assert np.frombuffer(found, np.float32).tolist() == [np.float32((2.0**24 + 2) / 3), 2]
+    padded = Gathered.of("e", (5, 2), (table,), rows_of([0, 0, 0, 0, MEAN], [0, 1, 2, 3, 0], 4))
+    for elements in (2, 4, 6, 1 << 18):
+        with patch.object(gathered, "MEAN_ELEMENTS", elements):
+            found = read(evaluation(NotedFiles({"t": values})), padded, 8, 10)
+        assert np.frombuffer(found, np.float32).tolist() == [2.0**22 + 0.5, 2.5]
+    assert gathered.MEAN_ELEMENTS == 1 << 18
+
+
+def test_tables_of_one_type_are_rounded_to_the_types_of_the_recipe_each() -> None:
+    values = np.full((2, 2), 1 + 2**-9, np.float32)
+    plain = leaf("t", values)
+    tables = (plain, *(Rounded.of(plain, kind, as_input=True) for kind in ("BF16", "F16")))
+    tensor = Gathered.of("e", (3, 2), tables, rows_of([0, 1, 2], [0, 0, 1]))
+    found = np.frombuffer(read(evaluation(NotedFiles({"t": values})), tensor), np.float32)
+    assert found.tolist() == [1 + 2**-9] * 2 + [1.0] * 2 + [1 + 2**-9] * 2
+
+
+def test_rows_are_as_long_as_what_an_embedding_has_for_each_token() -> None:
+    """Also where it is no matrix, and where a shape begins with 1."""
+    for shape in ((4, 6), (1, 4, 6), (4, 2, 3)):
+        table = leaf("t", np.zeros(shape, np.float32))
+        assert Gathered.of("e", (4, 6), (table,), rows_of([0], [0])).width == 6
