@@ -12,7 +12,7 @@ from reading import read
 from resumerge.kernels.draws import WORKING_BYTES
 from resumerge.kernels.quantised import Code
 from resumerge.methods import METHODS
-from resumerge.tensors import Merged, Quantised, Stored, with_stored
+from resumerge.tensors import Merged, Quantised, Rounded, Stacked, Stored, with_stored
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, CHUNK, MATMUL_BYTES, Adapted
 from resumerge.tensors.quantised.quantised import Form
 
@@ -206,3 +206,8 @@ def test_a_merge_counts_the_blocks_around_a_range_and_no_more_than_a_run() -> No
 def test_chunks_of_adapters_fit_the_processors_cache() -> None:
     """A chunk decides the order of DoRA's sums of a transposed weight: it is part of the format."""
     assert (CHUNK, ADAPTER_SCRATCH, MATMUL_BYTES) == (1 << 16, 6 * 8 << 16, 12 << 20)
+
+
+def test_what_is_computed_one_after_the_other_uses_the_same_buffers() -> None:
+    part = Rounded.of(stored(4, 3), "BF16")
+    assert Stacked.of("s", (8, 3), (part, part)).working_bytes(AT_ONCE) == 4 * AT_ONCE
