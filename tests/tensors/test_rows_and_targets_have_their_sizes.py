@@ -77,6 +77,8 @@ def test_runs_are_consecutive_rows_of_one_tensor_or_rows_of_one_number() -> None
     edge = rows.runs(2, 4)
     assert edge.begins.tolist() == [2, 3] and edge.ends.tolist() == [3, 4]
     assert [rows.members(number) for number in (0, 1)] == [[(0, 5), (1, 6)], [(1, 7)]]
+    swapped = rows_of([AVERAGE, AVERAGE], [1, 0], 2, members)
+    assert swapped.starts.tolist() == [0, 1], "averages are no rows of one number"
     assert rows.has_mean and not rows_of([0, ZERO], [0, 0]).has_mean
     assert rows.count == 10 and rows.nbytes == 8 * (3 * 6 + 3 + 3 + 3)
 
@@ -94,6 +96,7 @@ def test_the_checksum_of_rows_is_of_every_array() -> None:
         "runs": 3,
         "checksum": rows.as_json()["checksum"],
     }
+    assert rows_of([0, 0, 0, 1], [0, 1, 2, 0]).as_json()["count"] == 4
     wide = replace(rows, firsts=rows.firsts + (1 << 32))
     narrow = replace(rows, firsts=rows.firsts.astype(np.int32))
     assert wide.as_json() != rows.as_json() == narrow.as_json()

@@ -70,3 +70,18 @@ def test_a_part_has_the_elements_of_the_whole(strides: tuple[int, ...] | None) -
     with_ = evaluation(Numbers())
     parts = [read(with_, part_of(whole, f"p{number}", (2, 4), number)) for number in range(3)]
     assert b"".join(parts) == read(with_, whole)
+
+
+def test_elements_within_a_mebibyte_are_read_at_once() -> None:
+    """And those that are further apart one by one."""
+    asked = list[tuple[int, int]]()
+
+    def read(offset: int, buffer: memoryview) -> None:
+        asked.append((offset, len(buffer)))
+
+    out = np.zeros(2, np.uint16)
+    read_strided(read, 0, (2,), ((1 << 19) - 1,), 0, 2, out)
+    assert asked == [(0, 1 << 20)]
+    asked.clear()
+    read_strided(read, 0, (2,), (1 << 19,), 0, 2, out)
+    assert asked == [(0, 2), (1 << 20, 2)]

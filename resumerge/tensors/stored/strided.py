@@ -80,7 +80,7 @@ def _gather(read: ReadBytes, offset: int, strides: tuple[int, ...], out: np.ndar
             near, out.shape, tuple(stride * width for stride in strides)
         )
         return
-    widest = max(range(out.ndim), key=lambda k: strides[k] if out.shape[k] > 1 else -1)
+    widest = max(range(out.ndim), key=strides.__getitem__)
     others = strides[:widest] + strides[widest + 1 :]
     step, parts = strides[widest] * width, np.moveaxis(out, widest, 0)
     for k in range(out.shape[widest]):
