@@ -1,7 +1,7 @@
-"""Accounts: what became of every tensor of the models, and what each tensor of the output is of.
+"""Accounts: the use of every tensor of the models, and the origins of every tensor of the output.
 
-`tensors.py` has the account of the models, `origins.py` that of the output. Both know nothing of
-plans: they are given sources and expressions. Why a tensor is not used is not found out here:
+`tensors.py` has the account of the models, `origins.py` that of the output. Both take sources and
+expressions, and know nothing of plans. The reason why a tensor is not used is not inferred here:
 planning and the opening of adapters record it where they decide it (`sources/left_out.py`).
 """
 

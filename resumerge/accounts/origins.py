@@ -1,4 +1,4 @@
-"""What each tensor of the output is computed from: the reverse of the account in `tensors.py`."""
+"""The origins of each tensor of the output: the reverse of the account in `tensors.py`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from resumerge.tensors import Computed, Stored, Tensor
 
 @dataclass(frozen=True)
 class Origin:
-    """What a tensor of the output is computed from.
+    """The tensors that a tensor of the output is computed from.
 
     Args:
         name: the tensor's name in the output.
         tensors: (model, name) of each tensor of a model or an adapter, in the order of operands.
-        generated: whether it has numbers that are in no file: constants, random ones, or gates.
+        generated: whether it has numbers that no file has: constants, random numbers, or gates.
     """
 
     name: str
@@ -30,7 +30,7 @@ def origins(sources: Iterable[Source], outputs: Mapping[str, Tensor]) -> Iterato
 
     Args:
         sources: the sources, in the order of the numbers that leaves state.
-        outputs: what each tensor of the output is computed from, by name.
+        outputs: the expression of each tensor of the output, by name.
     """
     files = LeafIndex(sources)
     for name, tensor in outputs.items():

@@ -1,4 +1,4 @@
-"""The tensors in a model's files that the leaves of expressions are, or are parts of."""
+"""Finds the tensors in a model's files to which the leaves of expressions belong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StoredTensors:
         self.tensors = model.tensors if model.stored is None else model.stored
 
     def names(self, leaf: Stored, file: str) -> Sequence[str]:
-        """Return the names of the tensors that lie where a leaf lies.
+        """Return the names of the tensors that contain a leaf's bytes.
 
         There are several if tensors of a file share their elements.
 
@@ -71,7 +71,7 @@ class LeafIndex:
             self.models.setdefault(name, StoredTensors(part, name))
 
     def find(self, leaf: Stored) -> tuple[StoredTensors, Sequence[str]]:
-        """Return the model that a leaf is of, and its names there."""
+        """Return the model that a leaf belongs to, and the leaf's names in it."""
         key = leaf.source, leaf.file
         if key not in self._of_files:
             part, file = self._sources[leaf.source].part_of(leaf.file)
@@ -81,6 +81,6 @@ class LeafIndex:
         return model, model.names(leaf, file)
 
     def _name(self, source: Source, part: Source) -> str:
-        """Return the name of a part in the account: one folder may have a model and an adapter."""
+        """Return the name in the account of a model or adapter: one folder may have both."""
         text = part.ref.text
         return f"{text} (adapter)" if part is source.adapter and text in self._bases else text

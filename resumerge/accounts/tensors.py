@@ -1,4 +1,4 @@
-"""What became of every tensor of the models: a function of sources and of what is computed."""
+"""The use of every tensor of the models, computed from sources and expressions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from resumerge.tensors.dtypes import nbytes
 
 @dataclass(frozen=True)
 class ModelAccount:
-    """What became of the tensors of one model, or of an adapter alone.
+    """The used and unused tensors of one model, or of an adapter alone.
 
     Args:
         model: the model as the recipe names it.
-        used: the number of tensors for each use that there is.
-        unused: the names of the tensors that are not used, by reason; None where none is known.
+        used: the number of tensors, by use.
+        unused: the names of the unused tensors, by reason; None for an unknown reason.
     """
 
     model: str
@@ -41,13 +41,13 @@ class ModelAccount:
 
     @property
     def lost(self) -> Mapping[UnusedReason | None, Sequence[str]]:
-        """The tensors that are not used, without those of which nothing is lost."""
+        """The unused tensors whose content the output lacks."""
         return {why: names for why, names in self.unused.items() if why not in HARMLESS}
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """What became of the tensors of every model and every adapter, in the order of the sources."""
+    """The used and unused tensors of every model and adapter, in the order of the sources."""
 
     models: tuple[ModelAccount, ...] = ()
 
@@ -57,11 +57,11 @@ def account(
 ) -> Accounts:
     """Return the use of every tensor of the models, or the reason why there is none.
 
-    A model that stands alone and with an adapter is accounted once: it is used where either is.
+    A model that a recipe names both alone and with an adapter has one account, of both uses.
 
     Args:
         sources: the sources, in the order of the numbers that leaves state.
-        outputs: what the tensors of the output are computed from.
+        outputs: the expressions of the output's tensors.
         left_out: the tensors that are not used somewhere, and may be used elsewhere.
     """
     files = LeafIndex(sources)

@@ -21,7 +21,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
 
 def is_bucket(text: str) -> bool:
-    """Return whether a text is meant as the address of a place in a bucket."""
+    """Return whether a text is meant as an address in a bucket."""
     return scheme_of(text) in EXAMPLES
 
 

@@ -40,8 +40,8 @@ ADVICE = Advice(
 )
 
 _NOT_MET = {"ConditionNotMet", "TargetConditionNotMet", ""}
-"""The codes beside HTTP 412 that mean our condition. Others are about leases and sources of copies.
-"""
+"""The codes of HTTP 412 that mean that our condition is not met. Other codes are about leases and
+sources of copies."""
 
 _LEASED = "break the lease on the blob"
 _FOR_GOOD = {
@@ -53,7 +53,7 @@ _FOR_GOOD = {
     "LeaseIdMissing": _LEASED,
     "SnapshotsPresent": "remove the snapshots of the blob",
 }
-"""The advice for errors that no repetition mends, by their code, whatever the status."""
+"""The advice for errors that a retry cannot mend, by their code, whatever the status."""
 
 BLOCK_LIST_BYTES = 64 << 20
 """The number of bytes above which a user's file in a mirror is sent in blocks of this length."""
@@ -105,7 +105,7 @@ class AzureBucket(RangedBucket):
     def _open(self) -> Any:
         from azure.storage.blob import LinearRetry
 
-        # Where no log is asked for, the library's remarks would come to the terminal.
+        # Without a handler, the library's log messages would be printed to the terminal.
         logging.getLogger("azure").addHandler(logging.NullHandler())
         ways = ("CONNECTION_STRING", "KEY", "SAS_TOKEN")
         if not any(os.environ.get(f"AZURE_STORAGE_{way}") for way in ways):
@@ -120,7 +120,7 @@ class AzureBucket(RangedBucket):
             permit_redirects=False,
             raw_response_hook=_note,
         )
-        self._host(api)  # refuses what the library would try in vain
+        self._host(api)  # refuses an address that the library would try in vain
         return api
 
     def _client(self, **settings: Any) -> Any:
@@ -137,7 +137,7 @@ class AzureBucket(RangedBucket):
                 return ContainerClient.from_connection_string(text, self.name, **settings)
             if not (account or endpoint):
                 raise ValueError
-            # An address may have the account in its path: the library does not find it there.
+            # The library does not find an account that is in the path of an address.
             named: Any = {"account_name": account, "account_key": key}
             url = endpoint or f"https://{account}.blob.core.windows.net"
             credential = sas or (named if account and key else key)
@@ -201,7 +201,7 @@ def azure_errors(bucket: str, name: str = "") -> Iterator[None]:
 
 
 def _note(response: Any) -> None:
-    """Note an answer, for a message that it is none of Azure's."""
+    """Note an answer, for a message that it is not Azure's."""
     note_answer(response.http_response.status_code, response.http_response.headers)
 
 

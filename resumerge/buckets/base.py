@@ -105,7 +105,7 @@ class Bucket(ABC):
             key: the object's key.
             start: the offset of the first byte.
             stop: the offset after the last byte; None for the end.
-            known: the object that is meant; None for any.
+            known: the listed object that is meant; None for any version.
             piece: the number of bytes that are read at once, where the library leaves the choice.
         """
 
@@ -115,7 +115,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def check(self, key: str, known: Listed) -> Begin | None:
-        """Return the start of a check of an object's content; None if the server says nothing."""
+        """Return a function that begins a check of an object's content; None without any hash."""
 
     def api(self) -> Any:
         """Return the library's client. Each process has its own."""
@@ -138,7 +138,7 @@ def stated(bucket: str, nbytes: Any, etag: Any) -> Listed:
         etag: the ETag, with quotes or without.
 
     Raises:
-        StoreError: one of the two is missing.
+        StoreError: size or ETag is missing.
     """
     if nbytes is None or not etag:
         raise not_understood(bucket, "an object without " + ("ETag" if not etag else "size"))

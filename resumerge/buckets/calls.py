@@ -1,4 +1,4 @@
-"""Requests to a bucket for a model: retried for a while; other errors are explained to the user."""
+"""Requests to a bucket for a model: retried for a while; final errors are explained to the user."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Comparisons of an object's bytes with what the server says, and the record of what arrived.
+"""Comparisons of an object's bytes with the server's hash, and the record of a downloaded file.
 
-S3 hashes what it stores, in several ways, of which the first that the server offers is compared: a
+S3 has several hashes of an object. The first of these that the server offers is compared: a
 SHA-256 or SHA-1 of the whole object (``x-amz-checksum-…``); the ETag, if it is the MD5 of an object
 that was written in one request, or the MD5 of the MD5s of its parts and ``-N``; a CRC-32. Objects
 with none of these are compared by their size.
@@ -75,8 +75,8 @@ class PartsCheck(Check):
     Args:
         part: the number of bytes of the first part, and probably of all but the last.
         expected: the MD5 in hexadecimal digits.
-        are_equal: returns whether all parts but the last have that length, by a request for each:
-            asked only if the hash is another one, since nothing is known of unequal parts.
+        are_equal: returns whether all parts but the last have that length, by a request for each.
+            It is called only if the hash differs, since unequal parts cannot be compared.
     """
 
     def __init__(self, part: int, expected: str, are_equal: Callable[[], bool]) -> None:
@@ -126,14 +126,14 @@ def _sha1() -> Digest:
 def check_of(
     bucket: str, head: Mapping[str, Any], etag: str, size: int, part: Callable[[int], int]
 ) -> Begin | None:
-    """Return the check of an object's content that a server allows; None if no way is known here.
+    """Return the check of an object's content by the server's hashes; None if there is none.
 
     Args:
         bucket: the bucket's name.
         head: the server's answer to HeadObject with ``ChecksumMode=ENABLED``.
         etag: the object's ETag, without quotes.
         size: the object's size in bytes.
-        part: returns the bytes of the part with a number from 1; 0 if the server does not say.
+        part: returns the number of bytes of a part, numbered from 1; 0 if the server does not say.
     """
     of_parts = head.get("ChecksumType") == "COMPOSITE"
 
@@ -164,7 +164,7 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
     expected, count = of_parts[1], int(of_parts[2])
     length = part(1)
     last = size - (count - 1) * length
-    # Parts may have any sizes: of those that do not have the same one nothing is known.
+    # Parts may have any sizes: only parts of one size can be compared.
     if not length or last > length or (count > 1 and part(count) != last):
         return None
 
@@ -172,16 +172,16 @@ def _etag_check(etag: str, size: int, part: Callable[[int], int]) -> Begin | Non
         try:
             return all(part(number) == length for number in range(2, count))
         except (OSError, Changed):
-            return True  # not known: the bytes are requested and compared again
+            return True  # unknown: the bytes are requested and compared again
 
     return lambda: PartsCheck(length, expected, are_equal)
 
 
 class BucketContent(ExpectedContent):
-    """A comparison with what the server says, and a hash of the bytes for the record (xxh3-128).
+    """A comparison with the server's hash, and a hash of the bytes for the record (xxh3-128).
 
     Args:
-        begin: begins the server's check; None if it says nothing.
+        begin: begins the comparison with the server's hash; None without such a hash.
     """
 
     def __init__(self, begin: Begin | None) -> None:

@@ -22,7 +22,7 @@ PROXY_FIX = (
 REDIRECTS = (301, 302, 303, 307)
 
 _latest = threading.local()
-"""What the latest answer to this thread was, in words."""
+"""The latest answer to this thread, in words."""
 
 
 class Changed(Exception):
@@ -74,7 +74,7 @@ def refusal(
         code: the server's own word for the error, which is shown.
         name: the name of the object that is read; then a missing one is no `StoreError`.
         retry_after: the header Retry-After.
-        meaning: the status that the code stands for, where the server's own says less.
+        meaning: the status that the code stands for, if it says more than the server's status.
     """
     shown = f"HTTP {status}" + (f", {code}" if code and code != str(status) else "")
     status = meaning or status
@@ -123,7 +123,7 @@ def no_credentials(advice: Advice, bucket: str, error: Exception) -> StoreError:
 
 
 def of_network(bucket: str, error: OSError) -> OSError:
-    """Return the error itself if it is ours, or a local file's; else that of a failed network."""
+    """Return an error of ours or of a local file as it is; else the error of a failed network."""
     if isinstance(error, StoreError | FileNotFoundError) or error.filename:
         return error
     return unreachable(bucket, error)
@@ -146,7 +146,7 @@ def note_answer(status: int, headers: Mapping[str, Any], body: bytes | None = No
     Args:
         status: the status of HTTP.
         headers: the answer's headers, looked up without regard to case.
-        body: the beginning of a page, where the server itself calls plain text one.
+        body: the beginning of the body, for servers that call plain text a page.
 
     Returns:
         whether it is a web page.
@@ -165,7 +165,7 @@ def not_understood(bucket: str, why: str = "") -> StoreError:
 
     Args:
         bucket: the bucket's name.
-        why: what is wrong, if the noted answer does not say it.
+        why: the fault, if the noted answer does not say it.
     """
     said = "; ".join(filter(None, [why, getattr(_latest, "text", "")]))
     return StoreError(
@@ -181,10 +181,10 @@ def is_page(headers: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def understood(bucket: str) -> Iterator[None]:
-    """Translate what a library makes of an answer that is not one of its protocol.
+    """Translate the errors of a library at an answer that is not one of its protocol.
 
     Raises:
-        StoreError: the library or its caller failed at what the answer lacks.
+        StoreError: the library or its caller failed because the answer lacks something.
     """
     try:
         yield

@@ -29,7 +29,7 @@ from resumerge.storage import Storage
 T = TypeVar("T")
 
 PIECE_BYTES = 1 << 16
-"""The bytes of a download that are read at once: a kill loses no more."""
+"""The bytes of a download that are read at once: a kill loses at most these."""
 
 _LONGEST_NAME = 200
 """The largest number of characters of a folder's name."""
@@ -84,13 +84,13 @@ class BucketFile(RemoteFile):
     def links(self) -> set[Path]:
         """The paths in every listing that lead to the content.
 
-        A listing with other objects may have the same version of this one.
+        A listing that differs in other objects may have the same version of this object.
         """
         pointers = {path / self.name for path in (self.folder / "snapshots").glob("*")}
         return {path for path in pointers if self.is_linked(path)} | {self.pointer}
 
     def is_linked(self, path: Path) -> bool:
-        """Return whether a path in the cache, which has this file's name, leads to this content."""
+        """Return whether a path in the cache with this file's name leads to this content."""
         if path.is_symlink():
             return path.readlink().name == self.blob.name
         return path.is_file()
@@ -105,7 +105,7 @@ class BucketFile(RemoteFile):
 
     @property
     def recorded(self) -> Path:
-        """The file that records what arrived."""
+        """The file with the record of the downloaded content."""
         return self.blob.with_name(f"{self._key}.json")
 
     def is_intact(self, path: Path, check: Callable[[], None] | None = None) -> bool:
@@ -119,7 +119,7 @@ class BucketFile(RemoteFile):
 
     def put(self, complete: Path, content: ExpectedContent) -> None:
         assert isinstance(content, BucketContent)
-        fresh = self.recorded.with_name(f"{self._key}.json.new")  # under the lock: nobody else's
+        fresh = self.recorded.with_name(f"{self._key}.json.new")  # the lock is held
         fresh.write_bytes(record(self.name, self.etag, self.size, content.xxh3))
         Storage().sync_file(fresh)
         fresh.replace(self.recorded)
@@ -158,8 +158,8 @@ class BucketFile(RemoteFile):
     def _key(self) -> str:
         """The name of the content in the cache.
 
-        ETags of some servers are no hashes, and are equal for different objects: they do not
-        suffice.
+        It does not consist of the ETag alone: on some servers ETags are no hashes, and different
+        objects have the same one.
         """
         text = f"{self.name}\0{self.etag}\0{self.size}"
         return xxhash.xxh3_128_hexdigest(text.encode())

@@ -1,7 +1,8 @@
 """One bucket of Google Cloud Storage: the requests that read, and the meaning of errors.
 
 Requests are made with google-cloud-storage, Google's own library: it takes credentials from where
-Google's tools take them. An object's generation stands for its ETag: it is what conditions compare.
+Google's tools take them. An object's generation takes the place of its ETag, since conditions
+compare generations.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class GoogleBucket(RangedBucket):
                         start=start, end=stop - 1, raw_download=True, checksum=None, **patience()
                     )
                 )
-        except FileNotFoundError:  # this generation
+        except FileNotFoundError:  # this generation no longer exists
             raise Changed from None
         return data
 
@@ -123,7 +124,7 @@ class GoogleBucket(RangedBucket):
             raise misplaced(ADVICE, self.name, "no bucket can have this name") from None
 
     def _check_answer(self, response: Any, *_: Any, **__: Any) -> None:
-        """Refuse an answer that is none of Google's: a redirect, or a page in place of JSON."""
+        """Refuse an answer that is not Google's: a redirect, or a page in place of JSON."""
         # Google's own refusals of a download are text that is called a page.
         status, is_json = response.status_code, "alt=media" not in response.url
         body = response.content[:1000] if status in (401, 403) else None

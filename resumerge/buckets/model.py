@@ -1,4 +1,4 @@
-"""The files of a model in a bucket, as the server lists them now, or as it did before."""
+"""The files of a model in a bucket, as the server lists them now or listed them earlier."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BucketModel(RemoteModel):
         Args:
             metadata: the cache to store it in.
             revision: the revision of the source that was made from it.
-            file: the only file that was asked for; empty for all.
+            file: the only file that was requested; empty for all.
         """
         listed = {name: (found.size, found.etag) for name, found in self.files.items()}
         for known in (LATEST, revision):
@@ -62,7 +62,7 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
 
     Args:
         model: the address.
-        file: the only file that is asked for, if the others do not matter; else empty.
+        file: the only file that is needed; empty for all.
 
     Raises:
         InputError: no such bucket, no access, or nothing is there.
@@ -94,16 +94,16 @@ def bucket_model(model: str, file: str = "") -> BucketModel:
 def cached_bucket_model(
     model: str, revision: str | None, metadata: MetadataCache, file: str = ""
 ) -> BucketModel:
-    """Return the files of a listing that was remembered, without the network.
+    """Return the files of a stored listing, without the network.
 
     Args:
         model: the address.
         revision: the revision of the source; None for the latest listing.
-        metadata: the cache that remembers it.
-        file: the only file that was asked for; empty for all.
+        metadata: the cache that stores the listing.
+        file: the only file that was requested; empty for all.
 
     Raises:
-        InputError: no listing was remembered.
+        InputError: no listing is stored.
     """
     listed = metadata.listing(_listing_name(model, file), revision or LATEST)
     if not listed:

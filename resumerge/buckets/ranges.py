@@ -1,4 +1,4 @@
-"""Buckets whose library returns ranges of an object whole, and not as they arrive."""
+"""Buckets whose library returns a range of an object only when all of it has arrived."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from resumerge.digests import Digest
 from resumerge.errors import StoreError
 
 RANGE = 4 << 20
-"""The bytes of one request, which are in memory."""
+"""The bytes of one request, which are held in memory."""
 
 ATTEMPTS = 10
-"""The number of attempts to read an object that others replace meanwhile."""
+"""The number of attempts to read an object that is replaced meanwhile."""
 
 Hash = tuple[Callable[[], Digest], bytes]
 """A digest, and its expected value."""

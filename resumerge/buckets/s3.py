@@ -50,7 +50,7 @@ class S3Bucket(Bucket):
     boto3 reads AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_PROFILE … and AWS's files.
 
     Attributes:
-        at: the server's clock, in its latest answer.
+        at: the time of the server's clock in its latest answer.
     """
 
     kind = "buckets of S3"
@@ -133,7 +133,7 @@ class S3Bucket(Bucket):
         return check_of(self.name, head, known.etag, known.nbytes, part_bytes)
 
     def _head(self, key: str, etag: str) -> Mapping[str, Any]:
-        """Request what the server says of an object with this ETag, with the hashes it knows."""
+        """Request the headers of an object with this ETag, with all hashes that the server has."""
         with s3_errors(self.name, key):
             found: Mapping[str, Any] = self.api().head_object(
                 Bucket=self.name, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
@@ -141,7 +141,7 @@ class S3Bucket(Bucket):
             return found
 
     def _part_bytes(self, key: str, number: int) -> int:
-        """Return the bytes of a part of an object, by its number from 1; 0 if not said."""
+        """Return the number of bytes of a part, numbered from 1; 0 if the server does not say."""
         # Without IfMatch: some servers compare it with the part's own ETag.
         try:
             with s3_errors(self.name, key):
@@ -183,7 +183,7 @@ class S3Bucket(Bucket):
         return api
 
     def _check_answer(self, operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
-        """Refuse an answer that is none of S3's, which boto3 would misread or ask for again."""
+        """Refuse an answer that is not S3's: boto3 would misread it, or request it again."""
         status, headers = response_dict["status_code"], response_dict["headers"]
         note_answer(status, headers)
         body = response_dict["body"] if isinstance(response_dict["body"], bytes) else b""

@@ -1,9 +1,9 @@
-"""``resumerge compare``: what is the same in two or more models, and what the differences are.
+"""``resumerge compare``: the equal tensors of two or more models, and their differences.
 
-`models.py` opens the models and finds which tensors belong together, `facts.py` compares configs
-and tokenizers, `tensor.py` reads one tensor of all models and returns a row of sums, with the
-evidence of `relations/`; `journal.py` keeps the rows, `run.py` computes those that are missing, and
-`document.py` says what they come to.
+`models.py` opens the models and matches their tensors, and `facts.py` compares configs and
+tokenizers. `tensor.py` reads one tensor of all models and returns a row of sums, with the evidence
+of `relations/`. `journal.py` stores the rows, `run.py` computes the missing ones, and `document.py`
+adds them up.
 """
 
 from resumerge.comparison.run import compare_models

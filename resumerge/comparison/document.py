@@ -1,4 +1,4 @@
-"""The document of ``compare --json``: what the rows of all tensors come to."""
+"""The document of ``compare --json``, computed from the rows of all tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def document_of(
 ) -> dict[str, Any]:
     """Return the document: models, configs, every pair, and the task vectors if there is a base.
 
-    Numbers that are not known, or not finite, are null.
+    Unknown numbers, and numbers that are not finite, are null.
     """
     layers = layer_names(layer_key(unit.name) for unit in units)
     in_order = sorted(units, key=lambda unit: layer_key(unit.name))

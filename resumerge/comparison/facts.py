@@ -1,4 +1,4 @@
-"""What models state of themselves: config.json, and the vocabularies of tokenizers."""
+"""The comparison of config.json and of the tokenizers' vocabularies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.tokenizers.origin import has_tokenizer
 from resumerge.tokenizers.vocabulary import Vocabulary, read_vocabulary
 
 EXAMPLES = 8
-"""The most tokens that are named of those which differ."""
+"""The most differing tokens that are named."""
 
 _ABSENT = object()
 
@@ -69,25 +69,25 @@ def compared_vocabularies(
     """Return how the tokens of two models differ; None where one has no tokenizer.
 
     Returns:
-        the number of tokens of each; `same`, whether all have the same ids; `moved`, tokens of both
-        with another id; those that only one has; and whether one `extends` the other: all of its
-        tokens have their ids there.
+        the number of tokens of each model; `same`: whether all tokens have the same ids; `moved`:
+        tokens of both models whose ids differ; the tokens that only one model has; and `extends`:
+        whether one model has all tokens of the other with their ids.
     """
     first, second = (vocabularies[number] for number in pair)
     if first is None or second is None:
         return None
-    moved = [t for t, n in first.ids.items() if second.ids.get(t, n) != n]
+    moved_tokens = [t for t, n in first.ids.items() if second.ids.get(t, n) != n]
     lost = [token for token in first.ids if token not in second.ids]
     new = [token for token in second.ids if token not in first.ids]
     return {
         "tokens": [len(first.ids), len(second.ids)],
-        "same": not (moved or lost or new),
+        "same": not (moved_tokens or lost or new),
         "same_files": first.digest == second.digest,
-        "moved": {"count": len(moved), "examples": moved[:EXAMPLES]},
+        "moved": {"count": len(moved_tokens), "examples": moved_tokens[:EXAMPLES]},
         "only_first": {"count": len(lost), "examples": lost[:EXAMPLES]},
         "only_second": {"count": len(new), "examples": new[:EXAMPLES]},
-        "second_extends_first": bool(new) and not moved and not lost,
-        "first_extends_second": bool(lost) and not moved and not new,
+        "second_extends_first": bool(new) and not moved_tokens and not lost,
+        "first_extends_second": bool(lost) and not moved_tokens and not new,
     }
 
 

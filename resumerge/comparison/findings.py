@@ -1,4 +1,4 @@
-"""What the second model of a pair is to the first: in a word, and in sentences."""
+"""The relation of the second model of a pair to the first: in a word, and in sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resumerge.sizes import counted
 
 
 def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the relation of a pair as a word, and what was found as sentences.
+    """Return the relation of a pair as a word, and the findings as sentences.
 
     Args:
         models: the models.

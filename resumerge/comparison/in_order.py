@@ -1,4 +1,4 @@
-"""A tensor that is read from its first element on, of which each block is computed once."""
+"""Reading a tensor from its first element on, so that each block is computed once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from resumerge.tensors.evaluation import Evaluation
 class InOrder:
     """The elements of a tensor, in their order.
 
-    A merge computes whole blocks, and what is asked for may end within one: the rest of the block
-    is kept for the next call.
+    A merge computes whole blocks. If the requested elements end within a block, the rest of that
+    block is kept for the next call.
 
     Args:
         tensor: the tensor.
-        number: tells the buffers of the tensors that one thread reads apart.
+        number: distinguishes the buffers of the tensors that one thread reads.
         evaluation: the means of reading.
     """
 

@@ -1,10 +1,10 @@
-"""The journal of a comparison: a row for each tensor, so that a killed one goes on.
+"""The journal of a comparison: a row for each tensor, so that a killed comparison goes on.
 
-It is a file of JSON Lines that only grows, ``STATE/comparisons/DIGEST.jsonl``: one record a tensor,
-behind the hash of its text. The digest is of what is compared, so that other files, or other
-versions of them, have another journal. A run's ledger is another thing: it pins a plan whose output
-is written, and other machines read it; here nothing is written but these rows, which may be
-computed again at any time.
+It is a file of JSON Lines that only grows, ``STATE/comparisons/DIGEST.jsonl``: one record for each
+tensor, after the hash of its text. The digest identifies the compared files and their versions, so
+that other files have another journal. It is no ledger: a ledger pins a plan whose output is
+written, and other machines read it. Here only these rows are written, which can be computed again
+at any time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Journal:
     """The rows of a comparison, by the tensor's name.
 
     Attributes:
-        rows: the rows that are known, of this process and of those before it.
+        rows: the rows computed by this process and by earlier ones.
     """
 
     def __init__(self, path: Path, fd: int, storage: Storage) -> None:
@@ -55,7 +55,7 @@ class Journal:
         """Open the journal of a comparison, or begin one; one process may have it.
 
         Args:
-            models: what is compared.
+            models: the compared models.
             state: the state folder.
             storage: writes it.
 
@@ -84,7 +84,7 @@ class Journal:
             os.close(fd)
 
     def add(self, name: str, row: Any) -> None:
-        """Add the row of a tensor; it is on disk soon, and is kept if this process is killed."""
+        """Add the row of a tensor. It outlives this process, and soon a power cut as well."""
         text = json.dumps([name, row], separators=(",", ":"))
         line = f"{xxhash.xxh3_128_hexdigest(text.encode())} {text}\n".encode()
         self._storage.write(self._fd, line, self._end)
@@ -99,11 +99,11 @@ class Journal:
         self._synced = time.monotonic()
 
     def remove(self) -> None:
-        """Remove the file: everything was computed, and told."""
+        """Remove the file, once the document is complete."""
         self._storage.remove(self._path)
 
     def _read(self) -> int:
-        """Read the rows up to the first that is damaged or cut off; return where they end."""
+        """Read the rows up to the first damaged or cut-off one; return where they end."""
         end = 0
         with os.fdopen(os.dup(self._fd), "rb") as stream:
             stream.seek(0)
@@ -120,7 +120,7 @@ class Journal:
 
 
 def _digest(models: Models) -> str:
-    """Return the digest of what is compared, with the stamps of local files."""
+    """Return the digest of the compared models, with the stamps of local files."""
     facts = [source.identity() for source in models.sources]
     stages = [fingerprint_parts(plan) for plan in models.stages.plans]
     stamps = [

@@ -1,4 +1,4 @@
-"""The models that are compared, and which of their tensors belong together."""
+"""The compared models, and their matched tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from resumerge.tensors import Tensor, stored_in
 from resumerge.tensors.dtypes import FLOATS
 
 Pair = tuple[int, int]
-"""The numbers of two models; the second is described as what was made of the first."""
+"""The numbers of two models; the second is described by how it differs from the first."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class MatchedTensor:
     Args:
         name: its name in the first model that has it.
         tensors: the tensor of each model; None where a model has none that can be compared.
-        elements: the elements that are compared: all, or of tables of tokens those of the rows that
-            all have.
+        elements: the number of compared elements: all elements, or those of the rows that all
+            models have, for tables of tokens.
         row: the elements of a row of a matrix; 0 for tensors of other dimensions.
     """
 
@@ -49,7 +49,7 @@ class MatchedTensor:
 
     @property
     def is_float(self) -> bool:
-        """Whether its elements are numbers that merges compute with."""
+        """Whether the tensor's elements are numbers that merges compute with."""
         return all(t.dtype in FLOATS for t in self.tensors if t is not None)
 
 
@@ -60,7 +60,7 @@ class Models:
     Args:
         sources: the models.
         has_base: whether the first is the base of the others.
-        stages: those that are stages of a recipe, and what they are computed from.
+        stages: the models that are stages of a recipe, with the models that they are computed from.
     """
 
     sources: tuple[Source, ...]

@@ -30,12 +30,12 @@ from resumerge.storage import Storage
 from resumerge.tensors import Merged, Spilled
 
 MOST_THREADS = 4
-"""Threads, also where there are fewer processors: some wait for the disk while others compute. More
-take memory, and are no faster."""
+"""The most threads, even with fewer processors: some wait for the disk while others compute. More
+threads take memory, and are no faster."""
 
 LARGEST_BUFFERS = 64 << 20
-"""Bytes of what all threads together compute the tensors of stages and adapters in: fewer threads
-are started if these would take more."""
+"""The most bytes of all threads' buffers for the tensors of stages and adapters: if more would be
+needed, fewer threads are started."""
 
 _WAIT_SECONDS = 0.2
 
@@ -59,7 +59,7 @@ def compare_models(
         models: references to models, as in a recipe; the others are compared with the first.
         base: a reference to the model that they were made of, if there is one.
         options: the command's options.
-        reporter: is told what is done.
+        reporter: receives the phases and the progress.
         storage: writes the journal.
         stop: the request to stop that signals make.
         recipe: a recipe, whose stages references may name: they are computed as they are read.
@@ -95,7 +95,7 @@ def _compare(
     journal: Journal,
     threads: int,
 ) -> None:
-    """Compare what is not in the journal yet."""
+    """Compare the tensors that the journal lacks."""
     evaluator = TensorEvaluator(
         reader, held_bytes=_held_bytes(pending), needs_torch=models.needs_torch
     )
@@ -127,7 +127,7 @@ def _compare(
 
 
 class _Progress:
-    """How much was read; it stops the threads once the process is asked to stop."""
+    """Counts the bytes that were read, and stops the threads once the process is asked to stop."""
 
     def __init__(self, context: RunContext, total: int) -> None:
         self.done, self.total = 0, total
@@ -163,7 +163,7 @@ class _Progress:
 def _threads(
     count: int, progress: _Progress, start: Callable[[], None]
 ) -> Iterator[ThreadPoolExecutor]:
-    """Yield a pool whose threads end at their next piece if what is inside fails."""
+    """Yield a pool whose threads end at their next piece if the code inside fails."""
     with ThreadPoolExecutor(count, "compare", start) as pool:
         try:
             yield pool
@@ -197,7 +197,7 @@ def _held_bytes(units: Sequence[MatchedTensor]) -> int:
 
 
 def _fitting_threads(units: Sequence[MatchedTensor], asked: int | None) -> int:
-    """Return the number of threads: those that are asked for, or that memory allows.
+    """Return the number of threads: the requested number, or the number that memory allows.
 
     Raises:
         InputError: the memory is too small for one.

@@ -19,8 +19,8 @@ def task_vectors_of(
 ) -> dict[str, Any] | None:
     """Return the matrices of cosine and sign conflict over tensors that all models have.
 
-    A sign conflict is an element that two models changed in opposite directions; the share is of
-    the elements that both changed.
+    A sign conflict is an element that two models changed in opposite directions. It is given as a
+    share of the elements that both changed.
 
     Args:
         models: the models.

@@ -32,18 +32,17 @@ AT_ONCE = 1 << 18
 """Elements that are compared at once, so that they are in the processor's cache."""
 
 PIECE_ELEMENTS = 1 << 20
-"""Elements that are read at once; more of matrices with long rows, to have `PROPOSING_ROWS`."""
+"""Elements that are read at once; more for matrices with long rows, to have `PROPOSING_ROWS`."""
 
 LARGEST_BYTES = 16 << 20
 """Bytes of all models that a thread reads at once."""
 
 Row = dict[str, Any]
-"""What is known of a tensor, as the journal has it. Sums leave out numbers that are not
-finite."""
+"""The row of a tensor in the journal. Sums leave out numbers that are not finite."""
 
 
 class _Block:
-    """Elements of all models at the same places; what is made of them is kept for all pairs.
+    """Elements of all models at the same places, with their conversions kept for all pairs.
 
     Args:
         stored: the elements of each model.
@@ -80,11 +79,11 @@ class _PairSums:
         self._grid: dict[str, Any] | None = None
 
     def propose(self, few: Two, every: Callable[[], Two]) -> None:
-        """Look at some rows of the two matrices before anything is added.
+        """Examine some rows of the two matrices before any elements are added.
 
         Args:
-            few: `SEEN_ROWS` of the rows.
-            every: gives all rows that propose directions.
+            few: `SEEN_ROWS` rows.
+            every: returns all rows that propose directions.
         """
         if not few.differ.any():
             return
@@ -157,7 +156,7 @@ class TensorComparison:
         self._block = max(1, AT_ONCE // self._row) * self._row
 
     def compute(self, evaluation: Evaluation, moved: Callable[[int], None]) -> Row:
-        """Read the tensor of all models, and return what is known of it.
+        """Read the tensor of all models, and return its row.
 
         Args:
             evaluation: the means of reading.
@@ -199,7 +198,7 @@ class TensorComparison:
             sums.propose(few(), every)
 
     def _two(self, pair: Pair, numbers: Callable[[int], np.ndarray]) -> Two:
-        """Return the numbers of a pair, of a function that gives those of a model."""
+        """Return the numbers of a pair by a function that returns those of one model."""
         first, second = pair
         return Two(numbers(first), numbers(second), (self._dtypes[first], self._dtypes[second]))
 

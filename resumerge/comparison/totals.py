@@ -14,9 +14,9 @@ class PairTotals:
 
     Args:
         elements: the number of elements.
-        differing: of these, those that are not the same number.
+        differing: the number of elements whose numbers differ.
         first: the sum of squares of the first model's elements.
-        second: the same of the second.
+        second: the sum of squares of the second model's elements.
         change: the sum of squares of their differences.
         largest: the largest magnitude of a difference.
     """

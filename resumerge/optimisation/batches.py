@@ -1,4 +1,4 @@
-"""The models of a batch: merged in one run that reads the sources once, where that can be."""
+"""The models of a batch: merged in one run, if possible, which reads the sources once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class BatchMerges:
     """The merges of the batches of a search.
 
     Args:
-        space: what is searched.
+        space: the space of the search.
         models: the models.
-        reporter: is told how the merges proceed.
+        reporter: receives the progress of the merges.
     """
 
     def __init__(self, space: Space, models: TrialModels, reporter: Reporter) -> None:
@@ -27,10 +27,11 @@ class BatchMerges:
         """Merge the models of trials, or go on with the merge that was interrupted.
 
         Args:
-            batch: what is suggested, by the number of the trial.
+            batch: the suggestions, by the number of the trial.
 
         Returns:
-            why some trials have no model: their values make none, though others of the space do.
+            for each trial without a model the reason, though other values of the space make a
+            model.
 
         Raises:
             InputError: no values of the space make a model now.
@@ -65,7 +66,7 @@ class BatchMerges:
     ) -> dict[int, str]:
         """Merge the models of trials in one run, and return the recipes that are not in it.
 
-        Of several trials with the same recipe one is: variants of a sweep differ.
+        Of several trials with the same recipe, one is in the run: variants of a sweep differ.
 
         Raises:
             InputError: these models cannot be merged in one run.
@@ -81,7 +82,7 @@ class BatchMerges:
         return {number: text for number, text in recipes.items() if number not in together}
 
     def _without_model(self, recipes: Mapping[int, str]) -> dict[int, str]:
-        """Return which recipes make no model, and why.
+        """Return the reason for each recipe that makes no model.
 
         Raises:
             InputError: no values of the space make one now.
@@ -98,10 +99,10 @@ class BatchMerges:
 
 
 def check_models(space: Space, models: TrialModels) -> None:
-    """Plan recipes of the space until one can be merged: single ones may make no model.
+    """Plan recipes of the space until one can be merged: single recipes may make no model.
 
     Raises:
-        InputError: the models cannot be merged so; at lines of the space.
+        InputError: no recipe can be merged; problems are at lines of the space.
     """
     problems: list[Problem] = []
     for share in (INSIDE, 0, 1):

@@ -1,4 +1,4 @@
-"""The document of ``search --json``: what was tried, and what is best."""
+"""The document of ``search --json``: all trials, and the best ones."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def document_of(
     """Return the document of a search.
 
     Args:
-        out: its output.
-        settings: what it began with.
-        study: its study.
-        space: what it searches.
-        models: its models.
+        out: the output's folder.
+        settings: the settings that the search began with.
+        study: the study.
+        space: the space of the search.
+        models: the models of the trials.
         unfinished: the state of trials that are not finished.
     """
     ranked = study.ranked()
@@ -79,11 +79,11 @@ def row_of(
     """Return one trial of the document.
 
     Args:
-        trial: of the study.
-        settings: of the search.
-        models: of the search.
+        trial: the trial, as the study has it.
+        settings: the settings of the search.
+        models: the models of the trials.
         unfinished: the state of a trial that is not finished.
-        kept: whether its model is there.
+        kept: whether the trial's model still exists.
     """
     attributes = trial.user_attrs
     return {
@@ -103,7 +103,7 @@ def search_json(folder: Path) -> dict[str, Any]:
     """Return a search as `describe_search` does, and with all its trials as `document_of`.
 
     Args:
-        folder: the search's, in the state folder.
+        folder: the folder of the search in the state folder.
 
     Raises:
         InputError: Optuna is not installed.

@@ -28,7 +28,7 @@ PROCESS = "evaluation.pid"
 """The file with the process of a command, and its birth, as long as it runs."""
 
 JOB = "RESUMERGE_JOB"
-"""The variable with the number of a command among those of one time, from 0 on."""
+"""The variable with the number of a command among those that run at the same time, from 0."""
 
 _POLL_SECONDS = 0.1
 _LONGEST_LINE = 1 << 20
@@ -36,7 +36,7 @@ _SHOWN = 200
 
 
 class TrialFailed(Exception):
-    """The error of a trial without values: its text says why, of its command or its recipe."""
+    """The error of a trial without values; its text gives the reason in the command or recipe."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What came of an evaluation.
+    """The result of an evaluation.
 
     Args:
         number: the trial.
@@ -96,21 +96,21 @@ class _Evaluation:
         self._ends = math.inf if seconds is None else monotonic() + seconds
 
     def is_over(self, wait: float) -> bool:
-        """Return whether it has ended, or its time is over, after waiting so many seconds."""
+        """Wait for some seconds; return whether the command has ended, or its time is over."""
         with suppress(subprocess.TimeoutExpired):
             self._code = self._command.wait(max(0.0, min(wait, self._ends - monotonic())))
             return True
         return monotonic() >= self._ends
 
     def end(self) -> None:
-        """Kill it if it still runs, with all that it has started."""
+        """Kill the command with all processes that it started, if it still runs."""
         if self._command.poll() is None:
             _kill(self._command.pid)
             self._command.wait()
         self._process.unlink(missing_ok=True)
 
     def result(self) -> Evaluated:
-        """Return what came of it, once it is over."""
+        """Return the result of the command, which is over."""
         metrics: dict[str, float] = {}
         error = ""
         try:
@@ -137,10 +137,10 @@ def evaluate(
     stop: StopRequest,
     heartbeat: Callable[[], None],
 ) -> Iterator[Evaluated]:
-    """Run a command on models, some at a time, and yield what came of each as it ends.
+    """Run a command on models, some at a time, and yield the result of each as it ends.
 
-    Commands that were left over when a search was killed are killed before. Whoever stops to ask
-    closes the iterator, which kills those that run.
+    Commands that a killed search left running are killed first. Closing the iterator kills the
+    running commands.
 
     Args:
         command: a line for the shell; `MODEL` stands for the model's folder. `JOB` is in its
@@ -199,7 +199,7 @@ def read_metrics(line: str) -> dict[str, float]:
     """
     if not line:
         raise TrialFailed("it printed nothing on stdout")
-    with suppress(ValueError):  # nan and inf are numbers here, which are told of by name
+    with suppress(ValueError):  # nan and inf are numbers here, for a message that names the metric
         return {VALUE: float(line)}
     try:
         found = json.loads(line)

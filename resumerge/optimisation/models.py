@@ -1,4 +1,4 @@
-"""The models of a search: merged as runs of their own, deleted once they are not of the best."""
+"""The models of a search: each is a run of its own, deleted if it is not among the best."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TrialModels:
 
     Args:
         out: the output's folder, absolute.
-        options: of the merges.
+        options: the options of the merges.
         storage: the operations on files.
         stop: whether a signal asks to stop.
     """
@@ -64,7 +64,7 @@ class TrialModels:
         Args:
             number: the trial.
             recipe: its recipe.
-            reporter: is told how the merge proceeds.
+            reporter: receives the progress of the merge.
             swept: the model as a sweep has made it, which is taken over.
 
         Raises:
@@ -77,19 +77,19 @@ class TrialModels:
     def merge_together(
         self, batch: Collection[int], recipes: Mapping[int, str], sweep: str, reporter: Reporter
     ) -> None:
-        """Merge the models of several trials in one run; then each is that of a run of its own.
+        """Merge the models of several trials in one run, then make each the model of its own run.
 
         Args:
             batch: the numbers of the batch.
-            recipes: the recipes of its trials that are merged, by their numbers.
+            recipes: the recipes of the merged trials, by the trials' numbers.
             sweep: the recipe of all, whose variants are called by `variant`.
-            reporter: is told how the merge proceeds.
+            reporter: receives the progress of the merge.
 
         Raises:
             InputError, Resumable, Interrupted: as for `resumerge.run`.
         """
         folder = self._sweep(batch)
-        if not any(map(self.is_there, recipes)):  # else the sweep is done, and some were taken
+        if not any(map(self.is_there, recipes)):  # else some were taken over already
             self._write(folder / RECIPE, sweep)
             session = Session(self._options, reporter, self._storage, self._stop)
             session.run(folder / RECIPE, folder / MODEL)
@@ -101,7 +101,7 @@ class TrialModels:
         self.delete_sweep(batch)
 
     def delete_sweep(self, batch: Collection[int]) -> None:
-        """Delete what a sweep of a batch has left."""
+        """Delete the files that a sweep of a batch has left."""
         self._delete(self._sweep(batch) / MODEL)
 
     def _sweep(self, batch: Collection[int]) -> Path:
@@ -120,7 +120,7 @@ class TrialModels:
         return self.model(number).is_dir() and bool(self._runs.of_output(self.model(number)))
 
     def delete(self, number: int) -> None:
-        """Delete a model and its ledger; what the run did not write, or somebody edited, stays."""
+        """Delete a model and its ledger, except files that the run did not write as they are."""
         self._delete(self.model(number))
 
     def delete_all(self) -> None:
@@ -136,14 +136,14 @@ class TrialModels:
                 ledger, _ = open_ledger(folder, self._storage)
                 with closing(ledger):
                     abandon_output(ledger, folder, model, self._storage)
-        with suppress(OSError):  # something of the user's is there
+        with suppress(OSError):  # the folder has files of the user
             model.rmdir()
 
     def keep(self, numbers: list[int], tried: int) -> None:
         """Delete every model but those of some trials.
 
         Args:
-            numbers: the trials whose models stay.
+            numbers: the numbers of the trials whose models stay.
             tried: the number of trials; all of them are looked at.
         """
         for number in range(tried):
@@ -165,7 +165,7 @@ class TrialModels:
         if is_ours and (not kept or link.readlink() != target):
             self._storage.remove(link)
         if kept and not link.is_symlink():
-            with suppress(OSError):  # the user has that name, or there are no links here
+            with suppress(OSError):  # the name is taken, or there are no links
                 self._storage.link(target, link)
 
     def _write_best(self, recipe: str) -> None:

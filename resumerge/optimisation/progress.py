@@ -1,4 +1,4 @@
-"""What a search tells of the merges of its trials."""
+"""The messages of a search about the merges of its trials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resumerge.sources.remote.prefetch import DownloadProgress
 
 
 class TrialReporter(Reporter):
-    """Tells of the merges of trials what matters in a search: phases, progress, each note once."""
+    """Passes on the messages of trials' merges that matter: phases, progress, each note once."""
 
     trials: Sequence[int] = ()
 
@@ -27,7 +27,7 @@ class TrialReporter(Reporter):
         self._reporter.doing(what if what == CHOOSING else f"{self._named()}: {what}")
 
     def evaluating(self) -> None:
-        """Tell that the models are evaluated."""
+        """Report that the models are evaluated."""
         jobs = min(self._jobs, len(self.trials))
         self.doing("evaluating" + (f", {jobs} at a time" if jobs > 1 else ""))
 

@@ -34,7 +34,7 @@ class SuggestedRange:
 
     Args:
         kind: `FLOAT`, `INT` or `CATEGORICAL`.
-        name: what the range is called, if the space says so; places of one name share the value.
+        name: the name of the range, if the space states one; places of the same name share a value.
         low: the smallest value, of a number.
         high: the largest value, of a number.
         log: whether numbers are drawn evenly by their logarithms.
@@ -62,13 +62,13 @@ class SuggestedRange:
         return optuna.FloatDistribution(self.low, self.high, self.log, self.step)
 
     def value(self, suggested: Any) -> Any:
-        """Return the value of a recipe that a suggestion stands for."""
+        """Return the recipe's value for a suggestion of Optuna."""
         if self.kind == CATEGORICAL:
             return next(v for label, v in self.choices if _is(label, suggested))
         return suggested
 
     def ends(self) -> list[Any]:
-        """Return the values between which all others are: what is right at the ends is right."""
+        """Return the values at both ends of the range: if these are valid, all others are."""
         if self.kind == CATEGORICAL:
             return [label for label, _ in self.choices]
         return [self.low, self.high]

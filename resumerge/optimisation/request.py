@@ -1,4 +1,4 @@
-"""What a search is asked for, and the command that asks for it again."""
+"""The request of a search, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TRIALS_BY_DEFAULT = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What a search is asked for.
+    """The request of a search.
 
     Args:
         space: the file with the space.
         out: the output's folder.
         evaluate: the command that evaluates a model; it has `MODEL` in it.
-        trials: the number of trials, with those that were tried before.
+        trials: the number of trials, including earlier ones.
         sampler: one of `SAMPLERS`.
         metrics: the names of the objectives, if the command prints several numbers.
-        directions: what is done with each: `MAXIMIZE` by default; one word may stand for all.
+        directions: the direction of each objective, `MAXIMIZE` by default; one word is for all.
         timeout: seconds that an evaluation may take; None for no limit.
         keep_best: the number of models that stay.
         batch: the number of trials that are suggested together, and merged in one run; None for as
@@ -51,10 +51,10 @@ class Search:
     jobs: int = 1
 
     def check(self) -> None:
-        """Refuse what cannot be meant.
+        """Refuse values that cannot be meant.
 
         Raises:
-            InputError: the first such thing.
+            InputError: for the first such value.
         """
         if MODEL not in self.evaluate:
             raise refuse(
@@ -95,7 +95,7 @@ class Search:
             raise refuse("--timeout is no time", expected="more than 0 s", found=self.timeout)
 
     def settings(self, space: Space, seed: int, began: int | None) -> Settings:
-        """Return what decides what is suggested.
+        """Return the settings that decide the suggestions.
 
         Args:
             space: the space.
@@ -128,13 +128,13 @@ class Search:
 def asked_for(
     search: Search, settings: Settings, options: Options, points: int | None
 ) -> dict[str, Any]:
-    """Return what the study keeps of a command: what it was asked for, and how it is repeated.
+    """Return what the study stores about a command: its request, and how to repeat it.
 
     Args:
-        search: what is asked for; its output is absolute.
-        settings: what the search began with.
-        options: of the merges.
-        points: of a grid; None for other samplers.
+        search: the request; its output is absolute.
+        settings: the settings that the search began with.
+        options: the options of the merges.
+        points: the number of points of a grid; None for other samplers.
     """
     seconds = [] if search.timeout is None else ["--timeout", str(search.timeout)]
     options = replace(options, state_dir=RunStore(options.state_dir).folder)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import optuna
 
 HOPELESS = 5
-"""So many failed trials from the first on end a search: the command is wrong, not the models."""
+"""The number of failed trials from the first on that ends a search: the command must be wrong."""
 
 
 def search_models(
@@ -62,14 +62,14 @@ def search_models(
 ) -> dict[str, Any]:
     """Search, and return the document of ``search --json``.
 
-    A search that was stopped goes on if it is asked for again: the interrupted batch first. With
-    the same seed, what is suggested is the same as without the interruption.
+    The same request continues a stopped search, with the interrupted batch first. With the same
+    seed, suggestions are the same as without the interruption.
 
     Args:
-        search: what is asked for.
-        options: of the merges.
-        reporter: is told how the merges proceed.
-        told: is told the row of each trial that is finished, as the document has it.
+        search: the request.
+        options: the options of the merges.
+        reporter: receives the progress of the merges.
+        told: called with the document's row of each finished trial.
         stop: the request to stop that signals make.
         storage: the operations on files.
 
@@ -130,7 +130,7 @@ class _Work:
         self._merges = BatchMerges(space, models, self._reporter)
 
     def do(self) -> None:
-        """Do batches until there are enough trials; then delete what is not kept.
+        """Do batches until there are enough trials; then delete the models that are not kept.
 
         Raises:
             InputError: no trial has a value.
@@ -150,11 +150,11 @@ class _Work:
         """Merge and evaluate the models of a batch.
 
         Args:
-            most: the most trials of a new one.
-            finished: the number of trials that this command has finished.
+            most: the most trials of a new batch.
+            finished: the number of trials that this command has finished so far.
 
         Returns:
-            that number after the batch.
+            the number of trials that it has finished after the batch.
         """
         self._reporter.doing(CHOOSING)
         with self._stop.deferred():
@@ -180,7 +180,7 @@ class _Work:
     def _evaluations(
         self, results: Sequence[Evaluated], candidates: Sequence[Candidate]
     ) -> Generator[Evaluated]:
-        """Yield results that are known, and evaluate the rest."""
+        """Yield the results that are known already, then those of the candidates' evaluation."""
         yield from results
         search = self._search
         yield from evaluate(
@@ -196,10 +196,10 @@ class _Work:
         return Candidate(number, self._models.model(number), self._models.folder(number))
 
     def _finish(self, trial: optuna.Trial, evaluated: Evaluated, merging: float) -> None:
-        """Tell the study what came of a trial, whichever of its batch ends first.
+        """Tell the study the result of a trial, in any order within its batch.
 
-        Nothing is suggested before all of the batch are told, and then they count in the order of
-        their numbers.
+        Nothing is suggested before the study knows all results of the batch. They then count in
+        the order of the trials' numbers.
         """
         values, error, metrics = None, evaluated.error, evaluated.metrics
         if not error:
@@ -238,7 +238,7 @@ class _Work:
         )
 
     def _tidy(self) -> None:
-        """Keep the best models, and those that are not evaluated yet; name the best."""
+        """Keep the best models and those not evaluated yet, delete the others, link the best."""
         ranked = self._study.ranked()
         kept = [trial.number for trial in ranked[: self._search.keep_best]]
         waiting = [trial.number for trial in self._study.trials if not trial.state.is_finished()]

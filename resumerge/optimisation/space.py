@@ -23,12 +23,12 @@ from resumerge.recipe.yaml_lines import MOST_CHARS, Document, descend, load_yaml
 SEPARATOR = "---\n"
 
 Values = Mapping[str, Any]
-"""What is suggested for each parameter of a space, by its name."""
+"""The suggestion for each parameter of a space, by its name."""
 
 
 @dataclass(frozen=True)
 class RangePlace:
-    """A place of the recipe, and the name of the parameter whose value stands there."""
+    """A place of the recipe, and the name of the parameter whose value is written there."""
 
     document: int
     at: Location
@@ -36,7 +36,7 @@ class RangePlace:
 
 
 INSIDE = 0.618
-"""A share of the way through a range that is not half way, where many weights are 0."""
+"""A share of the way through a range. It is not one half, where many weights are 0."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Space:
 
     Args:
         file: its name in messages.
-        documents: of the recipe.
+        documents: the documents of the recipe.
         suggestions: the ranges by the names of their parameters, in the order of the file.
-        places: where their values stand.
+        places: the places of the parameters' values.
     """
 
     file: str
@@ -176,7 +176,7 @@ class Space:
 
 
 def read_space(path: Path) -> Space:
-    """Read a space, and check it as far as no model is needed.
+    """Read a space, and check it without opening models.
 
     Raises:
         InputError: it cannot be read, is no recipe, or suggests nothing; all problems of ranges.

@@ -20,8 +20,8 @@ FOLDER = "searches"
 
 STUDY_FILE = "study.db"
 SETTINGS, ASKED, BATCH = "settings", "asked", "batch"
-"""The attributes of the study: what decides what is suggested, what was asked for last, and the
-first number and the count of the trials that were suggested together last."""
+"""The attributes of the study: the settings that decide the suggestions; the latest request; and
+the first number and the count of the latest batch of trials."""
 
 TRIALS = "trials"
 """The folder in the output with a folder for each trial."""
@@ -39,7 +39,7 @@ def folder_of(out: Path, state: Path) -> Path:
 def list_searches(store: RunStore) -> list[dict[str, Any]]:
     """Return all searches of ``resumerge status --json``, oldest first.
 
-    Of one whose study cannot be read, only the name is known, and why; these come first.
+    A search whose study cannot be read has only its name and the reason; such searches come first.
     """
     folders = [path.parent for path in (store.folder / FOLDER).glob(f"*/{STUDY_FILE}")]
     return sorted(map(_listed, folders), key=lambda each: (each["created"] or "", each["id"]))
@@ -89,7 +89,7 @@ def describe_search(folder: Path) -> dict[str, Any]:
     """Return one of the searches of ``resumerge status --json``.
 
     Args:
-        folder: the search's, in the state folder.
+        folder: the folder of the search in the state folder.
 
     Raises:
         Resumable: its study cannot be read.
@@ -124,7 +124,7 @@ def describe_search(folder: Path) -> dict[str, Any]:
 
 
 def attributes_of(folder: Path) -> dict[str, Any]:
-    """Return what a study keeps of its search: `SETTINGS` and `ASKED`.
+    """Return the attributes of a search that its study stores: `SETTINGS` and `ASKED`.
 
     Raises:
         Resumable: the study cannot be read.

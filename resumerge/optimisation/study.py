@@ -1,8 +1,8 @@
-"""The study: what was suggested and measured, in Optuna's SQLite storage in the state folder.
+"""The study: suggestions and measured values, in Optuna's SQLite storage in the state folder.
 
-A sampler draws random numbers; one that lives as long as its process would suggest something else
-after an interruption. So each suggestion has a sampler of its own, seeded by the search's seed, the
-trial's number and the parameter's: what is suggested depends on the history alone.
+A sampler draws random numbers. If it lived as long as its process, it would suggest other values
+after an interruption. So each suggestion has its own sampler, seeded by the search's seed and the
+numbers of the trial and the parameter: suggestions depend on the history alone.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ POPULATION = 16
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides what is suggested: it stays the same as long as a search goes on.
+    """The settings that decide the suggestions: they stay the same during a whole search.
 
     Args:
         space: the space's text.
         evaluate: the command that evaluates a model.
         sampler: one of `SAMPLERS`.
-        seed: of what the sampler draws, and of randomized methods.
+        seed: the seed of the sampler's draws, and of randomized methods.
         metrics: the names of the objectives; empty for a command with one metric, whatever it is.
         directions: `MAXIMIZE` or `MINIMIZE` for each objective.
         batch: the number of trials that are suggested together.
@@ -59,13 +59,13 @@ class Settings:
     batch: int = 1
 
     def as_json(self) -> dict[str, Any]:
-        """Return the settings as the study keeps them."""
+        """Return the settings as the study stores them."""
         values = asdict(self)
         return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Settings:
-        """Return the settings that a study keeps."""
+        """Return the settings that a study has stored."""
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()
         }
@@ -73,12 +73,12 @@ class Settings:
 
 
 class Study:
-    """A study whose trials are asked for batch by batch, and told as they are finished.
+    """A study that suggests trials batch by batch, and is told the values of finished trials.
 
     Args:
-        study: Optuna's.
-        settings: what it was begun with.
-        space: what it searches.
+        study: Optuna's study.
+        settings: the settings that the study was begun with.
+        space: the space of the search.
     """
 
     def __init__(self, study: optuna.Study, settings: Settings, space: Space) -> None:
@@ -89,7 +89,7 @@ class Study:
         self._grid = space.grid() if settings.sampler == GRID else None
 
     def note_asked(self, asked: Mapping[str, Any]) -> None:
-        """Keep what was asked for last; the search was created when it was first asked for."""
+        """Store the latest request; the study was created with the first one."""
         with _quiet():
             began = self._study.user_attrs[ASKED]
             self._study.set_user_attr(ASKED, {**asked, "created": began["created"]})
@@ -126,9 +126,9 @@ class Study:
         return sorted(trials, key=lambda trial: (sign * trial.values[0], trial.number))
 
     def importances(self) -> dict[str, float]:
-        """Return the share of each parameter in the best results; empty where that is unknown.
+        """Return the importance of each parameter for the best results; empty if it is unknown.
 
-        Only of one objective, with ten trials or more (PED-ANOVA, arXiv 2304.10255).
+        It is known for one objective and ten trials or more (PED-ANOVA, arXiv 2304.10255).
         """
         if len(self._settings.directions) > 1 or len(self.complete) < 10:
             return {}
@@ -143,15 +143,14 @@ class Study:
     def ask(self, most: int) -> list[optuna.Trial]:
         """Return the trials of the batch that was interrupted, or of a new one.
 
-        Trials of a batch are suggested before one of them has values: from those before it, and for
-        TPE from where the others of the batch are.
+        All trials of a batch are suggested before one of them has values: from the trials before
+        the batch and, with TPE, from the suggestions for the others of the batch.
 
         Args:
             most: the most trials of a new batch.
 
         Returns:
-            those that are not finished, in the order of their numbers, with a suggestion for each
-            name.
+            the unfinished trials, in the order of their numbers, with a suggestion for each name.
         """
         begun = self._study.user_attrs.get(BATCH, [0, 0])
         if sum(begun) == self._finished:

@@ -22,7 +22,7 @@ _BEST = """SELECT number, value FROM trials JOIN trial_values USING (trial_id)
 class StudyTables:
     """The tables of one study, open to be read.
 
-    Its methods raise sqlite3.Error, or ValueError for what is no JSON.
+    Its methods raise sqlite3.Error, or ValueError for an attribute that is not JSON.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -1,9 +1,9 @@
-"""The files beside the shards that make the output folder a model which loads.
+"""The files beside the shards, with which the output folder is a model that loads.
 
-`model_files.py` lists them; `config.py`, `token_ids.py`, `index.py` and `card.py` make one each;
-`companion_damage.py` looks at those that are copied. They depend on the plan alone, so that a
-resumed run writes the same bytes. Nothing here writes into the output: the engine does. The
-tokenizer's files are made in `tokenizers/`. `gguf/` writes a whole model as one file instead. This
+`model_files.py` lists these files. `config.py`, `token_ids.py`, `index.py` and `card.py` make one
+each, and `companion_damage.py` checks copied files. The files depend on the plan alone, so that a
+resumed run writes the same bytes. The engine writes them into the output; nothing here does. The
+tokenizer's files are made in `tokenizers/`. `gguf/` makes a whole model as one file instead. This
 package imports planning, tokenizers, sources and methods.
 """
 

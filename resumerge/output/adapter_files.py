@@ -22,7 +22,7 @@ from resumerge.sources.companions import is_tokenizer_file
 from resumerge.tokenizers.companion_content import companion
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
-"""The names that repos of the Hub have; a folder may have one too, as training tools write it."""
+"""The names of repos of the Hub. A folder may have such a name too, as training tools write it."""
 
 
 def adapter_files(
@@ -35,17 +35,17 @@ def adapter_files(
     *,
     offline: bool = False,
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Yield every file of an adapter but its tensors, adapter_config.json last.
+    """Yield every file of an adapter except its tensors, adapter_config.json last.
 
-    The tokenizer comes along where the vocabulary is not the base model's.
+    The tokenizer is included if the vocabulary is not the base model's.
 
     Args:
         plan: the plan of the adapter.
         made: the adapter.
-        name: its name, for the card.
+        name: the adapter's name, for the card.
         metadata: the metadata cache of remote files.
-        contents: the hash of what was read of each local model, by the text of its reference.
-        section: the lines of the card on the matrices.
+        contents: the hash of the bytes read of each local model, by the text of its reference.
+        section: the lines of the card about the matrices.
         offline: do not use the network.
     """
     if made.vocabulary is not None:
@@ -104,7 +104,7 @@ def _base_of(plan: Plan) -> Source:
 
 
 def _extracted(plan: Plan, contents: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines on what an adapter was extracted from."""
+    """Yield the lines on the models that an adapter was extracted from."""
     yield (
         "A LoRA adapter that was extracted with resumerge: on the base model it comes as near to "
         "the other model as matrices of its ranks can."

@@ -29,8 +29,8 @@ def model_card(
     Args:
         plan: the plan of the merge.
         name: the model's name, for the title.
-        contents: the hash of what was read of each local model, by the text of its reference.
-        library: the Hub's name of the library that loads the model; None if that is not known.
+        contents: the hash of the bytes read of each local model, by the text of its reference.
+        library: the Hub's name of the library that loads the model; None if it is unknown.
         section: the lines of a section between the models and the recipe.
     """
     method = METHODS[plan.recipe.merge_method] if plan.recipe.has_method else None
@@ -128,7 +128,7 @@ def _link(source: Source) -> str:
 
 
 def _revision(source: Source, contents: Mapping[str, str]) -> str:
-    """Return the pin of a model: a commit, a digest of ETags, or the checksum of what was read."""
+    """Return the pin of a model: a commit, a digest of ETags, or the checksum of the bytes read."""
     if source.kind == "bucket":
         return f"objects `{source.revision}` (xxh3-128 of names, ETags and sizes)"
     if source.revision:

@@ -1,4 +1,4 @@
-"""The damage to a companion that is copied as it is, as far as its name says what it should be."""
+"""Damage to a copied companion, found by the format that its name implies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def companion_damage(path: Path, name: str) -> str | None:
 
 
 def _check(data: bytes, name: PurePosixPath) -> None:
-    """Raise a ValueError that says what is wrong with a companion's content."""
+    """Raise a ValueError that describes the damage of a companion's content."""
     is_json, is_code = name.suffix == ".json", name.suffix in _CODE
     if not (is_json or is_code or is_tokenizer_file(str(name))):
         return
@@ -72,7 +72,7 @@ def _check_json(data: bytes, *, is_object: bool) -> None:
 def _check_pieces(data: bytes) -> None:
     """Check that a file of sentencepiece, which is a protocol buffer, ends where a field does.
 
-    Other files of such names, like tiktoken's text, do not begin with a line break.
+    Other files with such names, like tiktoken's text, do not begin with a line break.
     """
     at = 0
     try:

@@ -20,8 +20,8 @@ def output_config(plan: Plan) -> dict[str, Any]:
 
     With slices, the keys that count layers (at the top or in a nested config) get the output's
     count. Settings of layers beside them (``layer_types``), stated or left to the class, follow the
-    slices: each is from the model that its layer comes from. What the reference's says of quantised
-    weights is left out, and what is quantised in the output is said.
+    slices: each is from the model that its layer comes from. The reference's settings of quantised
+    weights are replaced by those of the output.
     """
     made = plan.mixture.config if plan.mixture else plan.reference_model.config
     config: dict[str, Any] = _copied(unquantised_config(made))
@@ -67,7 +67,7 @@ def main_dtype(plan: Plan, prefix: str = "") -> str | None:
 
     Args:
         plan: the plan of the merge.
-        prefix: what the names of the tensors that count begin with.
+        prefix: the beginning of the names of the tensors that count.
     """
     counts: Counter[str] = Counter()
     quantised = plan.quantised.tensors if plan.quantised else frozenset()

@@ -38,7 +38,7 @@ def companions(
     section: Sequence[str] = (),
     offline: bool = False,
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Yield every file of the output but the shards: its name, and its bytes or the file to copy.
+    """Yield every file of the output except shards: its name, and its bytes or the file to copy.
 
     Tokenizer, generation config and the like are the reference model's, unless the recipe says
     otherwise. The tokenizer of a model with an adapter is the adapter's, if it has one. config.json
@@ -49,7 +49,7 @@ def companions(
         plan: the plan of the merge.
         name: the model's name, for the model card.
         metadata: the metadata cache of remote files.
-        contents: the hash of what was read of each local model, by the text of its reference.
+        contents: the hash of the bytes read of each local model, by the text of its reference.
         section: the lines of a further section of the model card.
         offline: do not use the network.
     """

@@ -1,6 +1,6 @@
-"""Provenance: what a model was merged with beside its recipe, as metadata of its model card.
+"""Provenance: the versions, options and pins of a merge, as metadata of its model card.
 
-With the recipe it is enough to make the model again, on a machine that has no ledger of the run.
+With the recipe, these are enough to make the model again on a machine without the run's ledger.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _FENCE = "---\n"
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a model was merged with, beside its recipe.
+    """The versions, options and pins that a model was merged with.
 
     Args:
         versions: the versions that decide bytes, by name.
         options: the options that the plan was made with, by name.
-        models: for each model, by the text of its reference: the `revision` of one on a server, or
-            the `content` of a local one: the checksum of what the recipe reads of it.
+        models: for each model, by the text of its reference: the `revision` of a model on a server,
+            or the `content` of a local one, the checksum of the bytes that the recipe reads.
     """
 
     versions: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Provenance:
 
         Args:
             plan: the plan of the merge.
-            contents: the checksum of what was read of each local model, by its reference's text.
+            contents: the checksum of the bytes read of each local model, by its reference's text.
         """
         parts = [part for source in plan.own_sources for part in source.parts.values()]
         return cls(
@@ -70,7 +70,7 @@ def planned_options(plan: Plan) -> dict[str, Any]:
 
 
 def read_provenance(card: str) -> Provenance | None:
-    """Return the provenance in a model card that anybody may have written; None without one."""
+    """Return the provenance in a model card, which is not trusted; None without one."""
     begins, metadata, _ = [*card.replace("\r\n", "\n").split(_FENCE, 2), "", ""][:3]
     try:
         found = {} if begins.strip() else yaml.safe_load(metadata)[KEY]

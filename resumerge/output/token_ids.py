@@ -20,10 +20,11 @@ def remap_token_ids(
 ) -> dict[str, Any]:
     """Return a config of the reference model, made to fit the output's vocabulary.
 
-    ``vocab_size``, whatever it is called, becomes the number of rows wherever it was the
-    reference's. Where the tokenizer is another model's (the host's), the tokens that begin, end and
-    pad text are those of the host's config, if it has them. Other token ids become the output's ids
-    of the same tokens or, where the output has no such token, those of the host's config.
+    ``vocab_size`` (under any of its names) becomes the number of rows wherever it had the
+    reference's number. Where the tokenizer is another model's (the host's), the tokens that begin,
+    end and pad text are those of the host's config, if it has them. Other token ids become the
+    output's ids of the same tokens or, where the output has no such token, those of the host's
+    config.
 
     Args:
         config: the reference model's config.json or generation_config.json.

@@ -29,9 +29,9 @@ _STATE_OF_TRAINING = re.compile(
 
 
 def checkpoint_files(names: Iterable[str]) -> list[str]:
-    """Return the weight files at the top of a folder that has no well-known names.
+    """Return the weight files at the top of a folder without well-known names.
 
-    These are all files of one format, the first that is found.
+    They are all files of one format: the most preferred format that the folder has.
     """
     weights = weights_in(names)
     of_formats = ([n for n in weights if n.endswith(known.suffixes)] for known in FORMATS)
@@ -59,7 +59,7 @@ def is_shard(name: str) -> bool:
 
 
 def shards_with(name: str, names: Iterable[str]) -> list[str]:
-    """Return the files that have numbers like one of them, or this alone if it has no number."""
+    """Return all shards of the model of one shard; the file alone if its name has no number."""
     found = _SHARD.fullmatch(name)
     if found is None:
         return [name]
@@ -80,7 +80,7 @@ def shards_with(name: str, names: Iterable[str]) -> list[str]:
 
 
 def missing_shards(names: Iterable[str]) -> tuple[list[str], int]:
-    """Return the files that are missing by the numbers in the names of those that are there.
+    """Return the missing files, according to the numbers in the names of the existing files.
 
     Returns:
         the first names of missing files; their number.
@@ -102,7 +102,7 @@ def missing_shards(names: Iterable[str]) -> tuple[list[str], int]:
 
 
 def check_shards(names: Iterable[str], where: str) -> None:
-    """Check that no file is missing of those that numbers are in the names of.
+    """Check that no shard is missing, according to the numbers in the names of shards.
 
     Raises:
         InputError: files are missing.
@@ -125,12 +125,12 @@ def checkpoint_tensors(
     tensors: Mapping[str, TensorKind],
     config: Mapping[str, Any],
 ) -> tuple[Mapping[str, TensorKind], tuple[str, ...]]:
-    """Return the tensors of a model by their names in it, and notes on what its files hold besides.
+    """Return the tensors of a model by their names in it, and notes on other content of its files.
 
     Args:
         model: the model's name, for the notes.
         headers: the header of each of its files.
-        tensors: the tensors of all files, by their names there.
+        tensors: the tensors of all files, by their names in the files.
         config: the model's config.json. If it is empty, `MODULE` is removed from the names if all
             begin with it.
     """
@@ -148,7 +148,7 @@ def checkpoint_tensors(
 
 
 def check_readable(name: str, where: str) -> None:
-    """Check that a file that a recipe names is in a format that is read here, by its suffix.
+    """Check by its suffix that a file that a recipe names is in a readable format.
 
     Raises:
         InputError: the format is not read here.
@@ -171,7 +171,7 @@ def no_such_file(where: str, name: str, there: Iterable[str]) -> InputError:
     Args:
         where: the folder or repo.
         name: the file's name.
-        there: the files that are there instead.
+        there: the existing files.
     """
     return refuse(
         "The model's file does not exist",

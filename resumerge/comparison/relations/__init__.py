@@ -1,8 +1,8 @@
-"""What one tensor may be to another: a class each, with its numbers, its word and its sentence.
+"""The relations of two tensors: a class for each, with its numbers, its word and its sentence.
 
 `relation.py` has the base class. `scaled.py` and `rounded.py` are proposed as `proposals.py` says,
-`quantised.py` and `low_rank.py` by rows of a matrix, and `unmeasured.py` has what counts alone
-show. `tensor.py` above collects the evidence.
+`quantised.py` and `low_rank.py` by rows of a matrix, and `unmeasured.py` has the relations that
+follow from counts alone. `tensor.py` above collects the evidence.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ RELATIONS: Mapping[str, Relation] = {
         *(Different(), NotFinite()),
     )
 }
-"""All relations by name. The first that holds is the tensor's; they are told in this order."""
+"""All relations by name. A tensor has the first one that holds; texts have the same order."""
 
 
 def relation_of(sums: Mapping[str, Any], not_finite: int) -> tuple[Relation, Details]:

@@ -4,8 +4,8 @@ The directions in which a few rows differ span those of the whole difference, if
 (Frieze, Kannan and Vempala, "Fast Monte-Carlo algorithms for finding low-rank approximations",
 https://doi.org/10.1145/1039488.1039494). So the first rows propose directions, and the whole matrix
 is projected onto them as it is read: its energy there, and the singular values, are counted over
-all elements. Rounding adds noise of full rank. What stands above the largest singular value that
-such noise has counts (Marchenko and Pastur, https://doi.org/10.1070/SM1967v001n04ABEH001994).
+all elements. Rounding adds noise of full rank. A direction counts if its singular value is above
+the largest one of such noise (Marchenko and Pastur, https://doi.org/10.1070/SM1967v001n04ABEH001994).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROPOSING_ROWS = 128
 """The most rows that propose directions: they find ranks up to about half of it."""
 
 _FEWEST = 16
-"""Matrices with fewer rows, or columns, have no rank that is worth telling."""
+"""The least rows and columns of a matrix whose rank is looked for."""
 
 _MORE = 8
 """Directions that are followed beside those that were proposed."""
@@ -40,8 +40,8 @@ _MARGIN = 2.0
 """How far above the energy of the noise a direction is: noise is not the same in all rows."""
 
 _EVIDENCE = 2
-"""How many times more elements have to differ than a matrix of the rank has degrees of freedom: a
-few elements are of low rank by themselves."""
+"""The least number of differing elements, as a multiple of the degrees of freedom of a matrix of
+the rank: a few elements have a low rank in any case."""
 
 _APART = 0.9
 """The share of the number of a few rows that these have to be apart, if their rank is low."""
@@ -56,7 +56,7 @@ have made the rest."""
 
 
 class LowRankChange(MeasuredRelation):
-    """The first's numbers after a change of low rank."""
+    """The second tensor is the first one after a change of low rank."""
 
     name = "low rank"
     key = "low_rank"
@@ -93,7 +93,7 @@ class Directions:
 
     @classmethod
     def proposed(cls, rows: np.ndarray) -> Directions | None:
-        """Return the directions that some rows propose; None if these are of no low rank.
+        """Return the directions that some rows propose; None if the rows have no low rank.
 
         Args:
             rows: rows of the difference, float32.
@@ -163,13 +163,15 @@ def may_be_low_rank(rows: np.ndarray) -> bool:
 
 
 def above_noise(energies: np.ndarray, total: float, rows: int, columns: int) -> int:
-    """Return how many directions have more energy than any has of noise with the rest of it.
+    """Return how many directions have more energy than noise could have in any direction.
+
+    The noise is assumed to have all the energy of the other directions.
 
     Args:
         energies: squares of singular values, the largest first.
         total: the sum of squares of all elements.
-        rows: of the matrix.
-        columns: of the matrix.
+        rows: the number of rows of the matrix.
+        columns: the number of columns of the matrix.
     """
     share = _MARGIN * (math.sqrt(rows) + math.sqrt(columns)) ** 2 / (rows * columns)
     rest = total

@@ -1,7 +1,7 @@
-"""How relations that single elements show are found.
+"""The thresholds of relations that single elements show.
 
-Each is proposed by the first elements that differ, and then counted over all that follow: a row has
-the share of elements that agree, never a guess from a sample.
+The first elements that differ propose a relation, which is then counted over all following
+elements: a row has the share of elements that agree, never a guess from a sample.
 """
 
 FIRST_ELEMENTS = 1 << 12

@@ -1,7 +1,7 @@
 """Round trips over a quantised type: numbers on the grids that rounding to a few bits makes.
 
-Looked at are rows of a matrix, and groups of consecutive elements of a row, as quantisation does. A
-grid is known by its largest numbers, so nothing has to be known of who made it.
+Rows of a matrix are examined, and groups of consecutive elements of a row, as quantisation makes
+them. A grid follows from its largest numbers, so that the quantising program need not be known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resumerge.comparison.relations.relation import (
 from resumerge.comparison.values import spacing
 
 SEEN_ROWS = 32
-"""The most rows of a matrix that are looked at."""
+"""The most rows of a matrix that are examined."""
 
 _ON_GRID = 0.95
 """The share of elements that have to lie on a grid. A row that does not reach the last of its steps
@@ -73,7 +73,7 @@ class _Grid:
     """A kind of grid.
 
     Args:
-        name: the type, as it is told.
+        name: the name of the type, for messages.
         steps: from 0 to the largest magnitude, or from the least to the largest number.
         symmetric: whether it reaches as far below 0 as above. 0 is a point of all grids.
     """
@@ -97,7 +97,7 @@ def grid_of(values: np.ndarray, other: np.ndarray, dtype: str) -> dict[str, Any]
 
     Args:
         values: rows of the matrix, float32.
-        other: the same rows of the other one.
+        other: the same rows of the other matrix.
         dtype: the type that the matrix is stored in.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The base class of relations: what one tensor is to another, and how that is told."""
+"""The base class of relations between two tensors, with the sentence on each relation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Details = Mapping[str, Any]
 """The numbers of a relation, as its evidence has them in the journal."""
 
 Compared = Mapping[str, Any]
-"""What the document has of one tensor of a pair."""
+"""The entry of one tensor of a pair in the document."""
 
 AGREE = 0.99
 """The least share of elements that agree with a relation for a tensor to have it."""
@@ -29,7 +29,7 @@ class Relation(ABC):
     """The relation of a tensor, in the document."""
 
     word: ClassVar[str] = "different"
-    """The relation of a pair of models whose tensors that are not equal all have this one."""
+    """The word for a pair of models if all their unequal tensors have this relation."""
 
     @abstractmethod
     def details(self, sums: Mapping[str, Any], not_finite: int) -> Details | None:
@@ -53,7 +53,7 @@ class Relation(ABC):
 
 
 class MeasuredRelation(Relation):
-    """A relation with evidence of its own, which rows of the journal have under `key`."""
+    """A relation with its own evidence, which rows of the journal have under `key`."""
 
     key: ClassVar[str]
 

@@ -30,8 +30,8 @@ _SAME_FACTOR = 1e-5
 """A factor that is closer to 1 is no scaling."""
 
 _SPREAD = 0.01
-"""Factors of tensors that differ by less are told as one: of 16 numbers in bfloat16 none is known
-better than that."""
+"""The largest difference of factors that count as the same: 16 numbers in bfloat16 determine a
+factor no better than that."""
 
 
 class ScaledCopy(MeasuredRelation):
@@ -85,7 +85,7 @@ class ScalingCount:
         step = spacing(values, dtype)
         if values is two.first and values is not two.second:
             step = step * np.float32(abs(self._factor))
-        # Equal zeros tell nothing of a factor; all other numbers do.
+        # Equal zeros are no evidence of a factor; all other numbers are.
         counted = two.differ | (two.first != 0)
         agree = np.abs(two.second - scaled) <= _TOLERANCE * step
         self._agree += int(np.count_nonzero(agree & counted))

@@ -25,7 +25,7 @@ class Equal(Relation):
 
 
 class Different(Relation):
-    """Different, by no relation that comes before this one."""
+    """Different, and none of the other relations."""
 
     name = "different"
 
@@ -43,7 +43,7 @@ class Different(Relation):
 
 
 class NotFinite(Relation):
-    """Equal where both have finite numbers; elsewhere nobody can say."""
+    """Equal where both tensors have finite numbers; other elements cannot be compared."""
 
     name = "not finite"
 

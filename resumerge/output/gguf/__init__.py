@@ -1,9 +1,9 @@
-"""A model as one GGUF file: what `sources/gguf/` reads, written.
+"""Writes a model as one GGUF file, which `sources/gguf/` reads.
 
-`plan.py` makes the units of the file from those of the model, `tensors.py` their names, orders of
-rows and types, `hyperparameters.py` and `vocabulary.py` the metadata, with
-`pieces.py` for the scores of SentencePiece's, and `header.py` the first bytes. The names of each
-family are said once, in `sources/gguf/families.py`, those of pre-tokenizers in
+`plan.py` makes the units of the file from those of the model, and `tensors.py` the names, row
+orders and types of its tensors. `hyperparameters.py` and `vocabulary.py` make the metadata
+(`pieces.py`: the scores of SentencePiece's pieces), and `header.py` the first bytes. The names of
+each family are in `sources/gguf/families.py`, the names of pre-tokenizers in
 `sources/gguf/pre_tokenizers.py`.
 """
 

@@ -1,4 +1,4 @@
-"""The first bytes of a GGUF file: metadata, and where each tensor lies.
+"""The first bytes of a GGUF file: metadata, and the offset of each tensor.
 
 Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -30,7 +30,7 @@ class Placed:
     """A tensor of the file.
 
     Args:
-        name: its name there.
+        name: the tensor's name in the file.
         shape: its shape, the innermost dimension last.
         type: the name of its type in GGUF.
         offset: its place, counted from the end of the header.
@@ -51,7 +51,7 @@ def header(values: Mapping[str, Value], tensors: Sequence[Placed]) -> bytes:
     """Return the header, filled up to where the first tensor begins.
 
     Raises:
-        UnicodeEncodeError: a text is none.
+        UnicodeEncodeError: a text cannot be encoded as UTF-8.
     """
     parts = [MAGIC, struct.pack("<IQQ", VERSION, len(tensors), len(values))]
     for name, value in values.items():

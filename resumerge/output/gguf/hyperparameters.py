@@ -1,4 +1,4 @@
-"""The hyperparameters in a GGUF file: `sources/gguf/config.py` undone."""
+"""The hyperparameters in a GGUF file: the inverse of `sources/gguf/config.py`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ACTIVATIONS = {
     "gemma2": ("gelu_pytorch_tanh",),
     "gemma3_text": ("gelu_pytorch_tanh",),
 }
-"""The activations that llama.cpp computes; the others' is SiLU. (Gemma's first configs say gelu,
-which transformers takes for the approximation by tanh.)"""
+"""The activations that llama.cpp computes; that of other families is SiLU. (Gemma's first configs
+state gelu, which transformers takes for the approximation by tanh.)"""
 
 _FULL_ATTENTION = {"gemma2": 2, "gemma3_text": 6}
-"""Each how many layers there is one without a window: what llama.cpp takes for granted."""
+"""The period of layers without a window that llama.cpp assumes: every n-th layer is one."""
 
 _YARN = {"beta_fast": 32, "beta_slow": 1, "attention_factor": None, "truncate": True}
-"""The values of yarn's further settings that llama.cpp takes for granted."""
+"""The values of yarn's further settings that llama.cpp assumes."""
 
 _EMBEDDING = "model.embed_tokens.weight"
 
@@ -100,7 +100,7 @@ class Hyperparameters:
         """Return the metadata on the architecture.
 
         Raises:
-            InputError: a value is missing, or one that llama.cpp does not compute with.
+            InputError: a value is missing, or llama.cpp does not support it.
         """
         config, family = self._config, self.family
         self._check()
@@ -164,7 +164,7 @@ class Hyperparameters:
         return {OF_LLAMA: tuple(divisors)}
 
     def notes(self) -> Iterator[str]:
-        """Yield the settings that llama.cpp does not follow as transformers does."""
+        """Yield the settings that llama.cpp handles otherwise than transformers."""
         config, kind = self._config, str(self._config.get("model_type"))
         window = config.get("sliding_window")
         uses = config.get("use_sliding_window", kind in ("mistral", "mixtral", "phi3"))
@@ -186,7 +186,7 @@ class Hyperparameters:
 
     @property
     def _rope(self) -> Mapping[str, Any]:
-        """What config.json says of positions, in the form of transformers 5 or an earlier one."""
+        """The settings of positions in config.json, as transformers 5 or earlier ones write them."""
         found = self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
         if not isinstance(found, Mapping):
             raise self.unfit("rope_scaling", "an object", found)
@@ -293,7 +293,7 @@ class Hyperparameters:
         return float(found)
 
     def _check(self) -> None:
-        """Check that llama.cpp computes as config.json says."""
+        """Check that llama.cpp computes with the settings of config.json."""
         config, kind = self._config, self.family.model_type
         activation = config.get("hidden_activation", config.get("hidden_act"))
         known = _ACTIVATIONS.get(kind, ("silu", "swish", None))

@@ -1,9 +1,9 @@
 """The scores of SentencePiece's pieces, from the merges of a tokenizer.json.
 
-llama.cpp joins the two neighbours whose piece has the highest score, whatever they are; a BPE of
-tokenizer.json joins those whose merge comes first. Both do the same if the merges of a piece follow
-each other, and every way to make a piece of two others is a merge: as in what transformers converts
-SentencePiece's models to. That is checked here.
+llama.cpp joins the two neighbours whose joined piece has the highest score. A BPE of tokenizer.json
+joins the two whose merge comes first. The results are the same if all merges that make a piece
+follow each other, and if every pair of pieces that makes a piece is a merge: as in transformers'
+conversions of SentencePiece's models. That is checked here.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 LOWEST = -1000.0
-"""The score of tokens that text is never joined to, as in llama.cpp's converter."""
+"""The score of tokens that joining text never makes, as in llama.cpp's converter."""
 
 
 def scores_of(
     ids: Mapping[str, int], merges: Iterable[tuple[str, str]], rows: int
 ) -> np.ndarray | None:
-    """Return the scores of pieces, float32; None if no scores do what the merges do.
+    """Return the scores of pieces, float32; None if no scores are equivalent to the merges.
 
     Args:
-        ids: the numbers of the pieces that text is joined to.
+        ids: the numbers of the pieces that joining text can make.
         merges: the merges, in their order.
         rows: the number of scores.
     """

@@ -32,7 +32,7 @@ _QUANTISATION_VERSION = 2
 
 
 def problems_of_types(recipe: Recipe, *, is_gguf: bool) -> Iterator[Problem]:
-    """Yield where a recipe asks for a type of GGUF and no such file is written, or for another one.
+    """Yield the problem of a recipe whose output type does not fit the file, GGUF or not.
 
     Args:
         recipe: the last document of a recipe.
@@ -68,9 +68,9 @@ def _not_written(recipe: Recipe, key: str, asked: str) -> Problem:
 
 
 def planned_recipe(recipe: Recipe) -> Recipe:
-    """Return the recipe of the merge that computes what a file is made of.
+    """Return the recipe of the merge that computes the tensors of a GGUF file.
 
-    What is quantised is computed in float32, so that it is rounded once.
+    Tensors that are quantised are computed in float32, so that they are rounded once.
     """
     return replace(recipe, out_dtype="float32") if recipe.out_dtype in OF_GGUF else recipe
 
@@ -82,7 +82,7 @@ def with_gguf(
 
     Args:
         plan: the plan of the model, as `planned_recipe` computes it.
-        recipe: the recipe as it is.
+        recipe: the user's recipe.
         name: the name of the file.
         metadata: the metadata cache of remote files.
         offline: do not use the network.
@@ -129,7 +129,7 @@ def with_gguf(
 
 
 def _type_asked(recipe: Recipe) -> str | None:
-    """Return the type of GGUF that the recipe asks for; None if it says nothing."""
+    """Return the type of GGUF that the recipe asks for; None if it states none."""
     asked = recipe.out_dtype or recipe.dtype
     if asked is None:
         return None

@@ -26,7 +26,7 @@ _FALLBACK = "F16"
 """The type of matrices whose rows are no whole blocks, as in llama.cpp's converter."""
 
 _FINER = {"Q4_0": "Q8_0"}
-"""The type of embeddings and heads in a file of another type: they suffer most from few bits."""
+"""The type of embeddings and heads, by the file's type: they suffer most from few bits."""
 
 _ROUTERS = ("ffn_gate_inp", SHARED_GATE)
 _LAYER = re.compile(r"model\.layers\.(0|[1-9]\d*)\.(.+)\.(weight|bias)")
@@ -40,11 +40,11 @@ class Written:
     """A tensor of the file.
 
     Args:
-        name: its name there.
+        name: the tensor's name in the file.
         shape: its shape, the innermost dimension last.
         type: the name of its type in GGUF.
-        parts: what its elements are computed from, one after the other; bytes of blocks for types
-            that have them.
+        parts: the tensors that its elements consist of, one after the other; for types with blocks,
+            the bytes of the blocks.
         block_elements: elements of a block of each part.
     """
 
@@ -56,14 +56,14 @@ class Written:
 
 
 class WrittenTensors:
-    """The making of the tensors of a file.
+    """Makes the tensors of a file.
 
     Args:
         facts: the model's hyperparameters.
         type: the type of matrices; None to keep each one's own.
 
     Attributes:
-        notes: what was written in another type than it was asked for.
+        notes: sentences on tensors that are written in another type than the requested one.
     """
 
     def __init__(self, facts: Hyperparameters, type: str | None) -> None:
@@ -111,7 +111,7 @@ class WrittenTensors:
         )
 
     def _named(self, name: str, tensor: Tensor) -> Iterator[tuple[str, int, Tensor]]:
-        """Yield the tensors of the file that a tensor is in: name, number of its part, elements."""
+        """Yield the place of a tensor in the file: name there, number of the part, elements."""
         kind = name.rpartition(".")[2]
         if (known := self._top.get(name.removesuffix(f".{kind}"))) and kind == "weight":
             if self._facts.architecture.startswith("gemma") and known == "output":
@@ -133,7 +133,7 @@ class WrittenTensors:
     def _packed(
         self, name: str, tensor: Tensor, layer: str, module: str, matrix: str
     ) -> Iterator[tuple[str, int, Tensor]]:
-        """Yield the matrices of a tensor that has all experts', as transformers 5 has them."""
+        """Yield the matrices of a tensor of all experts, as transformers 5 packs them."""
         mixtral = module == "block_sparse_moe" or self._facts.family.model_type == "mixtral"
         names = {"down_proj": ["w2" if mixtral else "down_proj"]}.get(
             matrix, ["w1", "w3"] if mixtral else ["gate_proj", "up_proj"]

@@ -28,22 +28,22 @@ from resumerge.sources.gguf.tokenizer import (
 )
 
 _LIKE_CONTROL = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
-"""Tokens that models mark as plain ones though they control; source: llama.cpp's converter."""
+"""Control tokens that models mark as plain ones. Source: llama.cpp's converter."""
 
 _PHI, _OF_PHI = re.compile("phi-?3", re.IGNORECASE), {"<unk>", "<s>", "<|endoftext|>"}
-"""The names of Phi 3, and tokens that llama.cpp takes a model of this name to have."""
+"""The names of Phi 3, and the tokens that llama.cpp expects in a model of such a name."""
 
 _PREFIX = {"always": True, "first": True, "never": False}
 
 
 @dataclass
 class WrittenTokenizer:
-    """A tokenizer, and what is asked of it.
+    """A tokenizer as llama.cpp needs it.
 
     Args:
-        model: the model it is of, for messages.
-        facts: its tokenizer.json.
-        settings: its tokenizer_config.json.
+        model: the model that it belongs to, for messages.
+        facts: the content of tokenizer.json.
+        settings: the content of tokenizer_config.json.
         ids: the number of every token.
         added: the definition of each added token.
         config: the output's config.json, whose ids of special tokens are taken where the
@@ -176,7 +176,7 @@ class WrittenTokenizer:
         }
 
     def _space_is_added(self) -> bool:
-        """Return whether a space is put before a text; check how else text is changed."""
+        """Return whether a space is put before a text; check the other changes of text."""
         found = self.facts.get("normalizer")
         steps = _steps(found, "normalizers")
         added = SPACE_FIRST in steps
@@ -231,7 +231,7 @@ class WrittenTokenizer:
         return texts, types
 
     def _special(self) -> dict[str, Value]:
-        """Return the numbers of special tokens, and which of them a text gets."""
+        """Return the numbers of special tokens, and the settings which of them a text gets."""
         found: dict[str, Value] = {}
         for kind, name in SPECIAL.items():
             number = self._number_of(kind)
@@ -284,7 +284,7 @@ class WrittenTokenizer:
         return next(iter(before), None), next(iter(after), None)
 
     def _note_on_matching(self) -> None:
-        """Note which added tokens are found in a text in a way that GGUF files cannot say."""
+        """Note the added tokens with settings that a GGUF file cannot state."""
         normalised = self.facts.get("normalizer") and [
             token
             for token, definition in self.added.items()

@@ -26,7 +26,7 @@ from resumerge.sources.formats.weight_format import Header, ReadRange, WeightFor
 from resumerge.tensors import Stored, Tensor, Tiled
 
 METADATA = ".metadata"
-"""The file that describes a folder."""
+"""The name of the file that describes a folder."""
 
 LARGEST_METADATA = 256 << 20
 """The largest description, in bytes. A thousand tensors on a thousand processes take half."""
@@ -57,16 +57,16 @@ _APPLICATION = "app"
 
 
 class Chunk(NamedTuple):
-    """A box of a tensor's elements, and the bytes that torch.save wrote of it.
+    """A box of a tensor's elements, and the place of the bytes that torch.save wrote for it.
 
     Args:
         name: the chunk's own name: the tensor's, and the index of its first element.
         offsets: the index of its first element in the tensor.
-        shape: its elements in each dimension.
-        dtype: their type, by safetensors' name.
+        shape: the number of elements in each dimension.
+        dtype: the elements' type, by safetensors' name.
         file: the file that has the bytes.
-        start: the first of them.
-        nbytes: their number.
+        start: the offset of the first byte in the file.
+        nbytes: the number of bytes.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Distributed(WeightFormat):
 
     Args:
         tensors: the tensors of the model, by name.
-        left_out: what the folder holds beside them, in words.
+        left_out: the folder's other content, in words.
         digest: the xxh3-128 of the metadata.
     """
 
@@ -150,16 +150,16 @@ def read_metadata(raw: bytes, where: str) -> Distributed:
     """Return the model that the metadata of a folder describes.
 
     The model is the state dict below the keys of `WRAPPERS`, with or without ``app`` before them;
-    where there is none, the tensors that lie at the top. Its tensors have the keys of this state
-    dict as names. All else, such as the optimizer's state, is left out.
+    if there is none, it is the tensors at the top. Tensors are named by their keys in this state
+    dict. All other entries, such as the optimizer's state, are left out.
 
     Args:
         raw: the content of ``.metadata``.
         where: the file as named in messages.
 
     Raises:
-        InputError: the metadata is truncated or damaged, or names what no folder needs; the chunks
-            of a tensor overlap, or do not cover it; there is no model.
+        InputError: the metadata is truncated or damaged, or has names that no folder needs; the
+            chunks of a tensor overlap, or do not cover it; there is no model.
     """
     content = read_pickle(io.BytesIO(raw), where, _RECORDS, _WHAT).value
     try:
@@ -178,7 +178,7 @@ def read_metadata(raw: bytes, where: str) -> Distributed:
 
 
 def _joined(name: str, saved: Saved, stored: Mapping[str, Stored]) -> Tensor:
-    """Return a tensor of its chunks, whose leaves have its name."""
+    """Return a tensor that consists of its chunks. All leaves have the tensor's name."""
     tiles = [replace(stored[chunk.name], name=name) for chunk in saved.chunks]
     if len(tiles) == 1:
         return tiles[0]
@@ -187,7 +187,7 @@ def _joined(name: str, saved: Saved, stored: Mapping[str, Stored]) -> Tensor:
 
 
 _Places = Mapping[tuple[str, tuple[int, ...]], Mapping[str, Any]]
-"""Where chunks lie, by the key of the tensor and the index of the first element."""
+"""The places of chunks, by the key of the tensor and the index of the chunk's first element."""
 
 
 def _content(content: Any) -> tuple[dict[str, Record], _Places, Mapping[str, tuple[str, ...]]]:
@@ -218,7 +218,7 @@ def _state(value: Any, name: str) -> dict[str, Any]:
 def _of_model(
     entries: Mapping[str, Record], paths: Mapping[str, tuple[str, ...]], where: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the keys of the model's tensors by their names in it, and what else there is.
+    """Return the keys of the model's tensors by their names in it, and the other content in words.
 
     Raises:
         InputError: there is no model, or more than one.
@@ -269,10 +269,10 @@ def _home(path: tuple[str, ...]) -> tuple[str, ...]:
 def _chunks(
     name: str, key: str, entry: Mapping[str, Any], places: _Places, where: str
 ) -> list[Chunk]:
-    """Return the chunks of a tensor that have elements, or one if none has.
+    """Return the chunks of a tensor that have elements, or one chunk if all are empty.
 
     Raises:
-        InputError: a chunk is nowhere, or in no file of the folder, or was transformed.
+        InputError: a chunk has no place, lies in no file of the folder, or was transformed.
     """
     dtype = entry["properties"].state[0]
     if dtype not in DTYPES.values():

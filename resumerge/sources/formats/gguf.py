@@ -46,7 +46,7 @@ LONGEST_TEXT = 4 << 20
 """The longest text, in bytes: a chat template, or a licence."""
 
 KEPT = 4096
-"""The most elements of an array that is kept; longer ones, such as vocabularies, are passed."""
+"""The most elements of an array that is kept; longer arrays (vocabularies) are skipped."""
 
 MOST_IN_ARRAY = 4_000_000
 LARGEST_ALIGNMENT = 1 << 20
@@ -55,7 +55,7 @@ PIECE_BYTES = 1 << 18
 """Bytes of the header that are read at once."""
 
 LARGE_PIECE = 4 << 20
-"""The same where a vocabulary is read, which has as many."""
+"""Bytes of the header that are read at once where a vocabulary is read."""
 
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
 _BOOL, _TEXT, _ARRAY = 7, 8, 9
@@ -104,8 +104,8 @@ def whole_values(
         read: returns the bytes of a range of the file.
         size: the size of the file in bytes.
         file: the name of the file.
-        where: what messages call it.
-        names: the arrays that are kept, however long.
+        where: the file's name in messages.
+        names: the names of the arrays that are kept, however long they are.
 
     Raises:
         InputError: the file is damaged.
@@ -162,7 +162,7 @@ class _Reader:
 
     @property
     def _place(self) -> int:
-        """The number of bytes that were read of the file."""
+        """The offset in the file: the number of bytes read so far."""
         return self._start + self._at
 
     def _bad(self, expected: str, found: str) -> NoReturn:

@@ -2,10 +2,10 @@
 
 A pickle is a program. This interpreter knows only the opcodes that a dictionary of tensors consists
 of; a tensor becomes a `View`, a description of where its data is. No function that a file names is
-ever looked up or called. Objects that training frameworks save beside the tensors become `Opaque`:
-their names are all that is kept of them. Objects that the caller asks for become a `Record` of
-their values. Functions of Python itself and of torch, other than the few that are known, are
-refused by name: no framework has a reason to save them.
+ever looked up or called. Objects that training frameworks save beside the tensors become `Opaque`,
+which keeps only their names. Objects that the caller asks for become a `Record` of their values.
+Functions of Python itself and of torch are refused by name, except for a few known ones: no
+framework has a reason to save others.
 
 `pickle.Unpickler` with `find_class` is not enough: nine bytes (``LONG_BINPUT`` with a large index)
 make its memo allocate 4 GB, and ``BUILD`` sets attributes of any object that `find_class` returns.
@@ -104,7 +104,7 @@ class _Name:
 
 @dataclass(frozen=True)
 class Opaque:
-    """An object or a class that is no tensor and is not made: only its name is kept."""
+    """The name of an object or class that is no tensor. The object itself is never created."""
 
     name: str
 
@@ -114,7 +114,7 @@ class Opaque:
 
 @dataclass(eq=False)
 class Record:
-    """An object that is not made: the name of its class, and the values that it has.
+    """The values of an object, and the name of its class. The object itself is never created.
 
     Args:
         name: the name of the class, without its module.
@@ -138,7 +138,7 @@ class Unpickled(NamedTuple):
     Args:
         value: dictionaries, lists, tuples, strings, numbers, a `View` for every tensor, a `Record`
             for every object that was asked for, and `Opaque` for any other one.
-        storages: all storages that are mentioned, also by what is left out, by their keys.
+        storages: all storages in the pickle, also those of left-out objects, by their keys.
     """
 
     value: Any
@@ -164,7 +164,7 @@ def read_pickle(
         what: the kind of file, for messages.
 
     Raises:
-        InputError: the pickle is truncated or damaged, or names what no checkpoint needs.
+        InputError: the pickle is truncated or damaged, or has a name that no checkpoint needs.
     """
     try:
         machine = _Machine(frozenset(records))
@@ -306,7 +306,7 @@ class _Machine:
         self._stack.append(build(*arguments))
 
     def new_object(self, _: Any) -> None:
-        """Replace a class and its arguments by the class, whose name stands for the instance."""
+        """Replace a class and its arguments on the stack by the class, in place of the instance."""
         self._stack.pop()
         if self._is_record(self._stack[-1]):
             self._stack[-1] = Record(self._stack[-1].name)
@@ -314,7 +314,7 @@ class _Machine:
             raise _Unreadable("the pickle opcode NEWOBJ")
 
     def set_state(self, _: Any) -> None:
-        """Ignore attributes, but for records. A state dict has some: its modules' versions."""
+        """Ignore attributes, except those of records. A state dict has its modules' versions."""
         state = self._stack.pop()
         if isinstance(self._stack[-1], Record):
             self._stack[-1].state = state
@@ -392,7 +392,7 @@ _CALLS: dict[tuple[str, str], Callable[..., Any]] = {
     ("torch.serialization", "_get_layout"): lambda name: name,
     ("collections", "defaultdict"): lambda *_: {},
 }
-"""The functions that a checkpoint may call, and what is called instead."""
+"""The functions that a checkpoint may call, with the functions that are called instead."""
 
 _BUILTIN_VALUES = (
     *("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list"),
@@ -411,10 +411,10 @@ _HARMLESS = frozenset(
         ("torch", "device"),
     }
 )
-"""The names of Python and torch that trainers save: values, and what makes numpy's scalars."""
+"""The names of Python and torch that trainers save: of values, and of makers of numpy's scalars."""
 
 _NEVER_SAVED = sys.stdlib_module_names | {"torch", "__builtin__", "copy_reg", "commands"}
-"""The packages of which a checkpoint may use no other names: those of a program that would run."""
+"""The packages whose other names are refused: their functions could run a program."""
 
 _IGNORED = frozenset({"PROTO", "FRAME"})
 _CONSTANTS: dict[str, Callable[[], Any]] = {

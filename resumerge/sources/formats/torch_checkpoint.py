@@ -101,7 +101,7 @@ def read_tensor(
         name: the tensor's name.
 
     Raises:
-        InputError: it is truncated or damaged, or no tensor.
+        InputError: the bytes are truncated or damaged, or no tensor.
     """
     first = read(0, min(size, 64))
     if not first.startswith(b"PK\x03\x04"):
@@ -272,7 +272,7 @@ def _legacy_file(
 
 
 def _views(values: Any) -> list[View]:
-    """Return the tensors of the state dict in a checkpoint, or the one that it is."""
+    """Return the tensors of the state dict in a checkpoint; a checkpoint may be one itself."""
     if isinstance(values, View):
         return [values]
     state, _ = _state_dict(values)
@@ -280,7 +280,7 @@ def _views(values: Any) -> list[View]:
 
 
 def _state_dict(values: Any) -> tuple[dict[Any, Any] | None, list[str]]:
-    """Return the dictionary of tensors in a checkpoint, and in words what lies around it."""
+    """Return the dictionary of tensors in a checkpoint, and its other content in words."""
     if not isinstance(values, dict):
         return None, []
     left_out: list[str] = []

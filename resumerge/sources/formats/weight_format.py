@@ -24,7 +24,7 @@ class Header(NamedTuple):
     Args:
         tensors: the tensors, by name.
         digest: the xxh3-128 hex digest of the description; it pins a local file's content.
-        left_out: what the file holds beside tensors, in words: ``epoch (int)``.
+        left_out: the file's content beside tensors, in words: ``epoch (int)``.
         metadata: texts that the file's writer put beside the tensors.
         described: the file's own description of its model, in formats that have one.
         first: the file's bytes before the first tensor, in formats where data follows a header.
@@ -92,14 +92,14 @@ class WeightFormat(ABC):
 def damaged_from_start(
     what: str, where: str, first: bytes, expected: str, found: str
 ) -> InputError:
-    """Return the error for a file that does not begin as its format does.
+    """Return the error for a file whose first bytes contradict its format.
 
     Args:
         what: the kind of file, like "torch checkpoint".
         where: the file.
         first: its first bytes, at least 8.
         expected: what the format asks for.
-        found: what the file has instead, where it is no text that is known.
+        found: what the file has instead, unless its first bytes are of a known text.
     """
     if (other := stand_in(first)) is not None:
         lies_there, fix = other

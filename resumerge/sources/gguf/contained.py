@@ -1,4 +1,4 @@
-"""The files that a GGUF file has in its metadata: those of its tokenizer, made when read."""
+"""The tokenizer's files, which are made from the metadata of a GGUF file when they are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class _First:
-    """The first file of a model, which has the metadata, as a key of what is made of it."""
+    """The first file of a model, which has the metadata, as a cache key of the files made of it."""
 
     path: str
     identity: str
@@ -66,7 +66,7 @@ def _files(first: _First) -> dict[str, bytes]:
 
 
 def _json(value: Any) -> Iterator[bytes]:
-    """Yield the JSON of a value in parts; at once, a vocabulary would take ten times its bytes."""
+    """Yield the JSON of a value in parts: in one, a vocabulary would take ten times its bytes."""
     if isinstance(value, dict) and len(value) <= _AT_ONCE:
         for number, (key, inner) in enumerate(value.items()):
             yield (b", " if number else b"{") + json.dumps(key).encode() + b": "

@@ -1,4 +1,4 @@
-"""The architectures of GGUF that are read: names of tensors there, and in transformers.
+"""The architectures of GGUF that are read: names of tensors in GGUF and in transformers.
 
 The names on the left are those of llama.cpp's gguf-py (constants.py), those on the right the names
 in the published checkpoints of transformers.
@@ -63,11 +63,11 @@ class Family:
         model_type: its name in transformers.
         architecture: the class that transformers loads it with.
         layer: the names of a layer's modules; with ``{}`` for an expert's number.
-        numbers: the keys of metadata, after that of the architecture, by those of config.json;
-            beside the usual ones.
+        numbers: the metadata's key for each key of config.json, without the architecture before it,
+            in addition to the usual keys.
         fixed: values of config.json that are the same for all models.
         pairs: whether rows of queries and keys are in pairs, as llama.cpp turns them.
-        added: what norms have added to them.
+        added: the number that the file has added to the weights of norms.
         theta: the base of the frequencies of positions where config.json has none.
     """
 

@@ -15,7 +15,7 @@ LARGEST = 1 << 32
 
 
 class Metadata:
-    """The values on a model that its first file has.
+    """The values that describe a model, from its first file.
 
     Args:
         model: the model as the recipe names it, for messages.

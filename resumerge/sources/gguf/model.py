@@ -34,10 +34,10 @@ _NAME = re.compile(r"(?:blk\.(0|[1-9]\d{0,5})\.)?(\w+)\.(weight|bias)")
 def from_gguf(source: Source) -> Source:
     """Return a model in GGUF with transformers' names, shapes, numbers and config.
 
-    What llama.cpp's converter does is undone: rows of queries and keys are put back in order, 1 is
-    subtracted from gemma's norms, packed experts are taken apart. Blocks of codes are computed in
-    float32, and merged as that. A config.json beside the file is kept. A model in another format is
-    returned as it is.
+    The changes of llama.cpp's converter are undone: rows of queries and keys are put back in order,
+    1 is subtracted from gemma's norms, packed experts are taken apart. Blocks of codes are decoded
+    to float32, in which they are merged. A config.json beside the file is kept. A model in another
+    format is returned unchanged.
 
     Raises:
         InputError: the architecture, or a tensor of it, is not known; a package is missing.
@@ -97,7 +97,7 @@ class _Model:
         return replace(opened, notes=(*self.source.notes, *notes, *self._notes()))
 
     def _shaped(self) -> dict[str, Tensor]:
-        """Return the tensors of the file, those of blocks with the shape that they stand for."""
+        """Return the tensors of the file; blocks of codes have the shape of the decoded tensor."""
         shapes = {name: each.shape for name, each in self.coded.items()}
         return {n: replace(t, shape=shapes.get(n, t.shape)) for n, t in self.raw.items()}
 
@@ -130,7 +130,7 @@ class _Model:
                 )
 
     def _dtype(self) -> str:
-        """Return the type of the weights where they are copied.
+        """Return the dtype of copied weights.
 
         Without blocks, this is the type that most elements are in.
         """
@@ -238,7 +238,7 @@ class _Model:
 
     @cached_property
     def _why_not_converted(self) -> str | None:
-        """Why the tokenizer in the file is not converted; None where another lies beside it."""
+        """The reason why the file's tokenizer is not converted; None if another lies beside it."""
         if any(map(is_tokenizer_file, list_companions(self.source))):
             return None
         return reason_against(self.metadata)

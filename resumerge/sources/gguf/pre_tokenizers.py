@@ -1,10 +1,10 @@
-"""llama.cpp's names of how text is split before a byte-level BPE, by what tokenizer.json says.
+"""llama.cpp's names of pre-tokenizers of byte-level BPEs, and their settings in tokenizer.json.
 
-llama.cpp knows a pre-tokenizer by a name, whose expressions it has itself. Its converter finds the
-name by the hash of an encoded text. Here it is found by the expressions in tokenizer.json, so that
-models with other tokens are known too; one with other expressions is refused, since text would be
-split in another way, silently. A file is read the other way round, by the name. Source of the
-names: llama.cpp, llama-vocab.cpp.
+llama.cpp knows a pre-tokenizer by a name, and has the regular expressions of each name itself. Its
+converter finds the name by the hash of an encoded text. Here the name is found by the expressions
+in tokenizer.json, which also works for models with other tokens. Unknown expressions are refused,
+since llama.cpp would silently split text in another way. When a GGUF file is read, the name gives
+the expressions. Source of the names: llama.cpp, llama-vocab.cpp.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ _NAMES: dict[tuple[tuple[str, ...], bool], str] = {
     ((_GPT_2,), False): "gpt-2",
     ((_DIGITS, _GPT_2), False): "smollm",
 }
-"""The names by the expressions that split text one after the other, and whether a piece that is a
-token stays one without merges."""
+"""The names by two facts: the expressions that split text, one after the other, and whether a piece
+that equals a token becomes that token without merges."""
 
 KNOWN = ", ".join(_NAMES.values())
 
 _ALSO = {"llama3": "llama-bpe", "llama-v3": "llama-bpe", "deepseek-r1-qwen": "qwen2"}
-"""Further names that llama.cpp takes for these."""
+"""Further names, and the names above to which llama.cpp treats them as equal."""
 
 _NORMALISED = {"qwen2", "qwen35"}
-"""The names of which tokenizer.json has text normalised (NFC) first: llama.cpp leaves it out."""
+"""The names whose tokenizer.json normalises text (NFC) first, which llama.cpp leaves out."""
 
 _BEGUN = {"llama-bpe", "tekken"}
-"""The names with which llama.cpp puts a token before a text, unless a file says otherwise."""
+"""The names for which llama.cpp puts a token before a text, unless a file states otherwise."""
 
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """What a name says.
+    """The settings of a name.
 
     Args:
         steps: the value of ``pre_tokenizer`` in tokenizer.json.
-        normalizer: that of ``normalizer``.
-        whole: whether a piece that is a token stays one without merges.
-        is_begun: whether a token comes before a text, unless a file says otherwise.
+        normalizer: the value of ``normalizer`` in tokenizer.json.
+        whole: whether a piece that equals a token becomes that token without merges.
+        is_begun: whether a token comes before a text, unless a file states otherwise.
     """
 
     steps: Mapping[str, Any]
@@ -73,7 +73,7 @@ class PreTokenizer:
 
 
 def pre_tokenizer_named(name: str) -> PreTokenizer | None:
-    """Return what llama.cpp's name of a pre-tokenizer says; None for an unknown name."""
+    """Return the settings of llama.cpp's name of a pre-tokenizer; None for an unknown name."""
     name = _ALSO.get(name, name)
     found = next((key for key, known in _NAMES.items() if known == name), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""How positions are scaled, as config.json says it; GGUF has a part of it as tensors."""
+"""The settings of scaled positions in config.json; GGUF has some of them as tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resumerge.tensors import Stored, Tensor
 OF_LLAMA = "rope_freqs.weight"
 LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 TENSORS = (OF_LLAMA, LONG, SHORT)
-"""The tensors that are factors of frequencies, and no weights."""
+"""The tensors that are factors of frequencies, not weights."""
 
 MOST = 1 << 14
 """The most factors; a head of 512 numbers has 256."""
@@ -35,11 +35,11 @@ def scaled_positions(
         metadata: the model's metadata.
         tensors: the tensors of the file, by their names there.
         read: returns the bytes of a small tensor.
-        head: the numbers of a head that are turned.
+        head: the number of elements of a head that are turned.
         theta: the base of the frequencies.
 
     Raises:
-        InputError: the positions are scaled in a way that config.json cannot say.
+        InputError: the positions are scaled in a way that config.json cannot state.
     """
     kind, factor = metadata.of_model("rope.scaling.type"), metadata.number("rope.scaling.factor")
     original = metadata.size("rope.scaling.original_context_length")
@@ -73,7 +73,7 @@ def scaled_positions(
 
 
 def _of_llama(metadata: Metadata, factors: np.ndarray, head: int, theta: float) -> dict[str, Any]:
-    """Return the rope_scaling of Llama 3 that has these factors.
+    """Return the rope_scaling of Llama 3 that gives these factors.
 
     Frequencies with waves longer than the original context are divided by a factor, those with
     waves shorter than a quarter of it are not, and those between in part. Source: transformers,

@@ -1,7 +1,7 @@
 """The tokenizer in a GGUF file as transformers has it: tokenizer.json and tokenizer_config.json.
 
-What llama.cpp's converter leaves out is what its readers know by the names of the tokenizer and of
-its pre-tokenizer (llama.cpp, llama-vocab.cpp); a file with another name is not converted.
+llama.cpp's converter leaves out settings that its readers know by the names of the tokenizer and
+its pre-tokenizer (llama.cpp, llama-vocab.cpp). A file with an unknown name is not converted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SPACE = "\u2581"
 """The sign that SentencePiece writes for a space."""
 
 FILES = ("tokenizer.json", "tokenizer_config.json")
-"""The names of the files that are made."""
+"""The names of the files that are made of the metadata."""
 
 _BYTES, _PIECES = "gpt2", "llama"
 """llama.cpp's names of a BPE of bytes, and of SentencePiece's pieces."""
@@ -27,10 +27,10 @@ _LONGEST = 256
 """The most characters of a piece that is made of others: all places to cut it are tried."""
 
 _USUAL = {"bos": 1, "eos": 2, "unknown": 0}
-"""The numbers of tokens of SentencePiece where a file says none (llama.cpp)."""
+"""The default numbers of SentencePiece's special tokens (llama.cpp)."""
 
 SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep": "seperator"}
-"""The words of GGUF's keys (as they are spelt there) by those of transformers' ones."""
+"""The words of GGUF's keys (spelt as in GGUF), by the words of transformers' keys."""
 
 SPACE_FIRST = {"type": "Prepend", "prepend": SPACE}
 TO_SPACE_SIGN = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
@@ -162,7 +162,7 @@ class _Tokenizer:
     # Tokens
 
     def _own_tokens(self) -> Iterator[tuple[str, int]]:
-        """Yield each token with its number, but what only fills up the embedding's rows."""
+        """Yield each token with its number, except those that only pad the embedding's rows."""
         seen = set[str]()
         for number, (text, kind) in enumerate(zip(self._tokens, self._types)):
             if kind == TokenType.UNUSED and text == f"[PAD{number}]":
@@ -176,7 +176,7 @@ class _Tokenizer:
             yield text, number
 
     def _added_tokens(self) -> Iterator[dict[str, Any]]:
-        """Yield the definitions of tokens that are looked for before text is split."""
+        """Yield the definitions of added tokens, which are found before text is split."""
         for text, number in self._ids.items():
             kind = self._types[number]
             if kind in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED):
@@ -193,7 +193,7 @@ class _Tokenizer:
             yield merge
 
     def _joins(self) -> Iterator[str]:
-        """Yield every way to make a piece of two others, those of the highest score first."""
+        """Yield every pair of pieces that makes a piece, for the pieces of highest score first."""
         scores = self._beside("scores", float)
         if scores is None:
             raise self._bad("scores", "a score for every token", None)
