@@ -63,18 +63,22 @@ def _pair(
 ) -> dict[str, Any]:
     first, second = pair
     compared = [_tensor(unit, pair, rows[unit.name], places) for unit in units if _has(unit, pair)]
-    known = {tensor["name"] for tensor in compared}
-    both = {name: (t[first], t[second]) for name, t in models.by_name.items()}
+    compared_names = {tensor["name"] for tensor in compared}
+    pairs_by_name = {name: (t[first], t[second]) for name, t in models.by_name.items()}
     apart = [
         {"name": name, "shapes": [list(a.shape), list(b.shape)], "dtypes": [a.dtype, b.dtype]}
-        for name, (a, b) in both.items()
-        if a is not None and b is not None and name not in known
+        for name, (a, b) in pairs_by_name.items()
+        if a is not None and b is not None and name not in compared_names
     ]
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "first": first,
         "second": second,
-        "only_first": [name for name, (a, b) in both.items() if a is not None and b is None],
-        "only_second": [name for name, (a, b) in both.items() if a is None and b is not None],
+        "only_first": [
+            name for name, (a, b) in pairs_by_name.items() if a is not None and b is None
+        ],
+        "only_second": [
+            name for name, (a, b) in pairs_by_name.items() if a is None and b is not None
+        ],
         "not_comparable": apart,
         "vocabulary": compared_vocabularies(pair, vocabularies),
         "total": _total(compared),
@@ -82,7 +86,7 @@ def _pair(
         "by_kind": _groups(compared, "kind"),
         "tensors": [{k: v for k, v in tensor.items() if k != "sums"} for tensor in compared],
     }
-    return {**findings_of(models, found), **found}
+    return {**findings_of(models, document), **document}
 
 
 def _has(unit: MatchedTensor, pair: Pair) -> bool:

@@ -48,7 +48,7 @@ def read_vocabularies(context: RunContext, models: Models) -> list[Vocabulary | 
     Raises:
         Resumable: the network failed.
     """
-    found: list[Vocabulary | None] = []
+    vocabularies: list[Vocabulary | None] = []
     for source in models.sources:
         vocabulary = None
         if has_tokenizer(source):
@@ -59,8 +59,8 @@ def read_vocabularies(context: RunContext, models: Models) -> list[Vocabulary | 
             except InputError as error:
                 what = "; ".join(problem.what for problem in error.problems)
                 context.reporter.note(f"The tokenizer of {source.ref} is not compared: {what}")
-        found.append(vocabulary)
-    return found
+        vocabularies.append(vocabulary)
+    return vocabularies
 
 
 def compared_vocabularies(

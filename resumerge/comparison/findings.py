@@ -36,50 +36,50 @@ def findings_of(models: Models, pair: Mapping[str, Any]) -> dict[str, Any]:
 def _word(pair: Mapping[str, Any], groups: Mapping[str, Sequence[Compared]]) -> str:
     """Return the relation of the models in a word or two; ``different`` where none holds."""
     apart = pair["only_first"] or pair["only_second"] or pair["not_comparable"]
-    found = groups.keys() - {"equal"}
+    relations = groups.keys() - {"equal"}
     if not pair["tensors"]:
         return "nothing in common"
     rows = any(tensor["rows"] for tensor in pair["tensors"])
-    if apart or len(found) > 1:
+    if apart or len(relations) > 1:
         return "different"
     if rows:
-        return "vocabulary extended" if not found else "different"
-    return RELATIONS[next(iter(found), "equal")].word
+        return "vocabulary extended" if not relations else "different"
+    return RELATIONS[next(iter(relations), "equal")].word
 
 
 def _on_rows(pair: Mapping[str, Any], first: str, second: str) -> list[str]:
     """Return the sentences on tables of tokens of which one is longer."""
     tables = [tensor for tensor in pair["tensors"] if tensor["rows"]]
-    said = []
+    sentences = []
     for tensor in tables:
         (a, b), longer = tensor["rows"], second
         if a > b:
             (a, b), longer = (b, a), first
-        said.append(
+        sentences.append(
             f"{longer} has {counted(b - a, 'row')} more in {tensor['name']}; the first {a} are "
             + ("equal" if tensor["relation"] == "equal" else f"compared: {tensor['relation']}")
         )
     tokens = pair["vocabulary"]
     if tables and tokens and (tokens["second_extends_first"] or tokens["first_extends_second"]):
-        longer, other = (second, first) if tokens["second_extends_first"] else (first, second)
+        longer, shorter = (second, first) if tokens["second_extends_first"] else (first, second)
         new = tokens["only_second" if longer is second else "only_first"]["count"]
-        said.append(
-            f"The tokenizer of {longer} extends that of {other} by {counted(new, 'token')}: all "
+        sentences.append(
+            f"The tokenizer of {longer} extends that of {shorter} by {counted(new, 'token')}: all "
             "others have the same ids"
         )
-    return said
+    return sentences
 
 
 def _on_missing(pair: Mapping[str, Any], first: str, second: str) -> list[str]:
-    said = []
+    sentences = []
     for name, key in ((first, "only_first"), (second, "only_second")):
         if names := pair[key]:
-            said.append(f"{counted(len(names), 'tensor')} only in {name}, like {names[0]}")
+            sentences.append(f"{counted(len(names), 'tensor')} only in {name}, like {names[0]}")
     if apart := pair["not_comparable"]:
         example = apart[0]
         shapes = " and ".join("×".join(map(str, shape)) for shape in example["shapes"])
-        said.append(
+        sentences.append(
             f"{counted(len(apart), 'tensor')} of another shape or kind, like {example['name']} "
             f"({shapes}, {' and '.join(example['dtypes'])})"
         )
-    return said
+    return sentences

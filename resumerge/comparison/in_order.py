@@ -34,15 +34,15 @@ class InOrder:
         Raises:
             Resumable: a file cannot be read.
         """
-        tensor, kept = self._tensor, self._rest
-        wanted = nbytes(tensor.dtype, elements)
-        if len(kept) < wanted:
-            missing = elements - 8 * len(kept) // BITS[tensor.dtype]
+        tensor, rest = self._tensor, self._rest
+        wanted_bytes = nbytes(tensor.dtype, elements)
+        if len(rest) < wanted_bytes:
+            missing = elements - 8 * len(rest) // BITS[tensor.dtype]
             stop = -(-(self._end + missing) // self._block) * self._block
-            first, self._end = self._end, min(stop, tensor.numel)
-            size = len(kept) + nbytes(tensor.dtype, self._end - first)
+            start, self._end = self._end, min(stop, tensor.numel)
+            size = len(rest) + nbytes(tensor.dtype, self._end - start)
             self._rest = self._evaluation.take(self._name, size)
-            self._rest[: len(kept)] = kept
-            tensor.read(self._evaluation.inner(), first, self._end, self._rest[len(kept) :])
-        found, self._rest = self._rest[:wanted], self._rest[wanted:]
-        return found
+            self._rest[: len(rest)] = rest
+            tensor.read(self._evaluation.inner(), start, self._end, self._rest[len(rest) :])
+        result, self._rest = self._rest[:wanted_bytes], self._rest[wanted_bytes:]
+        return result

@@ -90,24 +90,24 @@ class _PairSums:
         if may_be_low_rank(few.difference):
             self._directions = Directions.proposed(every().difference)
         sides = (few.first, few.second)
-        for values, other, of_first in ((*sides[::-1], True), (*sides, False)):
-            found = grid_of(values, other, self.dtypes[of_first])
-            if found is not None:
-                self._grid = {**found, "of_first": of_first}
+        for values, reference, of_first in ((*sides[::-1], True), (*sides, False)):
+            grid = grid_of(values, reference, self.dtypes[of_first])
+            if grid is not None:
+                self._grid = {**grid, "of_first": of_first}
                 return
 
-    def add(self, found: Distance, block: _Block) -> None:
+    def add(self, sums: Distance, block: _Block) -> None:
         """Add elements.
 
         Args:
-            found: the sums of these elements.
+            sums: the sums of these elements.
             block: the elements, which few pairs have to look at.
         """
-        if not found.differing:
+        if not sums.differing:
             return
-        self.differing += found.differing
-        self.squares += found.square
-        self.largest = max(self.largest, found.largest)
+        self.differing += sums.differing
+        self.squares += sums.square
+        self.largest = max(self.largest, sums.largest)
         if self._directions is not None:
             self._directions.add(block.two(self.pair))
         if self._counts is None:
@@ -155,19 +155,21 @@ class TensorComparison:
         self._row = unit.row if 0 < unit.row <= PIECE_ELEMENTS else 1
         self._block = max(1, AT_ONCE // self._row) * self._row
 
-    def compute(self, evaluation: Evaluation, moved: Callable[[int], None]) -> Row:
+    def compute(self, evaluation: Evaluation, count_read: Callable[[int], None]) -> Row:
         """Read the tensor of all models, and return its row.
 
         Args:
             evaluation: the means of reading.
-            moved: called with the bytes that were read.
+            count_read: called with the number of bytes that were read.
 
         Raises:
             Resumable: a file cannot be read.
         """
         width = sum(BITS[dtype] for dtype in self._dtypes.values())
-        wanted = min(max(PIECE_ELEMENTS, PROPOSING_ROWS * self._row), 8 * LARGEST_BYTES // width)
-        piece = max(1, wanted // self._block) * self._block
+        wanted_elements = min(
+            max(PIECE_ELEMENTS, PROPOSING_ROWS * self._row), 8 * LARGEST_BYTES // width
+        )
+        piece = max(1, wanted_elements // self._block) * self._block
         readers = {
             n: InOrder(tensor, n, evaluation)
             for n, tensor in enumerate(self._unit.tensors)
@@ -175,25 +177,25 @@ class TensorComparison:
         }
         for start in range(0, self._unit.elements, piece):
             stop = min(start + piece, self._unit.elements)
-            data = {n: reader.next(stop - start) for n, reader in readers.items()}
-            moved(sum(len(found) for found in data.values()))
+            pieces = {n: reader.next(stop - start) for n, reader in readers.items()}
+            count_read(sum(len(piece_bytes) for piece_bytes in pieces.values()))
             if self._unit.is_float:
                 if not start and self._row > 1:
-                    self._propose(data, stop // self._row)
-                self._add_piece(data, stop - start)
+                    self._propose(pieces, stop // self._row)
+                self._add_piece(pieces, stop - start)
             else:
-                self._add_bytes(data)
+                self._add_bytes(pieces)
         return self._as_row()
 
-    def _propose(self, data: dict[int, np.ndarray], rows: int) -> None:
-        """Have each pair look at rows of the first piece, evenly spaced."""
+    def _propose(self, pieces: dict[int, np.ndarray], rows: int) -> None:
+        """Have each pair examine evenly spaced rows of the first piece."""
         proposing = np.linspace(0, rows - 1, min(rows, PROPOSING_ROWS)).astype(int)
-        seen = proposing[:: max(1, len(proposing) // SEEN_ROWS)]
+        few_rows = proposing[:: max(1, len(proposing) // SEEN_ROWS)]
 
         for sums in self._pairs:
             few, every = (
-                partial(self._two, sums.pair, partial(self._rows, data, rows, chosen))
-                for chosen in (seen, proposing)
+                partial(self._two, sums.pair, partial(self._rows, pieces, rows, chosen))
+                for chosen in (few_rows, proposing)
             )
             sums.propose(few(), every)
 

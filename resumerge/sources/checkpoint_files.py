@@ -60,20 +60,20 @@ def is_shard(name: str) -> bool:
 
 def shards_with(name: str, names: Iterable[str]) -> list[str]:
     """Return all shards of the model of one shard; the file alone if its name has no number."""
-    found = _SHARD.fullmatch(name)
-    if found is None:
+    shard = _SHARD.fullmatch(name)
+    if shard is None:
         return [name]
-    stem, number, count, rest = found.groups()
-    like = (_SHARD.fullmatch(other) for other in names)
+    stem, number, count, ending = shard.groups()
+    numbered = (_SHARD.fullmatch(other_shard) for other_shard in names)
     return sorted(
         {
             name,
             *(
-                other[0]
-                for other in like
-                if other
-                and (other[1], len(other[2]), other[3], other[4])
-                == (stem, len(number), count, rest)
+                other_shard[0]
+                for other_shard in numbered
+                if other_shard
+                and (other_shard[1], len(other_shard[2]), other_shard[3], other_shard[4])
+                == (stem, len(number), count, ending)
             ),
         }
     )

@@ -1,4 +1,4 @@
-"""The files that a model or an adapter consists of, and the index that says what is in them."""
+"""The files that a model or an adapter consists of, and the index of their tensors."""
 
 from __future__ import annotations
 
@@ -72,35 +72,39 @@ class Contents:
         """Return whether weights among these files may have any name: nothing describes them."""
         return self is MODEL and {MODEL.config, ADAPTER.config}.isdisjoint(files)
 
-    def missing(self, where: str, others: list[str]) -> InputError:
+    def missing(self, where: str, existing_files: list[str]) -> InputError:
         """Return the error for a folder or repo without weights.
 
         Args:
             where: the folder or repo.
-            others: the files that are there instead.
+            existing_files: the files that are there instead.
         """
         fix, below = self.fix, f"/{self.config}"
-        named = [n for n in others if is_readable(n) and not format_of(n).any_name]
-        if self is MODEL and ADAPTER.config in others:
+        weight_files = [n for n in existing_files if is_readable(n) and not format_of(n).any_name]
+        if self is MODEL and ADAPTER.config in existing_files:
             fix = "this is an adapter: write it after the model that it was trained on, like "
             fix += "model+adapter"
-        elif self is ADAPTER and MODEL.config in others and ADAPTER.config not in others:
+        elif (
+            self is ADAPTER
+            and MODEL.config in existing_files
+            and ADAPTER.config not in existing_files
+        ):
             fix = "this is a model, and after the '+' stands an adapter: give each model an entry "
             fix += "of its own"
-        elif inside := [n.removesuffix(below) for n in others if n.endswith(below)]:
+        elif inside := [n.removesuffix(below) for n in existing_files if n.endswith(below)]:
             fix = f"name the folder of one instead (of a repo, download it first): {some(inside)}"
-        elif shards := [name for name in named if is_shard(name)]:
+        elif shards := [name for name in weight_files if is_shard(name)]:
             return self._without_index(where, shards)
-        elif self is ADAPTER and any(map(_OF_TORCHTUNE.fullmatch, others)):
+        elif self is ADAPTER and any(map(_OF_TORCHTUNE.fullmatch, existing_files)):
             fix = OF_TORCHTUNE
-        elif len(named) == 1:
-            name = PurePosixPath(self.single(format_of(named[0]))).name
-            fix = f"rename {named[0]} to {name}, the name that it is looked for under"
+        elif len(weight_files) == 1:
+            name = PurePosixPath(self.single(format_of(weight_files[0]))).name
+            fix = f"rename {weight_files[0]} to {name}, the name that it is looked for under"
         return refuse(
             f"The weights of {self.kind} are missing",
             where=where,
             expected=self.expected,
-            found=", ".join(others[:8]) or "nothing",
+            found=", ".join(existing_files[:8]) or "nothing",
             fix=fix,
         )
 

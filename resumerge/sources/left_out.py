@@ -10,7 +10,7 @@ from resumerge.tensors import Tensor
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A tensor that is not used for what is made here, though it may be used elsewhere.
+    """A tensor that is not used for one result, though it may be used for another.
 
     Args:
         tensor: the tensor of a model, or of a result that is computed from several.

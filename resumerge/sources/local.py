@@ -81,7 +81,7 @@ class _LocalFiles(ModelFiles):
 
     @cached_property
     def names(self) -> frozenset[str]:
-        # Also what is no plain file: whoever reads it as one refuses it, and names it.
+        # Entries that are no regular files are included: their reader refuses them by name.
         at_top = {path.name for path in self.folder.iterdir() if path.exists()}
         inside = self.folder.glob("*/*") if {PIPELINE, MODULES} & at_top else ()
         below = (path.relative_to(self.folder).as_posix() for path in inside if path.is_file())

@@ -1,4 +1,4 @@
-"""How a model or an adapter is opened from its files, wherever these are: one sequence of steps."""
+"""The steps that open a model or an adapter from its files, local or remote."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ from resumerge.sources.types import Description, SentenceModules, Source
 from resumerge.tensors import Tensor
 
 PROJECTOR = "mmproj"
-"""How the names of GGUF files begin that have what a model sees with, beside the model."""
+"""The beginning of the names of GGUF files with a vision projector, beside the model."""
 
 NAMED_WEIGHTS = "transformers_weights"
-"""The key of config.json that names the weights which transformers loads instead of its usual."""
+"""The key of config.json that names the weights to load instead of those with the usual name."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What was read of a model, without its weights.
+    """The facts that were read of a model, without its weights.
 
     Args:
-        tensors: by name.
-        headers: of the weight files, by name.
+        tensors: the tensors, by name.
+        headers: the headers of the weight files, by name.
         config: config.json, parsed.
-        notes: what a person should know of the model.
-        components: of a pipeline, how the names of each component's weight files begin.
-        modules: of a model of sentence-transformers, its modules.
-        described: what GGUF files say of the model; None for other files.
+        notes: sentences for the user.
+        components: for a pipeline, the beginning of the names of each component's weight files.
+        modules: for a model of sentence-transformers, its modules.
+        described: the description of the model in GGUF files; None for other files.
     """
 
     tensors: Mapping[str, Tensor]
@@ -86,7 +86,7 @@ class ModelFiles(ABC):
 
     @property
     def is_one_file(self) -> bool:
-        """Whether the recipe names one weight file, beside which nothing is the model's."""
+        """Whether the recipe names one weight file, so that files beside it are not the model's."""
         return bool(self.single) and not self.single.endswith(SUFFIX)
 
     @property
@@ -113,7 +113,7 @@ class ModelFiles(ABC):
             index: the index that names them; empty without one.
 
         Raises:
-            InputError: the message says what is there instead.
+            InputError: files are missing; the message names the existing ones.
         """
 
     @abstractmethod
@@ -131,7 +131,7 @@ class ModelFiles(ABC):
 
     @abstractmethod
     def source(self, opened: Opened) -> Source:
-        """Return the source that these files are, with what pins each of them."""
+        """Return the source of these files, each with its pin."""
 
 
 def open_files(files: ModelFiles, contents: Contents | None) -> Source:
@@ -151,21 +151,21 @@ def open_files(files: ModelFiles, contents: Contents | None) -> Source:
 
 
 def _are_of_an_adapter(files: ModelFiles) -> bool:
-    """Return whether files are those of an adapter alone."""
+    """Return whether the files are an adapter's, without a model's."""
     there = frozenset(files.names)
     return not files.single and ADAPTER.config in there and there.isdisjoint(MODEL.weights)
 
 
 def _opened(files: ModelFiles, contents: Contents) -> Source:
-    """Return the model or the adapter that these files are."""
+    """Return the model or the adapter that consists of these files."""
     if gguf := _gguf_files(files, contents):
         return _open_gguf(files, gguf, contents)
     if _is_distributed(files, contents):
         return _open_distributed(files)
     if files.single:
         headers = files.headers([files.single])
-        found, _ = combined(headers, files.where, "")
-        tensors, notes = checkpoint_tensors(files.model, headers, found, {})
+        stored, _ = combined(headers, files.where, "")
+        tensors, notes = checkpoint_tensors(files.model, headers, stored, {})
         return files.source(Opened(tensors, headers, _in_header(contents, headers), notes))
     if is_pipeline(contents, files.names):
         pipeline = _read_pipeline(files)
@@ -177,16 +177,22 @@ def _opened(files: ModelFiles, contents: Contents) -> Source:
     weights = _read_weights(files, contents)
     config = read_config(files.folder, contents.config)
     config = config or _in_header(contents, weights.headers)
-    config.pop(NAMED_WEIGHTS, None)  # the output's have the usual names
+    config.pop(NAMED_WEIGHTS, None)  # the output's weights have the usual names
     tensors, notes = checkpoint_tensors(files.model, weights.headers, weights.tensors, config)
     notes = (*weights.notes, *notes)
     if contents is not MODEL or not config or MODULES not in files.names:
         return files.source(Opened(tensors, weights.headers, config, notes))
-    modules, more, headers = read_modules(
+    modules, module_tensors, headers = read_modules(
         files.folder, files.names, files.fetch, lambda part: _read_weights(files, part)
     )
     return files.source(
-        Opened({**tensors, **more}, {**weights.headers, **headers}, config, notes, modules=modules)
+        Opened(
+            {**tensors, **module_tensors},
+            {**weights.headers, **headers},
+            config,
+            notes,
+            modules=modules,
+        )
     )
 
 
@@ -206,15 +212,17 @@ def _open_distributed(files: ModelFiles) -> Source:
     files.fetch({METADATA, MODEL.config} & frozenset(files.names))
     where = f"{files.where}/{METADATA}"
     try:
-        known = read_metadata(read_foreign(files.folder / METADATA, LARGEST_METADATA), where)
+        distributed = read_metadata(read_foreign(files.folder / METADATA, LARGEST_METADATA), where)
     except UnfitFile as error:
         raise damaged("metadata", where, "a file of torch.distributed", str(error)) from None
-    files.check(MODEL, known.files, METADATA)
-    headers = files.headers(known.files, known)
-    chunks = {name: each for header in headers.values() for name, each in header.tensors.items()}
+    files.check(MODEL, distributed.files, METADATA)
+    headers = files.headers(distributed.files, distributed)
+    chunks = {name: chunk for header in headers.values() for name, chunk in header.tensors.items()}
     config = read_config(files.folder)
-    around = {METADATA: Header({}, known.digest, known.left_out)}
-    tensors, notes = checkpoint_tensors(files.model, around, known.joined(chunks), config)
+    other_headers = {METADATA: Header({}, distributed.digest, distributed.left_out)}
+    tensors, notes = checkpoint_tensors(
+        files.model, other_headers, distributed.joined(chunks), config
+    )
     if beside := weights_in(files.names):
         notes = (f"{files.model}: read from {METADATA}; not read: {some(beside)}", *notes)
     return files.source(Opened(tensors, headers, config, notes))
@@ -226,28 +234,28 @@ def _gguf_files(files: ModelFiles, contents: Contents) -> list[str]:
     Raises:
         InputError: a folder has several models, or files of one are missing.
     """
-    there = weights_in(files.names)
+    weights = weights_in(files.names)
     if files.single:
         if not files.single.endswith(SUFFIX):
             return []
-        found = shards_with(files.single, there)
+        model_files = shards_with(files.single, weights)
     else:
         if contents is not MODEL or is_pipeline(contents, files.names):
             return []
-        if not all(name.endswith(SUFFIX) for name in there):
+        if not all(name.endswith(SUFFIX) for name in weights):
             return []
-        models = {tuple(shards_with(n, there)) for n in there if not n.startswith(PROJECTOR)}
+        models = {tuple(shards_with(n, weights)) for n in weights if not n.startswith(PROJECTOR)}
         if len(models) > 1:
             raise refuse(
                 "The folder has several models in GGUF",
                 where=files.where,
                 expected="one, or the name of its file",
-                found=some(there),
-                fix=f"name the file: {files.model}/{there[0]}",
+                found=some(weights),
+                fix=f"name the file: {files.model}/{weights[0]}",
             )
-        found = [*next(iter(models), ())]
-    check_shards(found, files.where)
-    return found
+        model_files = [*next(iter(models), ())]
+    check_shards(model_files, files.where)
+    return model_files
 
 
 def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Source:
@@ -290,8 +298,8 @@ def _open_gguf(files: ModelFiles, names: list[str], contents: Contents) -> Sourc
 
 def _in_header(contents: Contents, headers: Mapping[str, Header]) -> dict[str, Any]:
     """Return the settings in the header of an adapter that has no config."""
-    said = [text for header in headers.values() if (text := header.metadata.get(IN_HEADER))]
-    return {IN_HEADER: said[0]} if said and contents is ADAPTER else {}
+    options = [text for header in headers.values() if (text := header.metadata.get(IN_HEADER))]
+    return {IN_HEADER: options[0]} if options and contents is ADAPTER else {}
 
 
 def _read_pipeline(files: ModelFiles) -> Pipeline:
@@ -301,26 +309,26 @@ def _read_pipeline(files: ModelFiles) -> Pipeline:
 
 
 def _read_weights(files: ModelFiles, contents: Contents) -> Weights:
-    there = frozenset(files.names)
-    files.fetch(there & {contents.config})
+    file_names = frozenset(files.names)
+    files.fetch(file_names & {contents.config})
     chosen = _named_weights(files, contents)
-    chosen = chosen or next((name for name in contents.weights if name in there), "")
+    chosen = chosen or next((name for name in contents.weights if name in file_names), "")
     index = chosen if is_index(chosen) else ""
-    files.fetch(there & {index})
+    files.fetch(file_names & {index})
     weights = [chosen] if chosen else []
     indexed: dict[str, str] = {}
-    if index and index in there:
+    if index and index in file_names:
         indexed = read_index(files.folder / index, contents.prefix)
         weights = sorted(set(indexed.values()))
-    elif not chosen and contents.may_have_any_name(there):
-        weights = checkpoint_files(there)
+    elif not chosen and contents.may_have_any_name(file_names):
+        weights = checkpoint_files(file_names)
         check_shards(weights, files.where)
     files.check(contents, weights, index)
     headers = files.headers(weights)
-    tensors, moved = combined(headers, files.where, index)
+    tensors, wrong_shards = combined(headers, files.where, index)
     if index:
-        moved += check_index(files.folder / index, indexed, tensors, headers)
-    return Weights(tensors, headers, chosen, _notes(files, contents, chosen, weights, moved))
+        wrong_shards += check_index(files.folder / index, indexed, tensors, headers)
+    return Weights(tensors, headers, chosen, _notes(files, contents, chosen, weights, wrong_shards))
 
 
 def _named_weights(files: ModelFiles, contents: Contents) -> str:

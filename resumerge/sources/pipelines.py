@@ -43,7 +43,7 @@ class Component(Contents):
     def weights(self) -> list[str]:
         """The names of weights and their indexes, in the order of the library that loads them.
 
-        Of an index and a single file, transformers reads the file, diffusers the index.
+        If there are an index and a single file, transformers reads the file, diffusers the index.
         """
         of_diffusers = self.library == "diffusers"
         names = sorted(_WEIGHTS, key=lambda n: (n in _OF_TRANSFORMERS) == of_diffusers)
@@ -108,7 +108,7 @@ class Pipeline:
         tensors: the tensors, by their names in the pipeline.
         headers: the header of each weight file, by the file's name.
         stems: the `weights_stem` of each component; empty for one without weights.
-        notes: what a person should know of the files.
+        notes: sentences for the user.
     """
 
     tensors: dict[str, Stored]

@@ -46,10 +46,10 @@ _FLOAT8 = frozenset({"F8_E4M3", "F8_E5M2"})
 def dequantised(source: Source) -> Source:
     """Return a model with its weights under their plain names, in the dtype that its config states.
 
-    A quantised weight is computed in float32 from what the files have, and merged as that; copied,
-    it is rounded to the config's dtype, or bfloat16. A plain model is returned as it is: its config
-    does not decide, for it often names a quantisation that the model was trained with, and saved
-    without. Plain float8 tensors are weights.
+    A quantised weight is decoded to float32, in which it is merged; a copied weight is rounded to
+    the config's dtype, or bfloat16. A model without quantised tensors is returned unchanged,
+    whatever its config says: configs often name a quantisation of the training without which the
+    model was saved. Plain float8 tensors are weights.
 
     Raises:
         InputError: tensors that belong together do not fit, or the model is quantised in a way that
@@ -153,7 +153,7 @@ def _check_float8(source: Source, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _format(tensors: Mapping[str, Tensor]) -> tuple[str, str] | None:
-    """Return the quantisation of tensors, and one that shows it; None for plain weights."""
+    """Return the quantisation of tensors, and a tensor that shows it; None for plain weights."""
     for tensor, info in tensors.items():
         for name, sign in _SIGNS.items():
             ending = sign.search(tensor)

@@ -58,15 +58,15 @@ class SourceReader:
             return
         fd = self.descriptor(tensor)
         assert fd is not None
-        wanted, done = len(buffer), 0
-        while done < wanted:
+        length, filled = len(buffer), 0
+        while filled < length:
             try:
-                count = os.preadv(fd, [buffer[done:]], offset + done)
+                count = os.preadv(fd, [buffer[filled:]], offset + filled)
             except OSError as error:
                 raise self._unreadable(tensor, error.strerror or str(error)) from error
             if count == 0:
                 raise self._unreadable(tensor, "the file became shorter")
-            done += count
+            filled += count
 
     def whole(self, tensor: Stored) -> bytes:
         """Return all bytes of a small tensor that lies in one piece.
@@ -81,7 +81,7 @@ class SourceReader:
     def expect(
         self, steps: Iterable[Iterable[tuple[Stored, int, int]]], *, keep: bool = False
     ) -> Forecast[RemoteFile]:
-        """Have elements ``first:last`` of stored tensors requested ahead, for streamed files alone.
+        """Request elements ``first:last`` of stored tensors ahead; only those of streamed files.
 
         Args:
             steps: the tensors that each step reads, with the first and the last element, exclusive.
@@ -96,9 +96,9 @@ class SourceReader:
             Resumable: the file cannot be opened.
         """
         source, file = key = tensor.source, tensor.file
-        found = self._files.get(key)
-        if found is not None:
-            return found
+        open_fd = self._files.get(key)
+        if open_fd is not None:
+            return open_fd
         if self._streamed_file(tensor) is not None:
             return None
         with self._lock:
@@ -109,16 +109,16 @@ class SourceReader:
                 except OSError as error:
                     raise self._unreadable(tensor, error.strerror or str(error)) from error
                 self._files[key] = fd
-                known = self._sources[source].files.get(file)
-                pinned = known.stamp if known is not None else None
+                source_file = self._sources[source].files.get(file)
+                pinned = source_file.stamp if source_file is not None else None
                 self._stamps[key] = pinned or FileStamp.of(os.fstat(fd))
             return self._files[key]
 
     def changed(self, files: Iterable[tuple[int, str]]) -> list[Path]:
         """Return the paths of files that changed after their headers were read.
 
-        Both the file under its name and the open one are compared: after a replacement they are
-        two. A file that is not open yet is compared, too, if it was local from the beginning.
+        Both the file at the path and the open file are compared: they differ after a replacement. A
+        file that is not open yet is compared as well, if it was local from the beginning.
 
         Args:
             files: the number of the source, and the file's name in it, for each file.
@@ -133,12 +133,12 @@ class SourceReader:
         if stamp is None:
             return False
         try:
-            found = [os.stat(self._sources[source].path(file))]  # noqa: PTH116
-            found += [os.fstat(fd)] if fd is not None else []
+            stats = [os.stat(self._sources[source].path(file))]  # noqa: PTH116
+            stats += [os.fstat(fd)] if fd is not None else []
         except OSError:
             return True
         linked = self._sources[source].linked
-        return any(stamp.differs(FileStamp.of(stat), but_names=linked) for stat in found)
+        return any(stamp.differs(FileStamp.of(stat), but_names=linked) for stat in stats)
 
     def release(self, source: int, file: str) -> None:
         """Close a file that is no longer needed, so that deleting it frees its space."""

@@ -87,28 +87,29 @@ _SECTIONS = ("text_config", "decoder", "language_config", "llm_config")
 def tied_groups(config: Mapping[str, Any], names: Collection[str]) -> list[tuple[str, ...]]:
     """Return the names of each tensor that a model has several names for.
 
-    A name that the file has is in a group only if config.json says that the model is tied.
+    Of names that files have, a group has only the first one, unless config.json says that the model
+    is tied.
 
     Args:
         config: the model's config.json.
         names: the names of the tensors in its files.
 
     Returns:
-        Groups of two names or more, of which the files have at least one. The names begin as
-        those in the files do.
+        Groups of two names or more. The files have at least one name of a group; its other names
+        have the same prefix as the names in the files.
     """
     kind = model_type(config)
     if says_untied(config) and kind not in ALWAYS_TIED:
         return []
     copies = bool(says_tied(config)) and kind not in ALWAYS_TIED
     groups = [_embedding(config, names), *_biases(config, names)]
-    found = []
+    tied = []
     for group in groups:
         stored = [name for name in group if name in names]
-        kept = [n for n in group if n not in names or copies or n == stored[0]]
-        if stored and len(kept) > 1:
-            found.append(tuple(kept))
-    return found
+        names_of_tensor = [n for n in group if n not in names or copies or n == stored[0]]
+        if stored and len(names_of_tensor) > 1:
+            tied.append(tuple(names_of_tensor))
+    return tied
 
 
 def tied_names(config: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:

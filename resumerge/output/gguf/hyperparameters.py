@@ -186,7 +186,7 @@ class Hyperparameters:
 
     @property
     def _rope(self) -> Mapping[str, Any]:
-        """The settings of positions in config.json, as transformers 5 or earlier ones write them."""
+        """The settings of positions in config.json, of transformers 5 or earlier versions."""
         found = self._config.get("rope_parameters") or self._config.get("rope_scaling") or {}
         if not isinstance(found, Mapping):
             raise self.unfit("rope_scaling", "an object", found)

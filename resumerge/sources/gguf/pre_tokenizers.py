@@ -46,7 +46,7 @@ that equals a token becomes that token without merges."""
 KNOWN = ", ".join(_NAMES.values())
 
 _ALSO = {"llama3": "llama-bpe", "llama-v3": "llama-bpe", "deepseek-r1-qwen": "qwen2"}
-"""Further names, and the names above to which llama.cpp treats them as equal."""
+"""Further names, each with the name above that llama.cpp treats in the same way."""
 
 _NORMALISED = {"qwen2", "qwen35"}
 """The names whose tokenizer.json normalises text (NFC) first, which llama.cpp leaves out."""

@@ -206,8 +206,8 @@ class _Tokenizer:
             if len(piece) > _LONGEST:
                 raise self._bad("tokens", f"pieces of at most {_LONGEST} characters", piece)
             cuts = [(piece[:n], piece[n:]) for n in range(1, len(piece))]
-            known = [cut for cut in cuts if cut[0] in ids and cut[1] in ids]
-            yield from map(" ".join, sorted(known, key=lambda cut: (ids[cut[0]], ids[cut[1]])))
+            pairs = [cut for cut in cuts if cut[0] in ids and cut[1] in ids]
+            yield from map(" ".join, sorted(pairs, key=lambda cut: (ids[cut[0]], ids[cut[1]])))
 
     def _around_text(self, is_begun: bool) -> dict[str, Any] | None:
         """Return the step that puts tokens before and after a text; None for none."""

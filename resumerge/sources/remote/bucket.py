@@ -1,7 +1,7 @@
 """A model in a bucket, pinned by the ETags of its files.
 
-A bucket keeps no history. What a run began with is compared with what is listed when it is resumed,
-and each request asks for the very object that was listed.
+A bucket keeps no history. The listing of a resumed run is compared with the listing that the run
+began with, and each request asks for the listed version of an object.
 """
 
 from __future__ import annotations

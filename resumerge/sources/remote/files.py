@@ -95,7 +95,7 @@ def ensure_cached(
 
 
 def check_cached(file: RemoteFile, metadata: MetadataCache, callbacks: DownloadCallbacks) -> bool:
-    """Return whether the cache has a file, complete and intact. Reads it if that is not known."""
+    """Return whether the cache has a file, complete and intact; read it if that is unknown."""
     path = file.content
     if path is None:
         return False
@@ -150,8 +150,8 @@ def fetch(
 def list_companions(source: Source) -> list[str]:
     """Return the names of `companion_files` beside the weights; offline, the cached ones.
 
-    Those that the weight file contains are among them. A single weight file has none. Code beside a
-    model in GGUF is somebody else's.
+    Companions that the weight file contains are included. A single weight file has none beside it.
+    Code beside a model in GGUF is not a companion: it belongs to another model.
     """
     if source.single:
         return []

@@ -1,4 +1,4 @@
-"""What the charts of a page show: axes, SVG paths and columns, for ``charts.html.j2``."""
+"""The data of a page's charts: axes, SVG paths and columns, for ``charts.html.j2``."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ def render(template: str, **context: Any) -> str:
 
 
 def render_page(template: str, start: str, **context: Any) -> str:
-    """Fill in the template of a page that says when and by which version it was made.
+    """Fill in the template of a page that states its time and the program's version.
 
     Args:
         template: the name of the template.
         start: the first line of the page.
-        context: its other values.
+        context: the template's other values.
     """
     text = render(template, **context, version=resumerge.__version__, now=now())
     return f"{start}\n{text}\n"

@@ -1,4 +1,4 @@
-"""What parameters come to, as HTML: a page that needs no other file, or a fragment of another."""
+"""The resolved parameters as HTML: a page that needs no other file, or a fragment of another."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _context(run: Run) -> dict[str, Any]:
         "run": run,
         "state": state_sentence(run),
         "worked": sum(map(attempt_seconds, run["attempts"])),
-        # The history has the peak of the tasks of a cluster.
+        # For a cluster, the peak of the tasks is in the history alone.
         "peak": run["memory"]["peak_rss"] or history.peak,
         "narrative": narrative_of(run, history),
         "command": command_of(run) if run["state"] == "interrupted" else None,
@@ -69,7 +69,7 @@ def _context(run: Run) -> dict[str, Any]:
 
 
 def _tables(path: str | None) -> dict[str, Any]:
-    """Return what a page shows of a ledger beyond the status; nothing if it cannot be read."""
+    """Return the parts of a page that need the ledger; empty if it cannot be read."""
     try:
         with closing(Ledger(Path(path or ""), read_only=True)) as ledger:
             return {

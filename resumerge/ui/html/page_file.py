@@ -1,4 +1,4 @@
-"""Writes pages, and replaces no file that is none."""
+"""Writes pages, and replaces no file that is not a page."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _told_if_unwritable(file: Path) -> Iterator[None]:
 
 
 def _may_replace(file: Path) -> bool:
-    """Return whether nothing would be lost: there is no file, an empty one, or a page."""
+    """Return whether a file may be replaced: it is missing, empty, or a page."""
     try:
         kind = file.lstat().st_mode
     except FileNotFoundError:

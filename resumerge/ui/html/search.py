@@ -1,6 +1,6 @@
 """A search as HTML: a page that needs no other file, or a fragment within another page.
 
-Its pictures are drawn here: points and a line are 60 lines, and need no library that draws.
+Its pictures are drawn here: points and a line take 60 lines of code, and no plotting library.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _context(document: Document) -> dict[str, Any]:
 
 
 def _text(path: str | None) -> str:
-    """Return the text of the best recipe; empty if there is none any more."""
+    """Return the text of the best recipe; empty if its file no longer exists."""
     with suppress(OSError):
         return Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
     return ""

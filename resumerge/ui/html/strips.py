@@ -30,7 +30,7 @@ class Strips:
 
     Args:
         layers: the number of columns of a strip.
-        heads: what each strip of a row shows: the models, then what was lost.
+        heads: the headings of the strips of a row: the models, then the lost changes.
         rows: the strips of each kind of tensor, by its name.
     """
 

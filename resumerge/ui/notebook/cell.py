@@ -35,7 +35,7 @@ MIRROR_SECONDS = 2.0
 """The time between two reads of the mirror's state in the ledger."""
 
 Tile = tuple[str, str, str]
-"""A fact: its name, its value, and what the value is compared with."""
+"""A fact: its name, its value, and the value that it is compared with."""
 
 MOST_NOTES = 5
 """The most notes that are shown, the newest of all."""
@@ -65,7 +65,7 @@ class CellReporter(ProgressState):
         )
         self._ticker = Ticker(self._tick)
 
-    # What the run reports
+    # Reports of the run
 
     def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
         self._run = run
@@ -105,7 +105,7 @@ class CellReporter(ProgressState):
         self._mirror_at = float("-inf")
         self._show()
 
-    # What the cell shows
+    # Content of the cell
 
     def _tick(self) -> None:
         if time.monotonic() - self._updated_at >= LEAST_SECONDS:
@@ -146,14 +146,14 @@ class CellReporter(ProgressState):
         )
 
     def _accounts(self, run: dict[str, Any]) -> dict[str, Any]:
-        """Return what a model that is done shows of its tensors and numbers."""
+        """Return the facts about tensors and numbers of a finished model."""
         path = self._state_dir / self._run / LEDGER_FILE
         with suppress(OSError, sqlite3.Error), closing(Ledger(path, read_only=True)) as ledger:
             return {"accounts": run["accounts"], "strips": strips_of(changes_of(ledger))}
         return {"accounts": None}
 
     def _described(self) -> dict[str, Any]:
-        """Return what is known of the run: nothing before it was created."""
+        """Return the facts about the run; none before it was created."""
         folder = self._state_dir / self._run
         return describe_run(folder) if self._run and folder.is_dir() else {}
 

@@ -52,7 +52,7 @@ def merge_in_process(
     stop = StopRequest(patient=in_kernel())
     told = PythonReporter(reporter or cell or printed or Reporter())
     session = Session(options, told, stop=stop)
-    with stop.listening():  # a second interrupt must not replace the end, until it is shown
+    with stop.listening():  # a second interrupt must not hide how the run ended
         try:
             done = replace(work(session), notes=tuple(told.notes))
             return DisplayedResult.of(done, None if cell is None else _cell_number())
@@ -121,6 +121,6 @@ def _resume_call(session: Session, options: Options) -> str:
         return "run the same call again"
     if is_gone(run, options.state_dir):
         return f"{GONE} run the same call again"
-    if session.has_had_lease:  # its owner now may be alive
+    if session.has_had_lease:  # another machine may hold the lease now
         options = replace(options, take_over=False)
     return resume_call(run, options.state_dir, options)

@@ -1,4 +1,4 @@
-"""What the Python functions return: documents and results that consoles and notebooks display."""
+"""The return values of the Python functions, which consoles and notebooks display."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_DAMAGED = 200
 
 
 class _InConsole:
-    """What a console of IPython shows: what the command line prints."""
+    """Text for a console of IPython: the same as on the command line."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         text = StringIO()

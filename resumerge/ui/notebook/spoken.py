@@ -1,4 +1,4 @@
-"""A reporter for users of Python: what it is told names arguments, not options."""
+"""A reporter for users of Python: its messages name arguments, not options."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from resumerge.sources.remote.prefetch import DownloadProgress
 
 
 class PythonReporter(Reporter):
-    """A reporter that passes on what it is told, with ``threads=1`` for ``--threads 1``.
+    """A reporter that passes on messages with ``threads=1`` in place of ``--threads 1``.
 
     Args:
         to: the receiver.
 
     Attributes:
-        notes: what the receiver was told to tell the user, each once.
+        notes: the notes for the user that were passed on, each once.
     """
 
     def __init__(self, to: Reporter) -> None:

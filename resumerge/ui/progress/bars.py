@@ -20,11 +20,10 @@ RECENT_SECONDS = 15.0
 """The time over which the recent speed is measured."""
 
 SWING = 1.5
-"""The ratio of the time left at the recent speed and at the mean speed above which both are said.
-"""
+"""The ratio of the times left at the recent and at the mean speed above which both are shown."""
 
 KNOWN_SECONDS = 3.0
-"""The time of progress before a speed is said."""
+"""The time of progress before a speed is shown."""
 
 
 _ECHO = 3
@@ -71,7 +70,7 @@ class Bar:
     """The content of a bar.
 
     Args:
-        what: what is done to the bytes: ``merged``.
+        what: the verb for the bytes that are done: ``merged``.
         now: what is worked on.
         idle: a text in place of speed and time left, if there is no progress.
     """

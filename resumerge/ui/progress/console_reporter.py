@@ -23,7 +23,7 @@ from resumerge.ui.text.commands import loading_call, next_command
 from resumerge.ui.text.numbers import whole_line
 
 REPEATED_SECONDS = 60.0
-"""A note at the end is not said again if it was said so short a time ago."""
+"""A note is not repeated at the end if it was printed less than this time ago."""
 
 
 class ConsoleReporter(ProgressState):
@@ -32,7 +32,7 @@ class ConsoleReporter(ProgressState):
     Args:
         bar: whether to draw a bar, which needs a terminal. By default a bar is drawn on a terminal.
         clock: reset whenever something is printed.
-        announced: whether a worker before this one has said what the run is, and printed its notes.
+        announced: whether an earlier worker has printed the description and the notes of the run.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ConsoleReporter(ProgressState):
                 self._offer("To load it:", call)
             upload = next_command(state, "push", str(result.output), "ORG/NAME")
             self._offer("To upload it:", upload)
-        for note in result.notes:  # what the model lacks must not be overlooked
+        for note in result.notes:  # notes on the finished model must not be overlooked
             if time.monotonic() - self._noted.get(note, float("-inf")) > REPEATED_SECONDS:
                 self.note(note)
 
@@ -123,14 +123,14 @@ class ConsoleReporter(ProgressState):
             self._live.stop()
 
     def _tick(self) -> None:
-        """Print what is due; called by the ticker's thread. What is drawn needs no lines."""
+        """Print a line if one is due and no bar is drawn; called by the ticker's thread."""
         if self._live is not None:
             self._clock.reset()
         elif self._clock.is_due(LINE_SECONDS):
             self._print(self.line())
 
     def _frame(self) -> RenderableType:
-        """Return what is drawn: how far downloading and merging are, or what is being done."""
+        """Return the text to draw: the progress of downloading and merging, or the phase."""
         fetched, update = self.fetched, self.update
         stalled = time.monotonic() - self.moved
         idle = f"no progress for {show_seconds(int(stalled))}" if stalled > STALL_SECONDS else ""

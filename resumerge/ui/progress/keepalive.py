@@ -27,10 +27,10 @@ SILENCE_SECONDS = 8.0
 """The time without a line from the worker after which its supervisor prints one."""
 
 RARER_AFTER = 100.0
-"""The seconds from which on lines of a log are a twentieth of the time so far apart."""
+"""The seconds after which the pause between lines of a log is a twentieth of the elapsed time."""
 
 RAREST_SECONDS = 60.0
-"""The most time between two lines of a log, and between two that say that the run still waits."""
+"""The longest time between two lines of a log, also between lines about a run that waits."""
 
 DRAWN_PER_SECOND = 4
 
@@ -66,13 +66,13 @@ class PrintClock:
         return time.monotonic() - self._printed_at
 
     def is_due(self, seconds: float) -> bool:
-        """Return whether a log gets another line, if it gets one every so many seconds at first."""
+        """Return whether a log gets another line, given the seconds between its first lines."""
         rarer = 1.0 if in_notebook() else (time.monotonic() - self._began) / RARER_AFTER
         return self.silence >= seconds * min(max(1.0, rarer), RAREST_SECONDS / LINE_SECONDS)
 
 
 class Seldom:
-    """A question that is answered with yes at first, and then once in a minute."""
+    """Answers yes the first time, and then at most once in a minute."""
 
     def __init__(self) -> None:
         self._yes_at = float("-inf")
@@ -115,10 +115,10 @@ class Ticker:
 
 @contextmanager
 def keepalive(console: Console | None, what: str) -> Iterator[Callable[[str], None]]:
-    """Show that `what` is still being done, and for how long; show nothing for None.
+    """Show that a work (`what`) is still being done, and for how long; show nothing for None.
 
     Yields:
-        A function that changes what is being done.
+        A function that replaces the text `what`.
     """
     now, clock, started = [what], PrintClock(), time.monotonic()
 
@@ -164,7 +164,7 @@ class _Drawn(Live):
 def drawn(console: Console, frame: Callable[[], RenderableType]) -> Live:
     """Return a part of the terminal that is drawn again below what is printed meanwhile.
 
-    What ends within the time of one frame is never seen.
+    Work that ends within the time of one frame is never shown.
     """
     seen_from = time.monotonic() + 1 / DRAWN_PER_SECOND
     return _Drawn(

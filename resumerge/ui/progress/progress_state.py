@@ -1,4 +1,4 @@
-"""How far a run is: what a progress line, or a picture, says at any moment."""
+"""The progress of a run, which lines, bars and pictures show."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from resumerge.sources.remote.prefetch import DownloadProgress
 from resumerge.ui.progress.bars import Pace
 
 STALL_SECONDS = 8.0
-"""After so long without progress, the line says for how long there was none."""
+"""The seconds without progress after which the line says how long there was none."""
 
 
 WAITING_SECONDS = 2.0
-"""A run that has not said for so long that it waits does not wait any more."""
+"""The seconds after its last message of waiting for which a run counts as waiting."""
 
 
 class ProgressState(Reporter):
@@ -23,7 +23,7 @@ class ProgressState(Reporter):
     The thread that merges writes it, and the thread of a `Ticker` reads it.
 
     Attributes:
-        phase: what is being done, like ``opening the models``.
+        phase: the current work, like ``opening the models``.
         phase_started: when the phase started, on the monotonic clock.
         moved: when bytes were last read, computed or written, on the monotonic clock.
         update: the last figures of merging; None before the first.
@@ -38,7 +38,7 @@ class ProgressState(Reporter):
         self._merged, self._downloaded = Pace(), Pace()
         self._waits: tuple[float, str] | None = None
         self._waits_since = 0.0
-        self._has_figures = False  # whether the present phase has told how far it is
+        self._has_figures = False  # whether the present phase has reported figures
         self._read: tuple[int, int] | None = None
 
     def doing(self, what: str) -> None:
@@ -77,7 +77,7 @@ class ProgressState(Reporter):
 
     @property
     def waits(self) -> str:
-        """What the run waits for now; empty if it does not wait."""
+        """The thing that the run waits for now; empty if it does not wait."""
         told, text = self._waits or (float("-inf"), "")
         return text if time.monotonic() - told < WAITING_SECONDS else ""
 

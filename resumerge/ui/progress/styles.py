@@ -45,7 +45,7 @@ def reporter_of(
         style: the way to show progress.
         err: the console for messages, see `console_of`.
         clock: reset whenever something is printed.
-        announced: whether people were told what the run is.
+        announced: whether the description of the run was printed already.
     """
     # Reporters import the planner, which takes 0.3 s: a worker listens for signals before that.
     from resumerge.ui.progress.console_reporter import ConsoleReporter, QuietReporter

@@ -48,7 +48,8 @@ class Supervision(SupervisorOutput):
 
     Args:
         command: the command that resumes a run, or repeats this one if there is no run yet.
-        clock: when worker or supervisor last printed; None to print nothing about slow workers.
+        clock: the time since worker or supervisor printed; None to print nothing about slow
+            workers.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Supervision(SupervisorOutput):
         print_command_to_resume(command, self._err)
 
     def _clear(self) -> None:
-        """Remove what the progress bar of a killed worker left on the terminal."""
+        """Remove the remains of a killed worker's progress bar from the terminal."""
         if self._err.is_terminal:
             self._err.control(
                 Control((ControlType.CARRIAGE_RETURN,), (ControlType.ERASE_IN_LINE, 2))
@@ -149,7 +150,7 @@ class Supervision(SupervisorOutput):
 
 
 def _advice(death: WorkerExit) -> str:
-    """Return what a user should do before resuming."""
+    """Return the advice for a user before resuming."""
     if death.cause != "stall":
         return _ADVICE[death.cause]
     return _STALL_ADVICE.get(death.waited_for.state, _SLOW_ADVICE)

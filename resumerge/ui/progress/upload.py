@@ -39,7 +39,7 @@ class UploadProgress:
             self._live.stop()
 
     def begins(self, name: str, nbytes: int, total: int) -> None:
-        """Show that the next file begins. The files before it are there, sent or not."""
+        """Show that the next file begins. The files before it were sent, or were there already."""
         self._name, self._total, self._done = name, total, self._before
         self._before += nbytes
         if self._live is None:

@@ -1,4 +1,4 @@
-"""``resumerge compare`` for a terminal: what the models are to each other, by kind and by layer."""
+"""``resumerge compare`` for a terminal: the relations of models, by kind and by layer."""
 
 from __future__ import annotations
 

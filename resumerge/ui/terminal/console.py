@@ -1,4 +1,4 @@
-"""Printing to where it may be impossible, on a terminal that may lack letters."""
+"""A console that survives closed outputs and terminals without some letters."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SafeConsole(Console):
 
 
 def print_json_line(stream: TextIO, kind: str, **data: Any) -> None:
-    """Write one of the JSON Lines of ``--json``, or drop it where that cannot be."""
+    """Write one of the JSON Lines of ``--json``, or drop it if it cannot be written."""
     print(json.dumps({"kind": kind, **data}), file=cast("TextIO", LossyStream(stream)), flush=True)
 
 

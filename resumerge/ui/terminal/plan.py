@@ -111,7 +111,7 @@ def _sources(document: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def _host(document: dict[str, Any]) -> Iterator[RenderableType]:
-    """Yield the machine, and the choices that a run makes because of it."""
+    """Yield the lines on the machine, and on the choices that follow from it."""
     for name, value in host_rows(document["host"]):
         yield _row(name, value)
     yield ""

@@ -1,4 +1,4 @@
-"""Text for people, broken at spaces only: what is to be copied or typed stays whole."""
+"""Text for people, broken at spaces only: words that people copy or type stay whole."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SHOWN = 10
 
 
 def show_reproduction(found: Reproduction) -> RenderableType:
-    """Return the verdict, a line for each tensor or file that differs, and what may explain it."""
+    """Return the verdict, a line for each differing tensor or file, and possible explanations."""
     compared = f"{counted(found.tensors, 'tensor')} ({show_size(found.nbytes)}) and "
     compared += f"{counted(found.files, 'file')} beside them"
     if found.identical:

@@ -1,4 +1,4 @@
-"""``resumerge search`` for a terminal: the history, the best recipe, what mattered."""
+"""``resumerge search`` for a terminal: history, best recipe, importance of parameters."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _parts(document: Document) -> Iterator[RenderableType]:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text of several lines, indented, without what a terminal would act on."""
+    """Return a text of several lines, indented, without control characters."""
     return "\n".join("  " + printable(line) for line in text.splitlines())
 
 

@@ -53,7 +53,7 @@ def show_status(document: Mapping[str, Any]) -> RenderableType:
 
 
 def _search_lines(search: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yield a search, without its trials; of one that cannot be read, why."""
+    """Yield a search without its trials; for an unreadable search the reason."""
     yield Text.assemble(
         (f"{printable(search['id']):<30} ", "bold"),
         (f"{search['state']:<11} ", STATE_STYLES[search["state"]]),

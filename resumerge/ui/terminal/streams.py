@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full, or without a reader; what they cannot take is dropped.
+"""Standard streams that drop output when they are closed, full, or without a reader.
 
 A merge takes hours, and its log may fill the disk, its terminal hang up. Neither is a reason to
 stop it, nor to change its exit code.
@@ -20,7 +20,7 @@ _STANDARD = {"stdin": 0, "stdout": 1, "stderr": 2}
 
 
 class LossyFile(io.FileIO):
-    """A descriptor for which every write succeeds; what the descriptor does not take is dropped."""
+    """A descriptor for which every write succeeds; bytes that it does not take are dropped."""
 
     _patience = PATIENCE
 
@@ -44,8 +44,8 @@ class LossyFile(io.FileIO):
 def occupy_closed_streams() -> None:
     """Open /dev/null where a standard stream was closed (``>&-``) before this process began.
 
-    Otherwise the next file that is opened, like a shard, would get the stream's number, and what is
-    printed. Call it before anything is opened.
+    Otherwise the next opened file, like a shard, would get the stream's number, and printed text
+    would be written to it. Call this before any file is opened.
     """
     for name, number in _STANDARD.items():
         try:
@@ -57,7 +57,7 @@ def occupy_closed_streams() -> None:
 
 
 def lossy(stream: TextIO) -> TextIO:
-    """Return a stream to the same descriptor that drops what cannot be written, at exit too.
+    """Return a stream to the same descriptor that drops text it cannot write, at exit too.
 
     Args:
         stream: a stream of text; returned as it is if it has no descriptor of its own.
@@ -78,9 +78,9 @@ def lossy(stream: TextIO) -> TextIO:
 
 
 class LossyStream:
-    """A stream of text without a descriptor that drops what cannot be written.
+    """A stream of text without a descriptor that drops text it cannot write.
 
-    Consoles use it in a process of others.
+    Consoles use it in a process that is not ours, such as a notebook's kernel.
     """
 
     def __init__(self, stream: Any) -> None:

@@ -1,4 +1,4 @@
-"""``resumerge verify`` for a terminal, and the command that repairs what is damaged."""
+"""``resumerge verify`` for a terminal, and the command that repairs damage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show_verification(
 
     Args:
         found: the verification.
-        damaged: (name, what was found); by default everything that is damaged.
+        damaged: (name, damage) of tensors and files; by default of all that are damaged.
     """
     if found.is_deleted:
         tensors = counted(found.units, "tensor")
@@ -48,7 +48,7 @@ def show_verification(
 
 
 def show_recomputation(found: Recomputation) -> Iterator[RenderableType]:
-    """Yield what computing blocks again found: a verdict, the tensors that differ, and a reason."""
+    """Yield the result of computing blocks again: a verdict, differing tensors, and a reason."""
     blocks = counted(found.blocks, "block")
     sample = "" if found.blocks == found.committed else f" of {found.committed}"
     if not found.differing:
@@ -72,7 +72,7 @@ def show_recomputation(found: Recomputation) -> Iterator[RenderableType]:
 
 
 def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str], str]:
-    """Return how to repair what is damaged.
+    """Return how to repair the damage.
 
     Returns:
         lines for a person, and the command, to be printed last.

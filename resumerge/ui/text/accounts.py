@@ -1,4 +1,4 @@
-"""The tensors of the models that are used, and why the others are not, in a few lines."""
+"""The used tensors of the models, and the reasons for unused ones, in a few lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = 2
 
 
 def account_lines(accounts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line on the models of which every tensor is used, then one for each other model.
+    """Yield a line on the models whose tensors are all used, then a line for each other model.
 
     Args:
         accounts: the part of a plan or a run on its accounts.

@@ -1,4 +1,4 @@
-"""The commands that messages tell users to type: to resume a run, to repair what is damaged."""
+"""The commands that messages tell users to type: to resume a run, to repair damage."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def watch_command(run: str, state_dir: Path | None) -> str:
 
 
 def next_command(state_dir: Path, *words: str) -> str:
-    """Return a command to type next, in this folder: the usual state folder is not named."""
+    """Return a command to type next in this folder, without naming the usual state folder."""
     more = [] if state_dir == RunStore().folder else _in_state(state_dir)
     return shell_line(["resumerge", *words, *more])
 
 
 def loading_call(model: Path) -> str | None:
-    """Return the call that loads a finished model, in Python; None if no config.json says which."""
+    """Return the Python call that loads a finished model; None if config.json does not tell it."""
     if not (model / "config.json").exists():
         return None
     if (model / "modules.json").exists():
@@ -90,7 +90,7 @@ GONE = (
 
 
 def is_gone(run: str, state_dir: Path | None) -> bool:
-    """Return whether a run that existed has no folder any more."""
+    """Return whether the folder of an earlier run is gone."""
     return not (RunStore(state_dir).folder / run).is_dir()
 
 

@@ -28,7 +28,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Return a part of a whole in percent; never 0 % or 100 % of what is not that."""
+    """Return a part of a whole in percent; 0 % and 100 % only if they are exact."""
     if not part or part == whole:
         return "100%" if part else "0%"
     percent = 100 * part / whole

@@ -1,4 +1,4 @@
-"""What parameters come to, as columns: what is the same in all layers apart from what is not."""
+"""The resolved parameters as columns: values that are the same in all layers, and other ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ValueColumn:
 
     Args:
         parameter: the parameter's name.
-        model: the model that it is of; empty for the merge itself.
+        model: the model of the parameter; empty for the merge itself.
         cells: its values as text; empty where a row has none.
         numbers: its values, where each is one number; None where it is not.
     """
@@ -76,7 +76,7 @@ def columns(group: Document) -> list[ValueColumn]:
 
 
 def constants(found: Iterable[ValueColumn]) -> list[str]:
-    """Return a line for the merge and each model, of what is the same in all rows."""
+    """Return a line for the merge and each model, with the values that all rows share."""
     lines: dict[str, list[str]] = {}
     for column in found:
         if column.is_constant:

@@ -39,7 +39,7 @@ def _format(key: str, value: object) -> str:
 
 
 def is_output_in_bucket(run: Mapping[str, Any]) -> bool:
-    """Return whether the output of a run is a place in a bucket: then that is not its mirror."""
+    """Return whether a run's output is in a bucket, which is then not called its mirror."""
     mirror = run.get("mirror")
     return mirror is not None and run["output"] == mirror["url"] and is_bucket(mirror["url"])
 

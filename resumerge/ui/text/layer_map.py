@@ -11,14 +11,14 @@ Origin = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class LayerDrawing:
-    """A drawing of which layers of the output come from which model.
+    """A drawing of the models that the layers of the output come from.
 
     Args:
         stack: the list of layers, as its tensors are named.
         count: layers of the output.
         each: number of layers for which one character of a bar stands.
         bars: (source number, one character for every `each` layers) of every source that is used.
-        ranges: (layers of the output, what they come from) as numbers.
+        ranges: (layers of the output, layers of the sources) as text with numbers.
     """
 
     stack: str

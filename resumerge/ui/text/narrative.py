@@ -1,4 +1,4 @@
-"""What happened to a run, in sentences."""
+"""The history of a run, in sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resumerge.sizes import counted, show_range, show_seconds, show_size
 from resumerge.ui.text.format import is_output_in_bucket
 
 LAST_ATTEMPTS = 4
-"""The most attempts with a sentence each. Those before are counted by how they ended."""
+"""The most attempts with a sentence each. Earlier ones are counted by how they ended."""
 
 NOTABLE_SHARE = 0.05
 """The least share of the available memory that other processes take to be mentioned."""
@@ -196,7 +196,7 @@ def _others(history: History) -> list[str]:
 
 
 def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
-    """Return the deepest fall of the memory that others left, and how much came back: bytes."""
+    """Return the deepest fall of available memory, and how much became available again: bytes."""
     highest = taken = floor = back = 0
     for point in lifetime.points:
         highest = max(highest, point.left_high)
@@ -212,7 +212,7 @@ def _over_budget(history: History) -> list[str]:
 
 
 def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence about what all attempts fetched together."""
+    """Return a sentence about the bytes that all attempts fetched together."""
     found = [event["data"] for event in events if event["kind"] == EventKind.STREAMED]
     if not found:
         return []

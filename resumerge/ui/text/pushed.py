@@ -1,4 +1,4 @@
-"""What a push did, as a sentence."""
+"""The result of a push, as a sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resumerge.sizes import counted, show_size
 
 
 def pushed_sentence(document: Mapping[str, Any]) -> str:
-    """Return a line that says which model is there now.
+    """Return a line that names the uploaded model.
 
     Args:
         document: that of ``push --json``.

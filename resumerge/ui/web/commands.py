@@ -1,4 +1,4 @@
-"""Has commands of the program do what the page is asked for, each in a process of its own."""
+"""Runs commands of the program for the page, each in its own process."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Commands:
             words: the command and its arguments.
 
         Raises:
-            InputError: it refused what it was to do.
-            Resumable: it stopped before its end.
+            InputError: the command refused its arguments.
+            Resumable: the command stopped before its end.
         """
         return _document(words, *self._ended(words))
 
@@ -61,8 +61,8 @@ class Commands:
             words: the command and its arguments.
 
         Raises:
-            InputError: it refused what it was to do; nothing was written.
-            Resumable: it stopped; the same command goes on.
+            InputError: the command refused its arguments; nothing was written.
+            Resumable: the command stopped; the same command goes on.
         """
         code, printed, said = self._ended([words[0], "--detach", *words[1:]])
         if code:
@@ -71,15 +71,15 @@ class Commands:
     def follow(
         self, words: Sequence[str], began: Callable[[Process], None]
     ) -> Iterator[str | dict[str, Any]]:
-        """Yield what a command says as it works, line by line, and then its document.
+        """Yield the lines that a command prints as it works, and then its document.
 
         Args:
             words: the command and its arguments.
-            began: is called with the process, which SIGINT stops.
+            began: called with the process, which SIGINT stops.
 
         Raises:
-            InputError: it refused what it was to do.
-            Resumable, Interrupted: it stopped before its end.
+            InputError: the command refused its arguments.
+            Resumable, Interrupted: the command stopped before its end.
         """
         said = ""
         with tempfile.TemporaryFile("w+", errors="replace") as printed:
@@ -99,7 +99,7 @@ class Commands:
         return process.returncode, printed, said
 
     def _process(self, words: Sequence[str], stdout: Any) -> Process:
-        # -P: what lies in the folder is imported by no name.
+        # -P: modules in the folder are not imported.
         begins = [sys.executable, "-P", "-m", "resumerge", words[0]]
         return subprocess.Popen(
             [*begins, "--state-dir", str(self.state_dir), "--json", *words[1:]],

@@ -55,7 +55,7 @@ class Part(Protocol):
         """Build the fields."""
 
     def wire(self, run: RunPart, options: Sequence[Field]) -> None:
-        """Say what follows from what is pressed."""
+        """Connect the buttons to their functions."""
 
 
 def build(
@@ -67,7 +67,7 @@ def build(
     """Return the page.
 
     Args:
-        workspace_of: returns the folder of who asks.
+        workspace_of: returns the folder of the person who sends a request.
         declarations: the options that are on the page.
         heading: Markdown at its top.
         first: a part that stands below it; None for none.

@@ -11,7 +11,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.recipe.yaml_lines import descend, load_yaml, nearest_line
 
 RECIPE = "recipe"
-"""What messages call the text of a recipe that is no file."""
+"""The name in messages of a recipe that is not in a file."""
 
 WHAT = "This path leads out of the page's folder"
 EXPECTED = "a path below {}, a model on the Hub, or one in a bucket"
@@ -26,8 +26,8 @@ Location = tuple[str | int, ...]
 def check_paths(text: str, folder: Path) -> None:
     """Refuse a recipe that names a path outside of a folder.
 
-    What is there is not looked at. A link in the folder may lead out of it: who made it let others
-    in.
+    Paths are judged by their text; the filesystem is not asked. A link in the folder may lead out
+    of it: whoever made the link allowed that.
 
     Args:
         text: the YAML text.

@@ -1,4 +1,4 @@
-"""Refuses what a page of another origin has a browser send, with the cookies of its user."""
+"""Refuses requests that a page of another origin makes a browser send, with its user's cookies."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ READS = ("GET", "HEAD", "OPTIONS")
 
 
 class SameOrigin:
-    """An application that answers requests of its own origin, and those that name none.
+    """An application that answers requests of its own origin, and requests without an origin.
 
     Any page may have a browser send something to this machine, with the cookie of a Space, which is
     shown within another page. It cannot choose what the browser says as ``Origin``.
 
     Args:
         app: the application.
-        hosts: its names, beside those of the request.
+        hosts: names of its host, in addition to that of the request.
     """
 
     def __init__(self, app: Application, hosts: Collection[str] = ()) -> None:

@@ -14,7 +14,7 @@ from resumerge.ui.web.settings import settings
 from resumerge.ui.web.workspace import Workspace
 
 GRACE_SECONDS = 1
-"""For answers that are under way when the server is to end; a page that is open waits for ever."""
+"""The seconds for answers under way when the server ends; an open page would wait for ever."""
 
 EXTRA = "pip install 'resumerge[ui]'"
 
@@ -72,7 +72,7 @@ def run_app(
 
     Args:
         app: the application.
-        listener: what browsers connect to.
+        listener: the socket that browsers connect to.
         host: the address that it listens at.
         listening: is called with the page's address.
         names: of hosts by which browsers know the page, beside those of their requests.

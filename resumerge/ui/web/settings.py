@@ -30,11 +30,11 @@ def settings(without: Collection[str] = ()) -> list[Option]:
 
 
 def options_of(declarations: Sequence[Option], values: Sequence[Any]) -> Options:
-    """Return the options that a page's fields ask for.
+    """Return the options with the values of a page's fields.
 
     Args:
         declarations: the options of the fields.
-        values: what the fields have; a field that is empty or off asks for nothing.
+        values: the values of the fields; an option whose field is empty or off is not given.
 
     Raises:
         InputError: values are invalid; all of them are listed. Or the mirror is a folder.

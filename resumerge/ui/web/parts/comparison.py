@@ -11,10 +11,10 @@ from resumerge.ui.web.parts.shared import PRIVATE, QUIET, Follower, WorkspaceOf
 
 
 class ComparisonPart:
-    """The fields that name models, and what they are to each other.
+    """The fields that name models, and the result of their comparison.
 
     Args:
-        workspace_of: returns the folder of who asks.
+        workspace_of: returns the folder of the person who sends a request.
     """
 
     def __init__(self, workspace_of: WorkspaceOf) -> None:
@@ -22,7 +22,7 @@ class ComparisonPart:
         self._comparisons = Follower("The comparison", comparison_fragment)
 
     def build(self) -> None:
-        """Build the fields, and say what follows from them."""
+        """Build the fields, and connect them to their functions."""
         with gr.Accordion("Compare models", open=False):
             models = gr.Textbox(
                 label="Models to compare, one in a line",

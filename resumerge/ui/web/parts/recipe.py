@@ -34,7 +34,7 @@ class RecipePart:
     """The fields of a recipe and of the options, the plan, and the button that merges.
 
     Args:
-        workspace_of: returns the folder of who asks.
+        workspace_of: returns the folder of the person who sends a request.
         declarations: the options that are on the page.
     """
 
@@ -85,7 +85,7 @@ class RecipePart:
         found.input(self._add, [found, models], [found, models], **QUIET)
 
     def wire(self, run: RunPart) -> None:
-        """Say what follows from what is typed and pressed.
+        """Connect the fields and buttons to their functions.
 
         Args:
             run: the part that shows the run.
@@ -96,7 +96,7 @@ class RecipePart:
             self._show_plan,
             asked,
             self._plan,
-            trigger_mode="always_last",  # while one is planned, only the last of what follows waits
+            trigger_mode="always_last",  # during a plan, only the latest change waits
             **QUIET,
         )
         self._begin.click(
@@ -132,13 +132,15 @@ class RecipePart:
             return gr.skip(), error_html("The recipe was not written", error)
 
     def _show_plan(self, request: gr.Request, text: str, name: str, *options: Any) -> str:
-        """Return what is known of a recipe before it is merged."""
+        """Return the plan of a recipe as HTML."""
         if not text.strip():
             return ""
         try:
             chosen = options_of(self._declarations, options)
             plan = self._workspace_of(request).plan(text, name.strip(), chosen)
-            return fragment({**plan, "choices": []})  # which are made by arguments elsewhere
+            return fragment(
+                {**plan, "choices": []}
+            )  # choices name arguments, which a page does not have
         except ResumergeError as error:
             return error_html("Problems to fix first", error)
 

@@ -26,7 +26,7 @@ from resumerge.ui.web.settings import options_of
 from resumerge.ui.web.workspace import Workspace
 
 SECONDS = 1.0
-"""Between two looks at the run that is shown."""
+"""The seconds between two updates of the run that is shown."""
 
 
 def choices_of(workspace: Workspace) -> list[tuple[str, str]]:
@@ -36,12 +36,12 @@ def choices_of(workspace: Workspace) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What was shown of a run, to notice that it has changed.
+    """The shown state of a run, to notice that it has changed.
 
     Args:
         run: the run's id.
         label: its text in the list of runs.
-        committed: bytes.
+        committed: the number of committed bytes.
         events: the number of its events.
         names: the names of all runs.
     """
@@ -60,10 +60,10 @@ class _Seen:
 
 
 class RunPart:
-    """The run that is chosen, what becomes of it, and the buttons.
+    """The chosen run, its display, and the buttons that stop, resume and push it.
 
     Args:
-        workspace_of: returns the folder of who asks.
+        workspace_of: returns the folder of the person who sends a request.
         declarations: the options that are on the page.
     """
 
@@ -91,17 +91,17 @@ class RunPart:
             self._pushed = gr.HTML()
 
     def build_picture(self) -> None:
-        """Build what shows the run, which is long."""
+        """Build the display of the run, which is long."""
         self._shown = gr.HTML()
         self._seen = gr.State()
 
     def wire(self, page: gr.Blocks, options: Sequence[Field], message_field: Field) -> None:
-        """Say what follows from what is chosen and pressed, and as time passes.
+        """Connect the fields, the buttons and the timer to their functions.
 
         Args:
             page: the page.
             options: the fields of the options, which a run is resumed with.
-            message_field: the field that says what was refused.
+            message_field: the field for messages of refusals.
         """
         page.load(self._newest, None, self.run, **QUIET)
         self._stop.click(self._ask_to_stop, self.run, message_field, **PRIVATE)
@@ -135,7 +135,7 @@ class RunPart:
         )
 
     def _continue_run(self, request: gr.Request, run: str | None, *options: Any) -> str:
-        """Have a run go on."""
+        """Resume a run."""
 
         def resume() -> None:
             self._workspace_of(request).resume(run or "", options_of(self._declarations, options))
@@ -149,10 +149,10 @@ class RunPart:
         )
 
     def _look(self, request: gr.Request, run: str | None, seen: _Seen | None) -> tuple[Any, ...]:
-        """Return a run as it is now; nothing where it is as it was seen last.
+        """Return the present state of a run; no updates for fields that have not changed.
 
         Args:
-            request: of the page that asks.
+            request: the request of the page.
             run: the run's id.
             seen: what this returned second, the last time.
         """
@@ -190,6 +190,6 @@ def _label(run: Mapping[str, Any]) -> str:
 
 
 def _buttons(state: str) -> tuple[Any, ...]:
-    """Return what becomes of the buttons to stop, to resume and to push."""
+    """Return the updates of the buttons to stop, to resume and to push."""
     states = ("running", "interrupted", "done")
     return tuple(gr.update(interactive=state == wanted) for wanted in states)

@@ -1,4 +1,4 @@
-"""What the parts of the page share: whose folder it is, messages, commands under way."""
+"""Shared by the parts of the page: the type of workspaces, messages, commands under way."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from resumerge.ui.web.commands import Process, ask_to_stop
 from resumerge.ui.web.workspace import Began, Lines, Workspace
 
 WorkspaceOf = Callable[[gr.Request], Workspace]
-"""Returns the folder of the person who asks; raises InputError for somebody who has none."""
+"""Returns the folder of the person who sends a request; raises InputError without one."""
 
 AT_ONCE = 4
-"""Events of one kind that are worked on at once, of all who have the page open."""
+"""The events of one kind that are handled at once, for all open pages together."""
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "concurrency_limit": AT_ONCE}
 QUIET: dict[str, Any] = {**PRIVATE, "show_progress": "hidden"}
@@ -45,17 +45,17 @@ class Follower:
         """Describe the command.
 
         Args:
-            what: what is done, like ``The comparison``.
-            shown: returns its document as HTML.
+            what: the name of the work, like ``The comparison``.
+            shown: returns the command's document as HTML.
         """
         self._what, self._shown = what, shown
         self._working: dict[str, Process] = {}
 
     def follow(self, request: gr.Request, begin: Callable[[Began], Lines]) -> Iterator[str]:
-        """Yield what is known of a command, as HTML, until it has ended.
+        """Yield the progress of a command, and then its result, as HTML.
 
         Args:
-            request: of the page that asks.
+            request: the request of the page.
             begin: starts the command.
         """
         page = str(request.session_hash)
