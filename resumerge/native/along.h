@@ -4,7 +4,7 @@
 #include "reductions.h"
 #include "vectors.h"
 
-/* A weight for each element: that of its row, or of its column. */
+/* Write the weight of each element: the weight of its row, or of its column. */
 static inline void spread(const float *weights, int64_t row, int by_column, int64_t start, int n,
                           float *to) {
     int64_t r = start / row, column = start % row;
@@ -18,8 +18,8 @@ static inline void spread(const float *weights, int64_t row, int by_column, int6
     }
 }
 
-/* sum(w_i * x_i), each product and each sum rounded to float, in the order given. The weights of a
- * vector are `weights_count` numbers: of each row, or with `by_column` of each column. */
+/* sum(w_i * x_i), each product and each sum rounded to float, in the order given. A vector
+ * has `weights_count` weights: one for each row, or with `by_column` for each column. */
 static void weighted_sum_along_unchecked(const Vector *terms, const float *weights,
                                          int64_t weights_count, int terms_count, int64_t row,
                                          int by_column, int64_t count, const Output *out) {

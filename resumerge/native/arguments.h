@@ -1,10 +1,10 @@
-/* Arguments of the module's functions, checked as they are taken. A `take_` returns 0 and raises
- * ValueError or TypeError where an argument is not what the kernels rely on. */
+/* Arguments of the module's functions, checked as they are taken. A function `take_…` returns 0 and
+ * raises ValueError or TypeError if an argument does not fulfil what the kernels rely on. */
 #pragma once
 
 #include "vector_type.h"
 
-/* More models than anyone merges; sizes of tables of pairs stay far from overflows. */
+/* More models than anyone merges; the sizes of tables of pairs are far from an overflow. */
 #define MOST_VECTORS 32768
 
 static int take_uint32(PyObject *given, const char *name, uint32_t *to) {
@@ -74,7 +74,8 @@ static int take_mask(PyObject *given, int64_t length, Array *to) {
 
 static const uint8_t *mask_of(const Array *array) { return array->taken ? array->view.buf : NULL; }
 
-/* Vectors of one length: their objects, which are kept, and what kernels read. */
+/* Vectors of one length: their Python objects, which are held, and the structs that kernels read.
+ * */
 typedef struct {
     PyObject *objects;
     Vector *items;
@@ -108,7 +109,7 @@ static int take_vectors(PyObject *given, const char *name, Vectors *to) {
     return take_at_least(1, given, name, to);
 }
 
-/* Go to the elements behind the next `count`. */
+/* Skip the next `count` elements of each vector. */
 static void advance(Vectors *vectors, int64_t count) {
     for (int k = 0; k < vectors->number; k++) vectors->items[k] = from(&vectors->items[k], count);
 }
@@ -118,7 +119,7 @@ static void drop_vectors(Vectors *vectors) {
     free(vectors->items);
 }
 
-/* Where products of every two vectors go, `number` of each two: float64. */
+/* The output array for products of every two vectors, `number` of each two: float64. */
 static int take_products(PyObject *given, const Vectors *vectors, int64_t number, Array *to) {
     int64_t pairs = (int64_t)vectors->number * vectors->number;
     if (number > INT64_MAX / 8 / pairs) {
@@ -160,7 +161,7 @@ static int take_differences(PyObject *given_base, PyObject *given, int plain, Ve
     return 1;
 }
 
-/* Where results go: a vector without a base, in memory that may be written. */
+/* The output vector: without a base, in memory that may be written. */
 static int take_output(PyObject *given, int64_t length, Output *to) {
     const VectorObject *out = take_vector(given, "out");
     if (!out || !check_plain(out, "out") || !check_writable(&out->view, "out") ||
@@ -205,7 +206,7 @@ static void *take_scratch(int number, size_t width) {
     return found;
 }
 
-/* What random bits are drawn from: 16 bytes, and the number of the first block. */
+/* The seed of random bits: a key of 16 bytes, and the number of the first block. */
 static int take_seed(PyObject *key, PyObject *block, Seed *to) {
     Array bytes = {0};
     int64_t number;

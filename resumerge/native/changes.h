@@ -5,7 +5,8 @@
 #include "differences.h"
 #include "vectors.h"
 
-/* base + sum(f_i * d_i) / c, c the models that changed an element; f_i is factors[i] where c is 1, and 1 elsewhere.
+/* base + sum(f_i * d_i) / c, c the models that changed an element; f_i is factors[i] where c is 1,
+ * and 1 elsewhere.
  *
  * The vectors are differences from the base. `terms` has room for a chunk of each. */
 static void add_mean_change_unchecked(const Vector *base, const Vector *vectors,
@@ -27,8 +28,8 @@ static void add_mean_change_unchecked(const Vector *base, const Vector *vectors,
         for (int k = 0; k < vectors_count; k++) {
             const float *term = terms + (size_t)k * CHUNK;
             float f = factors[k];
-            /* A loop of its own: else compilers multiply first and choose then, and the processor's
-             * flag tells of the overflow of a product that is not used. */
+            /* A separate loop: otherwise compilers multiply first and choose afterwards, and the
+             * processor's flag reports the overflow of a product that is not used. */
             for (int i = 0; i < n; i++) factor[i] = changed[i] == 1.0f ? f : 1.0f;
             for (int i = 0; i < n; i++) {
                 float x = term[i] * factor[i];

@@ -1,9 +1,9 @@
-/* Numbers held to a distance from others. */
+/* Numbers limited to a distance from a centre. */
 #pragma once
 
 #include "vectors.h"
 
-/* x limited to m - reach .. m + reach, never -0; NaN where either is. */
+/* x limited to m - reach .. m + reach, never -0; NaN where x or m is NaN. */
 static void clamp_to_distance_unchecked(const Vector *v, const Vector *middle, float reach,
                                         int64_t count, const Output *out) {
     float held[CHUNK], held_middle[CHUNK], held_result[CHUNK];

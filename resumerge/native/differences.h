@@ -3,12 +3,12 @@
 
 #include "vectors.h"
 
-/* The base of vectors, or null where they have none. */
+/* Return elements of the vectors' base; null if they have none. */
 static inline const float *load_base(const Vector *v, int64_t start, int n, float *to) {
     return v->base ? load(v->base, v->base_dtype, start, n, to) : NULL;
 }
 
-/* Elements of a vector, less those of its base `b`, in `to`. */
+/* Write elements of a vector, less the elements `b` of its base, to `to`. */
 static inline void take_less(const Vector *v, const float *b, int64_t start, int n, float *to) {
     const float *x = load(v->data, v->dtype, start, n, to);
     if (b)

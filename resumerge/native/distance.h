@@ -5,7 +5,7 @@
 #include "reductions.h"
 #include "vectors.h"
 
-/* Elements from `start` on, and zeros up to a whole chunk. */
+/* Return n elements from `start` on, followed by zeros up to a whole chunk. */
 static inline const float *load_chunk(const Vector *v, int64_t start, int n, float *to) {
     const float *x = take(v, start, n, to);
     if (n == CHUNK) return x;
@@ -14,8 +14,8 @@ static inline const float *load_chunk(const Vector *v, int64_t start, int n, flo
     return to;
 }
 
-/* Whether two vectors are the same numbers: the bits are, and none is NaN or infinite. Gives the sum
- * of their squares then. */
+/* Return whether two vectors have the same bits, without NaN and infinity. If so, `squares` is the
+ * sum of their squares. */
 static int are_the_same(const Vector *first, const Vector *second, int64_t count, double *squares) {
     if (first->dtype != second->dtype || first->base || second->base ||
         memcmp(first->data, second->data, (size_t)count * (size_t)width_of(first->dtype)))
@@ -24,8 +24,8 @@ static int are_the_same(const Vector *first, const Vector *second, int64_t count
     return *squares - *squares == 0.0;
 }
 
-/* out[DISTANCE_SUMS]: sum(x^2), sum(y^2), sum((y - x)^2), how many are not the same number, and the
- * largest |y - x|. Differences are of doubles, so none overflows. */
+/* out[DISTANCE_SUMS]: sum(x^2), sum(y^2), sum((y - x)^2), the number of elements that differ, and
+ * the largest |y - x|. Differences are computed in double, so that none overflows. */
 static void distance_unchecked(const Vector *first, const Vector *second, int64_t count, double *out) {
     double same;
     if (are_the_same(first, second, count, &same)) {

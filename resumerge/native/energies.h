@@ -30,7 +30,7 @@ static void variance_unchecked(const Vector *vectors, int vectors_count, int64_t
     }
 }
 
-/* sum(x^2) over the elements that a mask of bytes keeps; over all without one. */
+/* sum(x^2) over the elements that a mask of bytes keeps; over all elements without a mask. */
 static void sum_of_squares_unchecked(const Vector *v, const uint8_t *mask, int64_t count, double *out) {
     double wide[CHUNK], lanes[LANES] = {0.0};
     for (int64_t start = 0; start < count; start += CHUNK) {
@@ -43,9 +43,9 @@ static void sum_of_squares_unchecked(const Vector *v, const uint8_t *mask, int64
     *out = sum_of(lanes);
 }
 
-/* base + sum(a_i * w_i * d_i) / sum(a_i * w_i): a_i is whether the sign is that of the sum of all.
+/* base + sum(a_i * w_i * d_i) / sum(a_i * w_i): a_i is 1 where d_i has the sign of the sum, else 0.
  *
- * The vectors are differences from the base; what is masked is zero, whatever it was.
+ * The vectors are differences from the base; masked elements count as zero, whatever they are.
  * `terms` has room for a chunk of each. */
 static void add_majority_mean_unchecked(const Vector *base, const Vector *vectors,
                                         const uint8_t *mask, const float *weights,

@@ -1,5 +1,5 @@
 /* xxh3-128 of long inputs, as the specification of XXH3 0.8 defines it, with its default secret and
- * seed 0; what is written is the canonical form, the high half first. */
+ * seed 0, written in the canonical form: the high half first. */
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 #define HASH_LANES 8
 #define STRIPE 64
-/* After so many bytes the lanes are scrambled: the secret has been used up. */
+/* The bytes after which the lanes are scrambled, because the secret has been used up. */
 #define SCRAMBLED 1024
 
 static const uint64_t secret[24] = {
@@ -33,7 +33,7 @@ static const uint64_t secret[24] = {
 
 static inline void accumulate(uint64_t *lanes, const uint8_t *data, const uint8_t *keys) {
 #if defined(__SSE2__) && !defined(__AVX512F__)
-    /* Compilers find this product by themselves for AVX-512 alone. */
+    /* Compilers generate this product without intrinsics only for AVX-512. */
     for (int i = 0; i < HASH_LANES; i += 2) {
         __m128i word = _mm_loadu_si128((const __m128i *)(data + 8 * i));
         __m128i mixed = _mm_xor_si128(word, _mm_loadu_si128((const __m128i *)(keys + 8 * i)));
@@ -74,7 +74,7 @@ static inline void big_endian(uint64_t x, uint8_t *to) {
     for (int i = 0; i < 8; i++) to[i] = (uint8_t)(x >> (56 - 8 * i));
 }
 
-/* 16 bytes to `to`; `size` is at least SHORTEST_HASHED. Processors are little-endian. */
+/* Write 16 bytes to `to`. `size` is at least SHORTEST_HASHED; the processor is little-endian. */
 static void hash_unchecked(const uint8_t *data, int64_t size, uint8_t *to) {
     const uint8_t *keys = (const uint8_t *)secret;
     uint64_t lanes[HASH_LANES] = {PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3,

@@ -1,16 +1,16 @@
 /* What a merge did to the numbers of a block, from its operands and its result.
  *
- * Equality and what is not finite are told of all elements. Sums are of the elements whose results
- * are known before they were rounded: the first ones of the block. */
+ * Equality and counts of NaN and infinity are of all elements. Sums are of the first elements of
+ * the block, whose results are known as they were before rounding. */
 #pragma once
 
 #include "table.h"
 #include "vectors.h"
 
-/* Elements at a time: all temporaries fit into the first-level cache. */
+/* Elements that are measured at a time, so that all temporaries fit the first-level cache. */
 #define PART 512
 
-/* Sums of squares between these lose nothing to the range of float. */
+/* Sums of squares in these limits have lost nothing to the range of float. */
 #define LEAST_SQUARES 1e-25f
 #define MOST_SQUARES 1e37f
 
@@ -29,7 +29,7 @@ static inline const float *load_part(const void *data, int dtype, int64_t start,
     return to;
 }
 
-/* The reference in the type of the results: what they would be without a change. */
+/* Return the reference rounded to the type of the results: the results without any change. */
 static inline const float *load_unchanged(const float *b, int rounds, int dtype, float *to) {
     uint64_t held[PART];
     const Output rounded = {.data = held, .dtype = dtype};
@@ -43,7 +43,7 @@ static inline int loses_bits(int from, int to) {
     return from != to && to != F32 && to != F64;
 }
 
-/* Whether float holds what was summed: all is finite, and no square vanished. */
+/* Return whether sums in float are exact enough: all are finite, and no square vanished. */
 static inline int is_exact_enough(const float *squares, uint32_t count) {
     float total = 0.0f;
     for (int k = 0; k < MEASURED_LANES; k++) total += squares[k];
@@ -68,8 +68,8 @@ static inline double sum_of_lanes(const double *lanes) {
     return sum;
 }
 
-/* What was meant (x - b), what came of it (y - c, c the rounded b), how many elements were meant to
- * change, and how many of these did not. */
+/* Add the intended change (x - b), the actual change (y - c, c the rounded b), the number of
+ * elements that were intended to change, and the number of these that did not. */
 static inline void add_change(const float *x, const float *b, const float *y, const float *c,
                               float *change, ChangeLanes *lanes, double *out) {
     float meant[MEASURED_LANES] = {0.0f}, came[MEASURED_LANES] = {0.0f};
@@ -100,7 +100,7 @@ static inline void add_change(const float *x, const float *b, const float *y, co
     }
 }
 
-/* Of one model: its task vector x - b, and how it goes with what came of the merge. */
+/* Add the sums of one model: of its task vector x - b, and of its product with the change. */
 static inline void add_model(const float *x, const float *b, const float *change, float *vector,
                              ModelLanes *lanes, double *out) {
     float size[MEASURED_LANES] = {0.0f}, along[MEASURED_LANES] = {0.0f};
@@ -129,8 +129,9 @@ static inline void add_model(const float *x, const float *b, const float *change
     }
 }
 
-/* Whether a vector's elements are those of another one: bit by bit, or as numbers (NaN is NaN) where
- * that has another type, and is rounded to the first one's. The first difference ends it. */
+/* Return whether a vector equals a reference: bit by bit if they have one type, else as numbers
+ * (NaN equals NaN), the reference rounded to the vector's type. The first difference ends the loop.
+ * */
 static int are_equal(const Vector *v, const Vector *reference, int64_t count) {
     if (v->dtype == reference->dtype)
         return !memcmp(v->data, reference->data, (size_t)count * (size_t)width_of(v->dtype));
@@ -148,7 +149,7 @@ static int are_equal(const Vector *v, const Vector *reference, int64_t count) {
     return 1;
 }
 
-/* The largest magnitude among 16 or 8 bits of numbers, whose order is that of the bits. */
+/* The bits of the largest magnitude of 16-bit or 8-bit numbers, which are ordered by their bits. */
 static inline uint32_t most_bits(const void *data, int dtype, int64_t start, int n) {
     uint32_t most = 0;
     if (width_of(dtype) == 2) {
@@ -181,14 +182,14 @@ static inline uint32_t most_bits(const void *data, int dtype, int64_t start, int
     return most;
 }
 
-/* The least bits of a magnitude that is not finite; of F8_E4M3, which has no infinity, those of the
- * largest number, which stands for it. */
+/* The least bits of a magnitude that is not finite. F8_E4M3 has no infinity: its largest number
+ * stands for it. */
 static const uint32_t least_not_finite[DTYPES] = {0x7f800000u, 0x7f80u, 0x7c00u,
                                                   0x7f800000u, 0x7eu,   0x7cu};
 #define MOST_OF_E4M3 448.0f
 
-/* Count what is not finite in results, and what it comes from: operands that are not, or a result
- * that is too large for its type. */
+/* Count the results that are not finite, and their causes: operands that are not finite, or results
+ * that are too large for their type. */
 static void count_not_finite(const Vector *y, const Vector *reference, const Vector *vectors,
                              int vectors_count, int64_t count, double *out) {
     float held[1];
@@ -216,15 +217,16 @@ static void count_not_finite(const Vector *y, const Vector *reference, const Vec
     }
 }
 
-/* The results of a part before they were rounded to r, which are elements of y from `start` on. One
- * that does not round to its r counts as r: a method wrote it itself, or rounded from double. */
+/* Return the results of a part before they were rounded to r, the elements of y from `start` on. An
+ * exact result that does not round to r is replaced by r: the method wrote r itself, or rounded it
+ * from double. */
 static inline const float *before_rounding(const float *x, const float *r, int n, const Vector *y,
                                            int64_t start, float *to) {
     uint64_t held[PART];
     float held_r[PART];
     const Output output = {.data = held, .dtype = y->dtype};
     if (y->dtype == F32) return r;
-    put(&output, 0, n, (float *)x); /* which it only reads */
+    put(&output, 0, n, (float *)x); /* put only reads x */
     size_t width = (size_t)width_of(y->dtype);
     if (!memcmp(held, (const char *)y->data + (size_t)start * width, width * (size_t)n)) return x;
     const float *rounded = load_part(held, y->dtype, 0, n, held_r);
@@ -232,10 +234,11 @@ static inline const float *before_rounding(const float *x, const float *r, int n
     return to;
 }
 
-/* The measurements of a block: out[MEASURED_SUMS], then MEASURED_MODEL_SUMS for each vector. `reference` is
- * what changes are counted from, `exact` the first results before they were rounded to `y`; `lanes`
- * has room for each vector. `written` has what these results, and `unchanged` what the same elements
- * of the reference are as they are written; null where that is `y`, and the reference in its type. */
+/* The measurements of a block: out[MEASURED_SUMS], then MEASURED_MODEL_SUMS for each vector.
+ * `reference` is what changes are counted from, `exact` the first results before they were rounded
+ * to `y`; `lanes` has room for each vector. `written` has what these results, and `unchanged` what
+ * the same elements of the reference are as they are written; null where that is `y`, and the
+ * reference in its type. */
 static void measure_unchecked(const Vector *reference, const Vector *vectors, int vectors_count,
                               const float *exact, int64_t exact_count, const float *written,
                               const float *unchanged, const Vector *y, int64_t count,

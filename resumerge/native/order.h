@@ -4,7 +4,7 @@
 #include "vectors.h"
 
 /* The mean of each element's values without the `cut` lowest and the `cut` highest, by odd-even
- * transposition sort; NaN where one is. `terms` has room for a chunk of each vector. */
+ * transposition sort; NaN where one value is NaN. `terms` has room for a chunk of each vector. */
 static void trimmed_mean_unchecked(const Vector *vectors, int vectors_count, int cut, int64_t count,
                                    float *terms, const Output *out) {
     float held[CHUNK], held_mean[CHUNK];

@@ -12,7 +12,7 @@
 #define PHILOX_C 0xca5a826395121157u
 #define DRAWN_BYTES 32
 
-/* A stream of a seed, read from its beginning. */
+/* The stream of random bits of a seed, which is read from its beginning. */
 typedef struct {
     uint64_t keys[PHILOX_ROUNDS][2];
     uint64_t counter[3];
@@ -62,7 +62,8 @@ static inline void draw(Stream *stream, uint64_t words[4]) {
 #ifdef __AVX512F__
 #include <immintrin.h>
 
-/* Eight products with one factor. There is no such instruction: of halves there is. */
+/* Eight 128-bit products with one factor, made of products of halves: for these there is an
+ * instruction. */
 static inline __m512i products(__m512i a, uint64_t factor, __m512i *high) {
     __m512i lower = _mm512_set1_epi64(0xffffffff), a1 = _mm512_srli_epi64(a, 32);
     __m512i b0 = _mm512_set1_epi64((int64_t)(factor & 0xffffffffu));
@@ -78,8 +79,8 @@ static inline __m512i products(__m512i a, uint64_t factor, __m512i *high) {
     return _mm512_mask_blend_epi32(0xaaaa, least, _mm512_slli_epi64(other, 32));
 }
 
-/* The bytes of the next eight draws, each of which is made in one place of the vectors: in such an
- * order that the words of the first two come to lie in the lower halves, and so on. */
+/* Write the bytes of the next eight draws. Each draw is made in one lane of the vectors; the order
+ * of the lanes puts the words of the first two draws in the lower halves, and so on. */
 static inline void draw_eight(Stream *stream, uint8_t *bytes) {
     __m512i order = _mm512_setr_epi64(1, 5, 2, 6, 3, 7, 4, 8);
     __m512i a = _mm512_add_epi64(_mm512_set1_epi64((int64_t)stream->counter[0]), order);
@@ -108,7 +109,7 @@ static inline void draw_eight(Stream *stream, uint8_t *bytes) {
 }
 #endif
 
-/* The next n bytes, of each word the lowest first; whole draws, so that a rest is lost. */
+/* Write the next n bytes, the lowest of each word first. The rest of the last draw is lost. */
 static inline void draw_bytes(Stream *stream, int64_t n, uint8_t *bytes) {
     uint64_t words[4];
 #ifdef __AVX512F__

@@ -1,11 +1,11 @@
-/* Numbers of codes, grids of scales over them, and the codes of numbers. */
+/* Decode codes, apply grids of scales, and encode numbers. */
 #pragma once
 
 #include <string.h>
 
 #include "vectors.h"
 
-/* The numbers of each byte, one or two, from a table. */
+/* Write the numbers of each byte, one or two, which a table has. */
 static void decode_unchecked(const uint8_t *codes, int64_t count, const float *table, int numbers,
                              float *out) {
     if (numbers == 1)
@@ -14,7 +14,8 @@ static void decode_unchecked(const uint8_t *codes, int64_t count, const float *t
         for (int64_t k = 0; k < count; k++) memcpy(out + 2 * k, table + 2 * codes[k], 8);
 }
 
-/* Each row is cut into blocks; a number of the grid is subtracted from a block, or multiplies it. */
+/* Rows are cut into blocks; the grid's number of a block is subtracted from it, or multiplies it.
+ * */
 static void apply_grid_unchecked(float *matrix, int64_t rows, int64_t columns, const float *grid,
                                  int64_t block, int subtracts) {
     for (int64_t row = 0; row < rows; row++)
@@ -29,8 +30,8 @@ static void apply_grid_unchecked(float *matrix, int64_t rows, int64_t columns, c
         }
 }
 
-/* Each row is cut into blocks; the largest magnitude of each, NaN where there is one. Magnitudes are
- * compared as whole numbers, by their bits: NaN is above all others. */
+/* Write the largest magnitude of each block of each row; NaN for a block with NaN. Magnitudes are
+ * compared by their bits, as whole numbers: NaN is above all other magnitudes. */
 static void block_maxima_unchecked(const float *matrix, int64_t rows, int64_t columns,
                                    int64_t block, float *out) {
     for (int64_t row = 0; row < rows; row++)
@@ -55,7 +56,7 @@ static inline uint8_t to_int4(float x) {
     return (uint8_t)((bits_of(x + 0x1.8p23f) + 8u) & 15u);
 }
 
-/* To nearest, ties to even; what is too large becomes the largest number; 0 for NaN. */
+/* To nearest, ties to even; too large numbers become the largest number; 0 for NaN. */
 static inline uint8_t to_e2m1(float x) {
     uint32_t bits = bits_of(x), size = bits & 0x7fffffffu;
     uint32_t found = to_small(size, 1, 126, 0x3f800000u, 0x1p22f);

@@ -1,4 +1,5 @@
-/* Random masks: a byte of Philox's stream decides an element, rarely with a word of another one. */
+/* Random masks: a byte of Philox's stream decides an element, rarely with a word of a second
+ * stream. */
 #pragma once
 
 #include "philox.h"

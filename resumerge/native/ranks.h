@@ -1,7 +1,7 @@
 /* Masks by the rank of each element's magnitude in its row.
  *
- * The keys of a long row are counted twice: all their bits, and the upper ones alone. Between which
- * ranks a key lies is known from the coarse counts, and mostly that is enough; where it is not, the
+ * The keys of a long row are counted twice: by all their bits, and by the upper bits alone. The
+ * coarse counts give two ranks between which a key lies, which mostly is enough. If it is not, the
  * fine counts of the key's bucket are added up. */
 #pragma once
 
@@ -11,13 +11,13 @@
 #include "within.h"
 
 #define PRECISION 12   /* bits of a float that its key leaves out */
-#define HIGHEST 65534u /* key of a row's largest number; what is not finite comes above it */
+#define HIGHEST 65534u /* key of a row's largest number; NaN and infinity are above it */
 #define FINE 6         /* bits of a key that the coarse counts leave out */
 #define BUCKETS (65536 >> FINE)
 #define SHORT_ROW 256 /* elements of a row whose keys are compared rather than counted */
 
-/* The keys of one row; of a long one, how often each is in it, and how many are below each bucket:
- * the keys that agree in their upper bits. */
+/* The keys of one row. For a long row also the count of each key, and the number of keys below each
+ * bucket. A bucket has the keys that agree in their upper bits. */
 typedef struct {
     int64_t row;
     uint16_t *keys;
@@ -35,7 +35,7 @@ static void sizes_of(const Vector *v, int64_t start, int64_t count, uint32_t *si
     }
 }
 
-/* Keys of a row whose sizes are `stride` apart, ordered as they are, or the other way round. */
+/* Write the keys of a row whose sizes are `stride` apart, in the order of sizes or reversed. */
 static inline void rank_keys(const uint32_t *sizes, int64_t row, int64_t stride, int reversed,
                              uint16_t *keys) {
     uint32_t largest = 0, flip = reversed ? 0xffffu : 0;
@@ -52,7 +52,7 @@ static inline void rank_keys(const uint32_t *sizes, int64_t row, int64_t stride,
     }
 }
 
-/* Take up the next row, whose sizes are `stride` apart. */
+/* Load the next row, whose sizes are `stride` apart. */
 static inline void next_row(Ranks *ranks, const uint32_t *sizes, int64_t stride, int reversed) {
     int64_t row = ranks->row;
     uint32_t *counts = ranks->counts, *below = ranks->below;
@@ -71,7 +71,7 @@ static inline void next_row(Ranks *ranks, const uint32_t *sizes, int64_t stride,
     for (int b = 0; b < BUCKETS; b++) below[b + 1] += below[b];
 }
 
-/* Twice the rank of a key that is in the row: equal ones share the mean of their ranks. */
+/* Twice the rank of a key of the row; equal keys share the mean of their ranks. */
 static int64_t twice_rank(const Ranks *ranks, uint16_t key) {
     if (ranks->row <= SHORT_ROW) {
         uint16_t below = 0;
@@ -85,19 +85,19 @@ static int64_t twice_rank(const Ranks *ranks, uint16_t key) {
     return 2 * (int64_t)below + counts[place] - 1;
 }
 
-/* Whether twice the rank of a key is above a bound, which is -2 at least. */
+/* Return whether twice the rank of a key is above a bound, which is at least -2. */
 static inline uint8_t ranks_above(const Ranks *ranks, uint16_t key, int64_t bound) {
     if (ranks->row > SHORT_ROW) {
         const uint32_t *below = ranks->below + (key >> FINE);
         int64_t least = 2 * (int64_t)below[0], most = 2 * (int64_t)below[1] - 2;
-        /* One comparison: which side it is on cannot be foreseen, but hardly any is between. */
+        /* One branch for both sides: the side is unpredictable, but few bounds lie between. */
         if ((uint64_t)(bound - least) >= (uint64_t)(most - least)) return bound < least;
     }
     return twice_rank(ranks, key) > bound;
 }
 
-/* Draws of 24 bits in an interval: a random byte for every element, and 16 bits more for those that
- * may lie in it, `left` of which wait at the end of `bits`. */
+/* Draws of 24 bits in an interval: a random byte for every element, and 16 more bits for an element
+ * that may lie in it. `left` pieces of 16 bits wait at the end of `bits`. */
 typedef struct {
     double low, high;
     Stream more;
@@ -115,8 +115,8 @@ static inline const uint16_t *more_bits(Draws *draws, int n) {
     return end - draws->left - n;
 }
 
-/* Random bytes become 1 where the draw is below the interval, 0 elsewhere. Returns how many may lie
- * in it: their places in the chunk, and their draws. */
+/* Replace random bytes by 1 where the draw is below the interval, else by 0. Returns how many draws
+ * may lie in the interval, and writes their places in the chunk and the draws. */
 static inline int drawn(Draws *draws, uint8_t *bytes, int n, uint16_t *places, double *found) {
     uint32_t numbered[CHUNK], inside[CHUNK];
     uint8_t first = (uint8_t)(draws->low * 256.0), last = (uint8_t)(draws->high * 256.0);
@@ -154,7 +154,7 @@ static int rank_mask_unchecked(const Vector *v, const Seed *seed, int64_t count,
         if (spread != 0.0) sizes_of(v, begin, run, sizes);
         for (int64_t s = 0; s < stride && spread != 0.0; s++) {
             next_row(ranks, sizes + s, stride, reach < 0.0);
-            for (int64_t i = 0; i < row && stride > 1; i++) /* in place of the size */
+            for (int64_t i = 0; i < row && stride > 1; i++) /* overwrites the size */
                 sizes[i * stride + s] = (uint32_t)twice_rank(ranks, keys[i]);
         }
         for (int64_t start = 0; start < run; start += CHUNK) {
@@ -165,7 +165,7 @@ static int rank_mask_unchecked(const Vector *v, const Seed *seed, int64_t count,
             int number = drawn(&draws, to, chunk_at(start, run), places, found);
             for (int j = 0; j < number; j++) {
                 double bound = (found[j] - draws.low) * each;
-                bound = 2.0 * (bound < (double)row ? bound : (double)row); /* a NaN, too */
+                bound = 2.0 * (bound < (double)row ? bound : (double)row); /* also for NaN */
                 bound = bound > -1.0 ? bound : -1.0;
                 bounds[j] = (int64_t)bound - (bound < 0.0);
             }

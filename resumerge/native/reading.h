@@ -1,4 +1,4 @@
-/* Reading several ranges of files by one call: other threads run meanwhile, and none in between. */
+/* Read several ranges of files by one call, during which other threads may run. */
 #pragma once
 
 /* For pread, and files of more than 2 GiB where off_t would be short. */
@@ -15,7 +15,7 @@
 
 #include "table.h"
 
-/* Where the hashes of blocks go, 16 bytes each; the last block may be shorter. */
+/* The destination of the hashes of blocks, 16 bytes each; the last block may be shorter. */
 typedef struct {
     void (*hash)(const uint8_t *, int64_t, uint8_t *);
     int64_t block;
@@ -39,8 +39,8 @@ static int read_unchecked(int file, int64_t offset, uint8_t *to, int64_t size) {
     return 1;
 }
 
-/* What is hashed is read block by block: it is still in the processor's cache then. Returns 0 where
- * something could not be read, or was not there. */
+/* A range that is hashed is read block by block, so that a block is still in the processor's cache
+ * when it is hashed. Returns 0 if a range could not be read, or the file is too short. */
 static int read_ranges_unchecked(const Range *ranges, int64_t count) {
     for (const Range *range = ranges; range < ranges + count; range++) {
         const Hashes *hashes = &range->hashes;

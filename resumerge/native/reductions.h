@@ -6,7 +6,7 @@
 
 #define LANES 32
 
-/* Doubles of a vector's chunk, and zeros up to a whole number of lanes; returns how many. */
+/* Write a chunk as doubles, and zeros up to a whole number of lanes; return how many doubles. */
 static inline int widen(const Vector *v, int64_t start, int n, double *wide) {
     float held[CHUNK];
     const float *x = take(v, start, n, held);
@@ -23,7 +23,7 @@ static inline void add_products_of(const double *a, const double *b, int padded,
     for (int k = 0; k < LANES; k++) lanes[k] += sums[k];
 }
 
-/* Where a compiler knows the length it keeps the sums in registers, which is four times faster. */
+/* With a length that the compiler knows, sums stay in registers, which is four times faster. */
 static inline void add_products(const double *a, const double *b, int padded, double *lanes) {
     if (padded == CHUNK)
         add_products_of(a, b, CHUNK, lanes);

@@ -1,9 +1,9 @@
-/* Floats into the type that is stored. */
+/* Rounding to the stored type. */
 #pragma once
 
 #include "vectors.h"
 
-/* Elements of a vector into another type: to nearest, ties to even. */
+/* Round the elements of a vector to the type of `out`: to nearest, ties to even. */
 static void round_to_unchecked(const Vector *v, int64_t count, const Output *out) {
     float held[CHUNK];
     for (int64_t start = 0; start < count; start += CHUNK) {

@@ -1,5 +1,5 @@
-/* What finding the k-th largest needs of a block. Keys are the bits of magnitudes (or of numbers),
- * which are ordered as these are. */
+/* The steps on a block to find the k-th largest. Keys are the bits of magnitudes (or of numbers),
+ * and have the same order. */
 #pragma once
 
 #include "vectors.h"
@@ -52,15 +52,16 @@ static uint32_t *sorted(uint32_t *keys, uint32_t *spare, int64_t count, int bits
 
 enum { SLOTS = 2048, MOST_DIFFERENT = SLOTS / 4 };
 
-/* Where a key stands in a table of slots, or may be put: the next one that is its own or free. */
+/* Return the slot of a key in a table: the first from its hash on that has the key, or is free. */
 static inline int slot_of(const uint32_t *table, const uint32_t *numbers, uint32_t key) {
     int slot = (int)(key * 2654435769u >> 21);
     while (numbers[slot] && table[slot] != key) slot = (slot + 1) % SLOTS;
     return slot;
 }
 
-/* Replace keys by the different ones, ascending, and how many there are of each; -1 where these are
- * more than MOST_DIFFERENT, and nothing was changed. Differences of 16-bit numbers are few. */
+/* Replace keys by the distinct keys, ascending, and count each. Returns -1 if there are more than
+ * MOST_DIFFERENT; then nothing was changed. Differences of 16-bit numbers have few distinct keys.
+ * */
 static int64_t few_different(uint32_t *keys, int64_t count, uint32_t *counts) {
     uint32_t table[SLOTS], numbers[SLOTS] = {0}, found[MOST_DIFFERENT];
     int different = 0;
@@ -80,10 +81,10 @@ static int64_t few_different(uint32_t *keys, int64_t count, uint32_t *counts) {
     return different;
 }
 
-/* The different keys in low..high, ascending, and how many elements have each.
+/* Write the distinct keys in low..high, ascending, and the number of elements with each key.
  *
  * `keys` and `counts` have room for `count` numbers each. `above` becomes the number of elements
- * with larger keys. Returns how many different keys there are, -1 without memory. */
+ * with larger keys. Returns the number of distinct keys; -1 without memory. */
 static int64_t keys_in_bracket_unchecked(const Vector *v, int64_t count, int kind, uint32_t low,
                                          uint32_t high, int64_t *above, uint32_t *keys,
                                          uint32_t *counts) {
@@ -123,8 +124,9 @@ static int64_t keys_in_bracket_unchecked(const Vector *v, int64_t count, int kin
     return different;
 }
 
-/* The key of the rank-th largest of so many elements of each key, and its rank among equal ones; 0
- * where there are fewer elements. By histograms of 11 bits, from the upper ones. */
+/* Find the key of the rank-th largest element, given the number of elements of each key, and its
+ * rank among equal keys. Returns 0 if there are fewer elements. By histograms of 11 bits, the upper
+ * ones first. */
 static int key_of_rank_unchecked(const uint32_t *keys, const uint32_t *counts, int64_t count,
                                  int64_t rank, uint32_t *key, int64_t *among) {
     enum { BINS = 1 << 11 };
@@ -146,7 +148,7 @@ static int key_of_rank_unchecked(const uint32_t *keys, const uint32_t *counts, i
     return 1;
 }
 
-/* How many elements have a key. */
+/* Return the number of elements with a key. */
 static int64_t equal_count_unchecked(const Vector *v, int64_t count, int kind, uint32_t key) {
     float held[CHUNK];
     uint32_t here[CHUNK];
@@ -161,7 +163,7 @@ static int64_t equal_count_unchecked(const Vector *v, int64_t count, int kind, u
     return found;
 }
 
-/* 1 where a key is above a threshold, and for the first `quota` elements that are equal to it. */
+/* Write 1 where a key is above a threshold, and for the first `quota` elements equal to it. */
 static void mask_above_unchecked(const Vector *v, int64_t count, int kind, uint32_t threshold,
                                  int64_t quota, uint8_t *mask) {
     float held[CHUNK];

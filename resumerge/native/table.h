@@ -1,18 +1,18 @@
-/* The kernels of one instruction set. None checks what it is given: module.c does, for all. */
+/* The kernels of one instruction set. They do not check their arguments: module.c does. */
 #pragma once
 
 #include "vectors.h"
 
-/* What bits are drawn from: a key and the number of a block, the counter's high part. */
+/* The seed of random bits: a key, and the number of a block, which is the counter's high part. */
 typedef struct {
     uint64_t key[2];
     uint64_t block;
 } Seed;
 
-/* Of add_task_vectors. */
+/* The flags of add_task_vectors. */
 enum { ELECT_SIGNS = 1, NORMALIZE = 2 };
 
-/* Of measure: the sums of a block, and of each vector. */
+/* The sums of measure: of a block, and of each vector. */
 enum {
     MEASURED,
     INTENDED,
@@ -37,10 +37,10 @@ typedef struct {
     double size[MEASURED_LANES], along[MEASURED_LANES];
 } ModelLanes;
 
-/* Of distance. */
+/* The number of sums of distance. */
 #define DISTANCE_SUMS 5
 
-/* Bytes: what is shorter is hashed in other ways, which are not here. */
+/* Bytes of the shortest input: XXH3 hashes shorter ones in other ways, which are not here. */
 #define SHORTEST_HASHED 241
 #define HASH_BYTES 16
 

@@ -1,5 +1,5 @@
-/* The type `Vector`: a view of an array's elements, or of their differences from a base. What its
- * constructor has checked holds as long as it lives: the buffer cannot be freed or resized. */
+/* The type `Vector`: a view of an array's elements, or of their differences from a base. The checks
+ * of its constructor hold as long as it lives: the buffer cannot be freed or resized. */
 #pragma once
 
 #define Py_LIMITED_API 0x030B0000
@@ -17,7 +17,7 @@ typedef struct VectorObject {
     int dtype;
     int64_t length;
     PyObject *exact_array;
-    Py_buffer exact; /* of results: the first `measured` of each block before they are rounded */
+    Py_buffer exact; /* the first `measured` results of each block before they are rounded */
     int kept;
     int64_t block;
     int64_t measured;
@@ -25,7 +25,7 @@ typedef struct VectorObject {
 
 static PyTypeObject *vector_type;
 
-/* Of the arrays that hold each element type: numbers where NumPy has them, else bits. */
+/* The formats of arrays of each element type: numbers if NumPy has the type, else bits. */
 static const char *const formats[DTYPES] = {"f", "H", "H", "d", "B", "B"};
 
 /* An integer in least..most. */
@@ -137,7 +137,7 @@ static int64_t blocks_of(int64_t length, int64_t block) {
     return length ? (length - 1) / block + 1 : 0;
 }
 
-/* Have a vector of results keep some of them before they are rounded. */
+/* Make a vector of results keep some results before they are rounded. */
 static int keep(VectorObject *vector, PyObject *exact, PyObject *block, PyObject *measured) {
     if (!check_plain(vector, "a vector that keeps exact results") ||
         !take_integer(block, "block", 1, INT64_MAX / 8, &vector->block) ||

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are worked on at a time: every temporary stays in the first-level cache. */
+/* Elements that are computed at a time, so that every temporary stays in the first-level cache. */
 #define CHUNK 1024
 
 enum { F32, BF16, F16, F64, F8_E4M3, F8_E5M2, DTYPES };
@@ -20,8 +20,8 @@ typedef struct {
     int base_dtype;
 } Vector;
 
-/* Where results go; and, with `exact`, the first `measured` of each block before they are rounded,
- * those of one block after those of the other. */
+/* The vector that results are written to. With `exact`, the first `measured` results of each block
+ * are also kept there before they are rounded, one block after the other. */
 typedef struct {
     void *data;
     int dtype;
@@ -56,7 +56,7 @@ static inline float number_of(uint32_t bits) {
 }
 
 static inline float from_f16(uint16_t h) {
-    /* The exponent is moved by a multiplication, which is right for subnormal numbers, too. */
+    /* The exponent is changed by a multiplication, which is right for subnormal numbers as well. */
     uint32_t rest = (uint32_t)(h & 0x7fff) << 13;
     uint32_t moved = bits_of(number_of(rest) * 0x1p112f);
     moved |= rest >= 0x0f800000u ? 0x7f800000u : 0u;
@@ -73,7 +73,8 @@ static inline uint16_t to_bf16(float x) {
 static inline uint16_t to_f16(float x) {
     uint32_t bits = bits_of(x);
     uint32_t size = bits & 0x7fffffffu;
-    /* Numbers that become subnormal are rounded by the adder, to the last place of 2^-14 * 2^-10. */
+    /* Numbers that become subnormal are rounded by the adder, to the last place of 2^-14 * 2^-10.
+     * */
     uint32_t small = bits_of(number_of(size) + 0.5f) - 0x3f000000u;
     uint32_t usual = (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
     uint32_t found = size < 0x38800000u ? small : usual;
@@ -82,7 +83,7 @@ static inline uint16_t to_f16(float x) {
     return (uint16_t)found;
 }
 
-/* No infinity, and one pattern of either sign for NaN. */
+/* E4M3 has no infinity, and one pattern of either sign for NaN. */
 static inline float from_e4m3(uint8_t b) {
     uint32_t size = bits_of(number_of((uint32_t)(b & 0x7f) << 20) * 0x1p120f);
     if ((b & 0x7f) == 0x7f) size = 0x7fc00000u;
@@ -90,7 +91,8 @@ static inline float from_e4m3(uint8_t b) {
 }
 
 /* A rounded magnitude with `kept` bits of its fraction: to nearest, ties to even. Below `normal`,
- * numbers are rounded by the adder, to the last place of `adder`; `bias` is that of the exponent. */
+ * numbers are rounded by the adder, to the last place of `adder`; `bias` is that of the exponent.
+ * */
 static inline uint32_t to_small(uint32_t size, int kept, uint32_t bias, uint32_t normal,
                                 float adder) {
     int cut = 23 - kept;
@@ -99,7 +101,7 @@ static inline uint32_t to_small(uint32_t size, int kept, uint32_t bias, uint32_t
     return size < normal ? small : usual;
 }
 
-/* What is too large becomes the largest number, as in torch; one NaN for all. */
+/* Too large numbers become the largest number, as in torch; one NaN for all. */
 static inline uint8_t to_e4m3(float x) {
     uint32_t bits = bits_of(x), size = bits & 0x7fffffffu;
     if (size > 0x7f800000u) return 0x7f;
@@ -107,7 +109,7 @@ static inline uint8_t to_e4m3(float x) {
     return (uint8_t)(found | bits >> 31 << 7);
 }
 
-/* What is too large becomes infinite; one NaN for all. */
+/* Too large numbers become infinite; one NaN for all. */
 static inline uint8_t to_e5m2(float x) {
     uint32_t bits = bits_of(x), size = bits & 0x7fffffffu;
     if (size > 0x7f800000u) return 0x7f;
@@ -117,7 +119,7 @@ static inline uint8_t to_e5m2(float x) {
 
 static inline float one_nan(float x) { return x != x ? number_of(0x7fc00000u) : x; }
 
-/* Elements start:start+n as float, in `to` or where they are. */
+/* Return elements start:start+n as float: in `to`, or in place if they are floats. */
 static inline const float *load(const void *data, int dtype, int64_t start, int n, float *to) {
     if (dtype == F32) return (const float *)data + start;
     const double *wide = (const double *)data + start;
@@ -136,7 +138,7 @@ static inline const float *load(const void *data, int dtype, int64_t start, int 
     return to;
 }
 
-/* Elements start:start+n of a vector, less its base, in `to` or where they are. */
+/* Return elements start:start+n of a vector, less its base: in `to`, or in place if possible. */
 static inline const float *take(const Vector *v, int64_t start, int n, float *to) {
     const float *x = load(v->data, v->dtype, start, n, to);
     if (!v->base) return x;
@@ -146,12 +148,12 @@ static inline const float *take(const Vector *v, int64_t start, int n, float *to
     return to;
 }
 
-/* Where to compute results start:start+n before `put`: in place, or in `held`. */
+/* Return the memory to compute results start:start+n in before `put`: the output, or `held`. */
 static inline float *target(const Output *out, int64_t start, float *held) {
     return out->dtype == F32 ? (float *)out->data + start : held;
 }
 
-/* Keep those of the results start:start+n that are measured. */
+/* Keep the measured ones of results start:start+n before they are rounded. */
 static void keep_exact(const Output *out, int64_t start, int n, const float *x) {
     for (int i = 0; i < n;) {
         int64_t number = (start + i) / out->block, at = (start + i) % out->block;
@@ -163,8 +165,8 @@ static void keep_exact(const Output *out, int64_t start, int n, const float *x) 
     }
 }
 
-/* Results start:start+n, which are in `target`, into the type that is stored: to nearest, ties to
- * even. */
+/* Write results start:start+n, which lie in the memory of `target`, in the stored type: rounded to
+ * nearest, ties to even. */
 static inline void put(const Output *out, int64_t start, int n, float *x) {
     if (out->exact) keep_exact(out, start, n, x);
     if (out->dtype == F32) {

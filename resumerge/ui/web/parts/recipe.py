@@ -138,9 +138,8 @@ class RecipePart:
         try:
             chosen = options_of(self._declarations, options)
             plan = self._workspace_of(request).plan(text, name.strip(), chosen)
-            return fragment(
-                {**plan, "choices": []}
-            )  # choices name arguments, which a page does not have
+            # The choices name arguments, which a page does not have.
+            return fragment({**plan, "choices": []})
         except ResumergeError as error:
             return error_html("Problems to fix first", error)
 
