@@ -36,17 +36,17 @@ class RangedBucket(Bucket):
         known: Listed | None = None,
         piece: int = PIECE_BYTES,
     ) -> Iterator[Body]:
-        found, first = (known, b"") if known else self._newest(key, start, stop)
+        listed, first_range = (known, b"") if known else self._newest(key, start, stop)
         is_part = bool(start) or stop is not None
-        stop = found.nbytes if stop is None else min(stop, found.nbytes)
+        stop = listed.nbytes if stop is None else min(stop, listed.nbytes)
         aborted = threading.Event()
 
         def pieces() -> Iterator[bytes]:
-            if first:
-                yield first
-            for at in range(start + len(first), stop, RANGE):
+            if first_range:
+                yield first_range
+            for at in range(start + len(first_range), stop, RANGE):
                 try:
-                    data = self._whole_range(key, at, min(stop, at + RANGE), found.etag)
+                    range_bytes = self._whole_range(key, at, min(stop, at + RANGE), listed.etag)
                 except Changed:
                     if known:
                         raise
@@ -56,23 +56,25 @@ class RangedBucket(Bucket):
                     ) from None
                 if aborted.is_set():
                     raise StoreError(f"Reading {key} in {self.name} was ended")
-                yield data
+                yield range_bytes
 
         headers: dict[str, str | None] = {
-            "ETag": f'"{found.etag}"',
+            "ETag": f'"{listed.etag}"',
             "Content-Length": str(stop - start),
-            "Content-Range": f"bytes {start}-{stop - 1}/{found.nbytes}" if is_part else None,
+            "Content-Range": f"bytes {start}-{stop - 1}/{listed.nbytes}" if is_part else None,
         }
         status = 206 if is_part else 200
-        yield Body(found.nbytes, found.etag, pieces(), status, headers, aborted.set)
+        yield Body(listed.nbytes, listed.etag, pieces(), status, headers, aborted.set)
 
     def _newest(self, key: str, start: int, stop: int | None) -> tuple[Listed, bytes]:
         """Return the object as it is now, and its first range, of the same version."""
         for _ in range(ATTEMPTS):
-            found = self.head(key)[0]
-            end = min(found.nbytes if stop is None else stop, start + RANGE, found.nbytes)
+            listed = self.head(key)[0]
+            range_end = min(listed.nbytes if stop is None else stop, start + RANGE, listed.nbytes)
             try:
-                return found, self._whole_range(key, start, end, found.etag) if start < end else b""
+                return listed, self._whole_range(
+                    key, start, range_end, listed.etag
+                ) if start < range_end else b""
             except Changed:
                 continue
         raise StoreError(f"{key} in {self.name} changes all the time")
@@ -86,20 +88,20 @@ class RangedBucket(Bucket):
         return data
 
     def nbytes(self, key: str, etag: str) -> int:
-        return self._known(key, etag)[0].nbytes
+        return self._same_version(key, etag)[0].nbytes
 
     def check(self, key: str, known: Listed) -> Begin | None:
-        expected = self._known(key, known.etag)[1]
+        expected = self._same_version(key, known.etag)[1]
         if expected is None:
             return None
         digest, value = expected
         return lambda: HashCheck(digest(), value.hex())
 
-    def _known(self, key: str, etag: str) -> tuple[Listed, Hash | None]:
-        found = self.head(key)
-        if found[0].etag != etag:
+    def _same_version(self, key: str, etag: str) -> tuple[Listed, Hash | None]:
+        listed_and_hash = self.head(key)
+        if listed_and_hash[0].etag != etag:
             raise Changed
-        return found
+        return listed_and_hash
 
     @abstractmethod
     def head(self, key: str) -> tuple[Listed, Hash | None]:

@@ -288,19 +288,19 @@ def _first_difference(
 
 def _renumbered(entries: list[Any], origins: Sequence[SourceLayer]) -> list[Any]:
     """Return entries that name layers of the sources as entries that name layers of the output."""
-    found = []
+    renumbered = []
     for place, entry in enumerate(entries):
         if isinstance(entry, LayerNumber):
-            own = origins[place]
-            before = [
+            origin = origins[place]
+            earlier = [
                 n
                 for n in range(place)
-                if (origins[n].model, origins[n].layer) == (own.model, int(entry))
+                if (origins[n].model, origins[n].layer) == (origin.model, int(entry))
             ]
-            is_own = entry == own.layer or not before
-            entry = LayerNumber(place if is_own else before[-1])
-        found.append(entry)
-    return found
+            is_itself = entry == origin.layer or not earlier
+            entry = LayerNumber(place if is_itself else earlier[-1])
+        renumbered.append(entry)
+    return renumbered
 
 
 def _move_last_stage(

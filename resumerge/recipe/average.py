@@ -260,7 +260,7 @@ def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list
             fix="Write a pattern of folders, or a list of models, the oldest first",
             at=(AVERAGE, key),
         )
-    found: list[str] = []
+    checkpoints: list[str] = []
     for number, entry in enumerate(entries):
         at = (AVERAGE, key, number) if entries is written else (AVERAGE, key)
         if not isinstance(entry, str) or not entry.strip():
@@ -271,8 +271,8 @@ def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list
                 fix="Write its name; put a number in quotes",
                 at=at,
             )
-        found += _matches(entry.strip(), at) if matched else [entry]
-    twice = sorted({each for each in found if found.count(each) > 1})
+        checkpoints += _matches(entry.strip(), at) if matched else [entry]
+    twice = sorted({checkpoint for checkpoint in checkpoints if checkpoints.count(checkpoint) > 1})
     if twice:
         raise InvalidValue(
             "A checkpoint is listed twice",
@@ -281,7 +281,7 @@ def _checkpoints(section: Mapping[str, Any], key: str, *, matched: bool) -> list
             fix="Delete one of the two, or write a narrower pattern",
             at=(AVERAGE, key),
         )
-    return found
+    return checkpoints
 
 
 def _matches(entry: str, at: tuple[str | int, ...]) -> list[str]:

@@ -116,29 +116,29 @@ def _parse_sweep(documents: list[Document], text: str, file: str) -> Recipe:
     """
     [swept, *others] = [document for document in documents if _makes_several(document)]
     key = AVERAGE if AVERAGE in swept.data else SWEEP
-    named: Mapping[str, Document]
+    variants: Mapping[str, Document]
     notes: Sequence[str] = ()
     if key == AVERAGE:
-        named, listed, notes, found = averages_of(swept, file)
-        problems = [*found]
+        variants, listed, notes, average_problems = averages_of(swept, file)
+        problems = [*average_problems]
         if listed.data != swept.data:
             text = _text_of([listed if each is swept else each for each in documents])
     else:
-        named, problems = variants_of(swept, file)
-        named = named or {"": without_sweep(swept)}
+        variants, problems = variants_of(swept, file)
+        variants = variants or {"": without_sweep(swept)}
     problems += [_second_sweep(document, file) for document in others]
-    parts: Sequence[Recipe] = ()
+    valid_parts: Sequence[Recipe] = ()
     recipes: dict[str, Recipe] = {}
-    for name, variant in named.items():
-        own = [variant if each is swept else each for each in documents]
+    for name, variant in variants.items():
+        variant_documents = [variant if each is swept else each for each in documents]
         try:
-            recipes[name] = _parse(own, _text_of(own), file)
+            recipes[name] = _parse(variant_documents, _text_of(variant_documents), file)
         except InvalidRecipe as error:
             problems += [each for each in error.problems if each not in problems]
-            parts = parts or error.valid_parts
+            valid_parts = valid_parts or error.valid_parts
     problems += _sweep_of_a_stage(swept, key, recipes.values(), file)
     if problems:
-        raise InvalidRecipe(sorted(problems, key=lambda problem: problem.line or 0), parts)
+        raise InvalidRecipe(sorted(problems, key=lambda problem: problem.line or 0), valid_parts)
     recipe = with_variants(recipes, text)
     return replace(recipe, notes=(*notes, *recipe.notes))
 

@@ -130,10 +130,10 @@ def _misspelled(documents: Sequence[Recipe]) -> Iterator[Problem]:
 
 def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
     """Return the problem of the first document that needs its own result; none without one."""
-    done = {document.name for document in _ordered(documents)}
-    left = {document.name for document in documents if document.name not in done}
-    while left != (needed := left & _named_in(documents, left)):
-        left = needed  # drops documents that only need documents of the circle
+    outside_circles = {document.name for document in _ordered(documents)}
+    in_circles = {document.name for document in documents if document.name not in outside_circles}
+    while in_circles != (needed_by_them := in_circles & _named_in(documents, in_circles)):
+        in_circles = needed_by_them  # drops documents that only need documents of the circle
     return [
         document.problem(
             f"The stage {document.name!r} is made from itself",
@@ -143,9 +143,9 @@ def _in_circles(documents: Sequence[Recipe]) -> list[Problem]:
             fix="Name another model here",
         )
         for document in documents
-        if document.name in left
+        if document.name in in_circles
         for ref in document.models
-        if ref.parts[0].text in left
+        if ref.parts[0].text in in_circles
     ][:1]
 
 

@@ -85,16 +85,16 @@ def without_sweep(document: Document) -> Document:
     return replace(document, data=rest)
 
 
-def _read(sweep: Any, rest: Mapping[Any, Any]) -> dict[str, list[_Value]]:
+def _read(sweep: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
     """Return the values of each variant, by its name.
 
     Raises:
         InvalidValue: the sweep has a mistake, or the recipe cannot have a sweep.
     """
-    for key, what in ((EXTRACTION, "an adapter is extracted"), ("experts", "a mixture is made")):
-        if (key == EXTRACTION and key in rest) or isinstance(rest.get(key), list):
+    for key, reason in ((EXTRACTION, "an adapter is extracted"), ("experts", "a mixture is made")):
+        if (key == EXTRACTION and key in recipe_data) or isinstance(recipe_data.get(key), list):
             raise InvalidValue(
-                f"There is no sweep where {what}",
+                f"There is no sweep where {reason}",
                 expected="a recipe that merges",
                 found=f"the keys {SWEEP} and {key}",
                 fix=f"Delete '{SWEEP}:', and write a recipe for each output",
@@ -109,23 +109,23 @@ def _read(sweep: Any, rest: Mapping[Any, Any]) -> dict[str, list[_Value]]:
             at=(SWEEP,),
         )
     if VARIANTS not in sweep:
-        return _grid(sweep, rest)
-    if others := [str(key) for key in sweep if key != VARIANTS]:
+        return _grid(sweep, recipe_data)
+    if other_keys := [str(key) for key in sweep if key != VARIANTS]:
         raise InvalidValue(
             "A sweep has either lists of values, or variants",
             expected="one of the two",
-            found=f"{VARIANTS}, and {', '.join(others)}",
+            found=f"{VARIANTS}, and {', '.join(other_keys)}",
             fix="Write these values into each variant, or delete 'variants:'",
-            at=(SWEEP, others[0]),
+            at=(SWEEP, other_keys[0]),
         )
-    return _explicit(sweep[VARIANTS], rest)
+    return _explicit(sweep[VARIANTS], recipe_data)
 
 
-def _grid(sweep: Mapping[Any, Any], rest: Mapping[Any, Any]) -> dict[str, list[_Value]]:
+def _grid(sweep: Mapping[Any, Any], recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
     """Return a variant for each combination of one value of each list."""
     axes: list[list[_Value]] = []
     for key, values in sweep.items():
-        place = _place(key, rest, (SWEEP,))
+        place = _place(key, recipe_data, (SWEEP,))
         if not isinstance(values, list) or not values:
             raise InvalidValue(
                 f"The sweep has no list of values for {key}",
@@ -155,7 +155,7 @@ def _grid(sweep: Mapping[Any, Any], rest: Mapping[Any, Any]) -> dict[str, list[_
     return named
 
 
-def _explicit(variants: Any, rest: Mapping[Any, Any]) -> dict[str, list[_Value]]:
+def _explicit(variants: Any, recipe_data: Mapping[Any, Any]) -> dict[str, list[_Value]]:
     """Return the variants that are written one by one."""
     at = (SWEEP, VARIANTS)
     if not isinstance(variants, dict) or not variants:
@@ -190,7 +190,7 @@ def _explicit(variants: Any, rest: Mapping[Any, Any]) -> dict[str, list[_Value]]
             )
         path = descend("", (*at, name))
         named[name] = [
-            _Value(_place(key, rest, (*at, name)), value, child(path, key))
+            _Value(_place(key, recipe_data, (*at, name)), value, child(path, key))
             for key, value in values.items()
         ]
     return named
@@ -219,7 +219,7 @@ def _too_many(count: int, how: str) -> InvalidValue:
     )
 
 
-def _place(key: Any, rest: Mapping[Any, Any], within: Location) -> _Place:
+def _place(key: Any, recipe_data: Mapping[Any, Any], within: Location) -> _Place:
     """Return the place that a key of the sweep names.
 
     Raises:
@@ -237,25 +237,25 @@ def _place(key: Any, rest: Mapping[Any, Any], within: Location) -> _Place:
     steps: Location = tuple(int(index) if index else name for name, index in _STEPS.findall(key))
     if len(steps) == 1 and key not in _KEYS:
         steps = (PARAMETERS, key)
-    around: Any = rest
+    section: Any = recipe_data
     for number, step in enumerate(steps[:-1]):
-        if isinstance(around, dict) and step == PARAMETERS and around.get(step) is None:
-            around = {}  # a recipe without parameters there gets them
-        elif _has(around, step):
-            around = around[step]
+        if isinstance(section, dict) and step == PARAMETERS and section.get(step) is None:
+            section = {}  # a recipe without parameters there gets them
+        elif _has(section, step):
+            section = section[step]
         else:
-            raise _nowhere(key, descend("", steps[:number]), step, around, at)
+            raise _nowhere(key, descend("", steps[:number]), step, section, at)
     *_, last = steps
-    if not isinstance(around, dict) or isinstance(last, int):
-        raise _no_value(key, around, at)
-    if PARAMETERS in steps[-2:-1] or (len(steps) == 1 and key not in rest):
+    if not isinstance(section, dict) or isinstance(last, int):
+        raise _no_value(key, section, at)
+    if PARAMETERS in steps[-2:-1] or (len(steps) == 1 and key not in recipe_data):
         return _Place(key, steps)
-    if last not in around:
-        raise _nowhere(key, descend("", steps[:-1]), last, around, at)
-    if isinstance(found := around[last], dict) or (
-        isinstance(found, list) and any(isinstance(item, dict | list) for item in found)
+    if last not in section:
+        raise _nowhere(key, descend("", steps[:-1]), last, section, at)
+    if isinstance(value := section[last], dict) or (
+        isinstance(value, list) and any(isinstance(item, dict | list) for item in value)
     ):
-        raise _no_value(key, found, at)
+        raise _no_value(key, value, at)
     return _Place(key, steps)
 
 

@@ -312,17 +312,17 @@ class RemoteFile(ABC):
         def receive() -> bytes:
             with self.request(start, stop) as response:
                 skip = check_answer(self, response, start, stop)
-                wanted = skip + stop - start
+                needed_bytes = skip + stop - start
                 received = bytearray()
                 for chunk in response.chunks:
                     received += chunk
-                    if len(received) >= wanted:
+                    if len(received) >= needed_bytes:
                         break
-            if len(received) < wanted:
+            if len(received) < needed_bytes:
                 raise ConnectionError(
-                    f"the server sent only {len(received)} of {wanted} bytes of {self.name}"
+                    f"the server sent only {len(received)} of {needed_bytes} bytes of {self.name}"
                 )
-            return bytes(received[skip:wanted])
+            return bytes(received[skip:needed_bytes])
 
         return self.call(receive) if start < stop else b""
 

@@ -103,22 +103,22 @@ def _extended_model(host: Mapping[str, Any], vocabulary: OutputVocabulary) -> di
     from its end.
     """
     model = dict(host)
-    own = model["vocab"]
-    if isinstance(own, Mapping):
-        model["vocab"] = {**own, **vocabulary.ids}
+    host_vocabulary = model["vocab"]
+    if isinstance(host_vocabulary, Mapping):
+        model["vocab"] = {**host_vocabulary, **vocabulary.ids}
         if vocabulary.merges:
-            known = model.get("merges") or []
-            texts = bool(known) and isinstance(known[0], str)
+            host_merges = model.get("merges") or []
+            texts = bool(host_merges) and isinstance(host_merges[0], str)
             pairs = [" ".join(pair) if texts else list(pair) for pair in vocabulary.merges]
-            model["merges"] = [*known, *pairs]
+            model["merges"] = [*host_merges, *pairs]
         return model
-    lowest = min((score for _, score in own), default=0.0) - _SCORE_GAP
+    lowest = min((score for _, score in host_vocabulary), default=0.0) - _SCORE_GAP
     by_number = {number: token for token, number in vocabulary.ids.items()}
     further = [
         [by_number.get(number, f"<no token {number}>"), lowest]
-        for number in range(len(own), max(by_number) + 1)
+        for number in range(len(host_vocabulary), max(by_number) + 1)
     ]
-    model["vocab"] = [*own, *further]
+    model["vocab"] = [*host_vocabulary, *further]
     return model
 
 

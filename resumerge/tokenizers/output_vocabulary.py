@@ -121,16 +121,16 @@ def _new_tokens(
         vocabularies: the vocabulary of every model that the recipe names.
         ids: the number of every token; the new ones are added.
     """
-    wanted: list[tuple[str, Mapping[str, Any] | None]] = []
+    candidates: list[tuple[str, Mapping[str, Any] | None]] = []
     if setting.source == "union":
         for vocabulary in merged:
             in_order = sorted(vocabulary.ids, key=vocabulary.ids.__getitem__)
-            wanted += [(token, vocabulary.added.get(token)) for token in in_order]
+            candidates += [(token, vocabulary.added.get(token)) for token in in_order]
     for token, row in setting.tokens.items():
-        known = vocabularies[row.model].added if row.model else {}
-        wanted.append((token, {**known.get(row.token or token, PLAIN), "content": token}))
+        definitions = vocabularies[row.model].added if row.model else {}
+        candidates.append((token, {**definitions.get(row.token or token, PLAIN), "content": token}))
     following = max(ids.values(), default=-1) + 1
-    for token, definition in wanted:
+    for token, definition in candidates:
         if token not in ids:
             ids[token] = following
             yield NewToken(token, following, definition)
@@ -143,14 +143,18 @@ def _further_merges(merged: Sequence[Vocabulary]) -> tuple[tuple[str, str], ...]
     Only a vocabulary with all plain tokens of the host can extend it. The merges of other
     vocabularies are not read: that would take most of the time of planning.
     """
-    host, *others = merged
+    host, *other_vocabularies = merged
     plain = host.ids.keys() - host.added.keys()
-    for other in others:
-        if other is host or not other.kind.startswith("BPE") or not plain <= other.ids.keys():
+    for vocabulary in other_vocabularies:
+        if (
+            vocabulary is host
+            or not vocabulary.kind.startswith("BPE")
+            or not plain <= vocabulary.ids.keys()
+        ):
             continue
-        own, longer = host.merges(), other.merges()
-        if len(longer) > len(own) and longer[: len(own)] == own:
-            return tuple(longer[len(own) :])
+        host_merges, merges = host.merges(), vocabulary.merges()
+        if len(merges) > len(host_merges) and merges[: len(host_merges)] == host_merges:
+            return tuple(merges[len(host_merges) :])
     return ()
 
 

@@ -81,7 +81,7 @@ class RowAlignment:
     def aligned(
         self, refs: tuple[ModelRef, ...], tensors: tuple[Tensor, ...], base: ModelRef | None
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """Return the inputs of an output tensor, with token rows aligned; and the output's shape.
+        """Return the inputs of an output tensor with aligned token rows, and the output's shape.
 
         Args:
             refs: the models of the inputs.
@@ -93,9 +93,9 @@ class RowAlignment:
         shape = self.shape(tensors[0])
         if self.problems:  # reported elsewhere; the rows may not exist
             return tensors, shape
-        others = [ref for ref in self._named() if ref not in refs]
+        further_models = [ref for ref in self._models_of_tokens() if ref not in refs]
         tables = list(tensors)
-        for ref in others:
+        for ref in further_models:
             name = self.models.name_in(ref, tensors[0].name)
             tensor = self.models.find(ref, name)
             if tensor is None or not self.applies(ref, tensor):
@@ -103,69 +103,69 @@ class RowAlignment:
                 return tensors, shape
             tables.append(rounded_input(tensor, self.recipe.dtype))
         if (refs, base) not in self._known:
-            self._known[refs, base] = self._rows(refs, base, others)
-        found = zip(self._known[refs, base], refs, tensors)
+            self._known[refs, base] = self._rows(refs, base, further_models)
+        rows_of_inputs = zip(self._known[refs, base], refs, tensors)
         aligned = tuple(
             tensor
             if rows.is_identity(k, self._size(ref))
             else Gathered.of(tensor.name, shape, tuple(tables), rows)
-            for k, (rows, ref, tensor) in enumerate(found)
+            for k, (rows, ref, tensor) in enumerate(rows_of_inputs)
         )
         return aligned, shape
 
-    def _named(self) -> list[ModelRef]:
-        """Return models that the recipe takes rows of single tokens from."""
-        found = (row.model for row in self.setting.tokens.values() if row.model is not None)
-        return list(dict.fromkeys(found))
+    def _models_of_tokens(self) -> list[ModelRef]:
+        """Return the models from which the recipe takes rows of single tokens."""
+        models = (row.model for row in self.setting.tokens.values() if row.model is not None)
+        return list(dict.fromkeys(models))
 
     def _size(self, ref: ModelRef) -> int:
         return self._tensors[ref].size or 0
 
     def _rows(
-        self, refs: tuple[ModelRef, ...], base: ModelRef | None, others: Sequence[ModelRef]
+        self, refs: tuple[ModelRef, ...], base: ModelRef | None, further_models: Sequence[ModelRef]
     ) -> list[Rows]:
         """Return the origin of every row of the output, for each input."""
         ids, count = self.vocabulary.ids, self.vocabulary.rows
-        named = max(ids.values(), default=-1) + 1
-        own = np.stack([self._own(ref, count) for ref in refs])
+        rows_with_token = max(ids.values(), default=-1) + 1
+        own_rows = np.stack([self._own(ref, count) for ref in refs])
         has_token = np.zeros(count, bool)
         has_token[list(ids.values())] = True
-        fallback = _fallback(own, refs.index(base) if base in refs else None)
-        nobody = has_token & (own < 0).all(0)
+        fallback = _fallback(own_rows, refs.index(base) if base in refs else None)
+        rowless = has_token & (own_rows < 0).all(0)
         for token, row in self.setting.tokens.items():
             number = ids[token]
-            nobody[number] = False
+            rowless[number] = False
             if row.model is None:
                 fallback.origins[number] = ZERO
             else:
-                known = [*refs, *others].index(row.model)
-                fallback.origins[number] = known
+                table_number = [*refs, *further_models].index(row.model)
+                fallback.origins[number] = table_number
                 fallback.firsts[number] = self._number(token, row)
             if row.force:
-                own[:, number] = -1
-        if nobody.any():
+                own_rows[:, number] = -1
+        if rowless.any():
             self.notes.append(
-                f"{int(nobody.sum())} tokens are in none of the merged models: their rows are zeros"
+                f"{int(rowless.sum())} tokens are in none of the merged models: their rows are zeros"
             )
-        found = []
+        rows_of_inputs = []
         for k, ref in enumerate(refs):
             spare = self._spare(ref, count, has_token)
-            rows = np.where(spare, np.arange(count), own[k])
+            rows = np.where(spare, np.arange(count), own_rows[k])
             origins = np.where(rows >= 0, k, fallback.origins)
             firsts = np.where(rows >= 0, rows, fallback.firsts)
-            self._pad(origins, named)
-            found.append(Rows.of(origins, firsts, named, fallback.averages))
-        return found
+            self._pad(origins, rows_with_token)
+            rows_of_inputs.append(Rows.of(origins, firsts, rows_with_token, fallback.averages))
+        return rows_of_inputs
 
-    def _pad(self, origins: np.ndarray, named: int) -> None:
-        """Make rows after the last token the mean of the others, if the recipe pads the vocabulary.
+    def _pad(self, origins: np.ndarray, rows_with_token: int) -> None:
+        """Make rows after the last token the mean of all others, if the vocabulary is padded.
 
         Args:
             origins: the origin of each row, which is changed.
-            named: the number of rows up to the last token.
+            rows_with_token: the number of rows up to the last token.
         """
         if self.setting.pad_to_multiple_of is not None:
-            origins[named:] = MEAN
+            origins[rows_with_token:] = MEAN
 
     def _own(self, ref: ModelRef, count: int) -> np.ndarray:
         """Return the row of the same token in a model for every row of the output, or -1."""

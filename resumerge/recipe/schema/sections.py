@@ -73,26 +73,26 @@ def read_section(
         errors.append(_wrong_shape("a mapping", fix, value, at))
         return None
     before = len(errors)
-    known = {field.name: field for field in dataclasses.fields(section)}
-    unknown = [str(name) for name in value if name not in known]
-    required = [name for name, field in known.items() if "expected" in field.metadata]
+    fields = {field.name: field for field in dataclasses.fields(section)}
+    unknown = [str(name) for name in value if name not in fields]
+    required = [name for name, field in fields.items() if "expected" in field.metadata]
     absent = [name for name in required if name not in value]
-    meant = {
-        name: misspelled(name, known) or closest(name, absent) or abbreviated(name, known)
+    meant_fields = {
+        name: misspelled(name, fields) or closest(name, absent) or abbreviated(name, fields)
         for name in unknown
     }
-    found = {}
-    for name, field in known.items():
+    values = {}
+    for name, field in fields.items():
         if name in value:
-            found[name] = field.metadata["reader"](value[name], (*at, name), errors)
-        elif name in absent and name not in meant.values():
+            values[name] = field.metadata["reader"](value[name], (*at, name), errors)
+        elif name in absent and name not in meant_fields.values():
             errors.append(_missing_key(field, at))
-    for name, word in meant.items():
+    for name, word in meant_fields.items():
         if word is not None or name in _NO_COMMENTS:
-            errors.append(_unknown_key(name, word, section.where, known, at))
+            errors.append(_unknown_key(name, word, section.where, fields, at))
         else:
             errors.ignored.append((*at, name))
-    return section(**found) if len(errors) == before else None
+    return section(**values) if len(errors) == before else None
 
 
 def value_of(read: Callable[[Any], Any]) -> Reader:
