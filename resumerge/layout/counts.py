@@ -53,12 +53,12 @@ def listed_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[st
         stacks: number of layers of each stack, the one with the most tensors first.
         config: config.json.
     """
-    found: dict[str, list[str]] = {}
+    keys: dict[str, list[str]] = {}
     for key, count in _list_lengths(config):
         stack = next((s for s, length in stacks.items() if length == count), None)
         if stack is not None:
-            found.setdefault(stack, []).append(key)
-    return found
+            keys.setdefault(stack, []).append(key)
+    return keys
 
 
 def _list_lengths(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int]]:
@@ -92,22 +92,22 @@ def counting_keys(stacks: Mapping[str, int], config: Mapping[str, Any]) -> dict[
         stacks: number of layers of each stack.
         config: config.json.
     """
-    free = _UNMARKED - {word for stack in stacks for word in words(stack)}
-    found = {
-        (stack, key): _score(words(stack), words(key) - free)
+    unmarked = _UNMARKED - {word for stack in stacks for word in words(stack)}
+    scores = {
+        (stack, key): _score(words(stack), words(key) - unmarked)
         for key, count in layer_counts(config)
         for stack, length in stacks.items()
         if length == count
     }
     keys: dict[str, list[str]] = {}
     for stack in stacks:
-        fits = {key: fit for (s, key), fit in found.items() if s == stack and fit >= 0}
+        fits = {key: fit for (s, key), fit in scores.items() if s == stack and fit >= 0}
         if fits:
             best = max(fits.values())
             keys[stack] = [key for key, fit in fits.items() if fit == best]
-    taken = {key for several in keys.values() for key in several}
-    for (stack, key), fit in found.items():  # a second key for an encoder
-        if fit >= 0 and key not in taken and "encoder" in words(stack):
+    used_keys = {key for keys_of_stack in keys.values() for key in keys_of_stack}
+    for (stack, key), fit in scores.items():  # a second key for an encoder
+        if fit >= 0 and key not in used_keys and "encoder" in words(stack):
             keys[stack].append(key)
     return keys
 

@@ -81,15 +81,15 @@ def is_bridge(name: str) -> bool:
 
 def _prefixes(stacks: list[str]) -> dict[str, str]:
     """Return the shortest beginning of each stack's name that no other stack's name has."""
-    found = {}
+    prefixes = {}
     for stack in stacks:
         pieces = stack.split(".")
         starts = [".".join(pieces[: n + 1]) for n in range(len(pieces))]
         others = [other + "." for other in stacks if other != stack]
-        found[stack] = next(
+        prefixes[stack] = next(
             (s for s in starts if not any(o.startswith(s + ".") for o in others)), stack
         )
-    return found
+    return prefixes
 
 
 def _owner(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
@@ -105,11 +105,11 @@ def _owner(name: str, prefixes: Mapping[str, str], layers: Layers) -> str:
 
 
 def _part(stack: str, prefix: str, tensors: list[str], main: bool) -> ModulePart:
-    said = words(stack)
-    role = next((r for r in _ROLE_NAMES if r in said), "text" if main else None)
+    stack_words = words(stack)
+    role = next((r for r in _ROLE_NAMES if r in stack_words), "text" if main else None)
     own = prefix.rpartition(".")[2]
     called = {stack, prefix, own, *_ROLE_NAMES.get(role or "", ())}
-    called |= {side for side in ("encoder", "decoder") if side in said and role is None}
+    called |= {side for side in ("encoder", "decoder") if side in stack_words and role is None}
     return ModulePart(
         _ROLE_NAMES[role][0] if role else own, frozenset(called), stack, tuple(tensors)
     )

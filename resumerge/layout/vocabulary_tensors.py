@@ -81,12 +81,14 @@ def find_vocabulary(source: Source, layers: Layers, tokens: int = 0) -> Vocabula
         return VocabularyTensors(None, frozenset(), ())
     inside = [t for n, t in source.tensors.items() if layers.locate(n) is not None]
     unique = not any(size in t.shape for t in inside if t.dtype in FLOATS)
-    found = _tables(outside, size, unique=unique)
+    of_vocabulary = _tables(outside, size, unique=unique)
     vectors = {n for n, t in outside.items() if t.numel == size and size in t.shape}
-    found |= {n for n in vectors if _is_of_head(n, source, found, unique=unique)}
-    undecided = [n for n, t in outside.items() if n not in found and _is_like(n, t, size, unique)]
+    of_vocabulary |= {n for n in vectors if _is_of_head(n, source, of_vocabulary, unique=unique)}
+    undecided = [
+        n for n, t in outside.items() if n not in of_vocabulary and _is_like(n, t, size, unique)
+    ]
     undecided += [t.name for t in inside if size in t.shape and t.dtype not in FLOATS]
-    return VocabularyTensors(size, frozenset(found), tuple(undecided))
+    return VocabularyTensors(size, frozenset(of_vocabulary), tuple(undecided))
 
 
 def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
@@ -102,14 +104,16 @@ def vocabulary_sizes(config: Mapping[str, Any]) -> Iterator[int]:
 def _size(outside: Mapping[str, Tensor], config: Mapping[str, Any], tokens: int) -> int | None:
     """Return the rows of the embedding, which may be a few more than config.json states."""
     rows = {n: vocabulary_rows(t.shape) for n, t in outside.items() if len(t.shape) == 2}
-    named = [count for name, count in rows.items() if _INPUT.search(name)]
+    embedding_rows = [count for name, count in rows.items() if _INPUT.search(name)]
     stated = list(dict.fromkeys(vocabulary_sizes(config)))
     fitting = (
-        [size for size in stated if size in named]
+        [size for size in stated if size in embedding_rows]
         or [size for size in stated if size in rows.values()]
-        or [size for size in stated if any(_has_extra_rows(count, size) for count in named)]
+        or [
+            size for size in stated if any(_has_extra_rows(count, size) for count in embedding_rows)
+        ]
     )
-    sizes = fitting if stated else named
+    sizes = fitting if stated else embedding_rows
     roomy = [size for size in sizes if size >= tokens]
     return min(roomy) if roomy else max(sizes, default=None)
 
@@ -128,8 +132,8 @@ def _tables(outside: Mapping[str, Tensor], size: int, *, unique: bool) -> set[st
         for name, tensor in outside.items()
         if len(tensor.shape) == 2 and vocabulary_rows(tensor.shape) == size
     }
-    named = {tensor.shape for name, tensor in tables.items() if _INPUT.search(name)}
-    shapes = named or {tensor.shape for tensor in tables.values()}
+    embedding_shapes = {tensor.shape for name, tensor in tables.items() if _INPUT.search(name)}
+    shapes = embedding_shapes or {tensor.shape for tensor in tables.values()}
     return {
         name
         for name, tensor in tables.items()

@@ -202,15 +202,15 @@ def read_metrics(line: str) -> dict[str, float]:
     with suppress(ValueError):  # nan and inf are numbers here, for a message that names the metric
         return {VALUE: float(line)}
     try:
-        found = json.loads(line)
+        content = json.loads(line)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise TrialFailed(
             f"the last line on stdout is neither a number nor a JSON object: {_short(line)}"
         )
     metrics = {}
-    for name, value in found.items():
+    for name, value in content.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             with suppress(OverflowError):
                 metrics[name] = float(value)
@@ -227,8 +227,8 @@ def values_of(metrics: Mapping[str, float], names: Sequence[str]) -> list[float]
     """
     for name in names:
         if name not in metrics:
-            there = ", ".join(metrics)
-            raise TrialFailed(f"it printed no metric {name!r}, but {there}")
+            printed_names = ", ".join(metrics)
+            raise TrialFailed(f"it printed no metric {name!r}, but {printed_names}")
         if not math.isfinite(metrics[name]):
             raise TrialFailed(f"{name} is {metrics[name]}")
     return [metrics[name] for name in names]

@@ -96,29 +96,29 @@ def describe_search(folder: Path) -> dict[str, Any]:
     """
     with _study(folder) as study:
         attributes, counts = study.attributes(), study.counts()
-        settings, asked = attributes[SETTINGS], attributes[ASKED]
+        settings, request = attributes[SETTINGS], attributes[ASKED]
         directions = settings["directions"]
         best = study.best(largest=directions[0] == MAXIMIZE) if len(directions) == 1 else None
         complete, failed = counts.get("COMPLETE", 0), counts.get("FAIL", 0)
-        is_done = complete + failed >= asked["trials"]
+        is_done = complete + failed >= request["trials"]
         is_running = lock_holder(folder) is not None
         return {
             "id": folder.name,
             "state": "running" if is_running else "done" if is_done else "interrupted",
-            "output": asked["output"],
-            "space": asked["space"],
+            "output": request["output"],
+            "space": request["space"],
             "study": str(folder / STUDY_FILE),
-            "created": asked["created"],
-            "counts": {"total": asked["trials"], "complete": complete, "failed": failed},
+            "created": request["created"],
+            "counts": {"total": request["trials"], "complete": complete, "failed": failed},
             "batch": settings["batch"],
-            "jobs": asked["jobs"],
+            "jobs": request["jobs"],
             "objectives": [
                 {"metric": name, "direction": way}
                 for name, way in zip(settings["metrics"] or [""], directions)
             ],
             "best_trial": best[0] if best else None,
             "best_value": best[1] if best else None,
-            "command": asked["command"],
+            "command": request["command"],
             "problem": None,
         }
 

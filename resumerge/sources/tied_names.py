@@ -208,18 +208,18 @@ def _embedding(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, 
 
 def _shared(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
     """Return the names of the embedding that an encoder and a decoder share; none without one."""
-    source, *others = _SHARED_OF.get(model_type(config), _SHARED)
+    source, *side_names = _SHARED_OF.get(model_type(config), _SHARED)
     ends = f"{source}.weight"
-    found = [name for name in names if f".{name}".endswith(f".{ends}")]
-    if len(found) != 1 or (source != "shared" and model_type(config) not in _SHARED_OF):
+    stored = [name for name in names if f".{name}".endswith(f".{ends}")]
+    if len(stored) != 1 or (source != "shared" and model_type(config) not in _SHARED_OF):
         return ()
-    start = found[0].removesuffix(ends)
+    start = stored[0].removesuffix(ends)
     sides = tuple(
-        f"{start}{other}.weight"
-        for other in others
-        if any(name.startswith(f"{start}{other.partition('.')[0]}.") for name in names)
+        f"{start}{side}.weight"
+        for side in side_names
+        if any(name.startswith(f"{start}{side.partition('.')[0]}.") for name in names)
     )
-    return (found[0], *sides)
+    return (stored[0], *sides)
 
 
 def _decoders(embeddings: list[str]) -> tuple[str, ...]:

@@ -131,10 +131,10 @@ class RowAlignment:
         has_token = np.zeros(count, bool)
         has_token[list(ids.values())] = True
         fallback = _fallback(own_rows, refs.index(base) if base in refs else None)
-        rowless = has_token & (own_rows < 0).all(0)
+        unseen = has_token & (own_rows < 0).all(0)
         for token, row in self.setting.tokens.items():
             number = ids[token]
-            rowless[number] = False
+            unseen[number] = False
             if row.model is None:
                 fallback.origins[number] = ZERO
             else:
@@ -143,9 +143,9 @@ class RowAlignment:
                 fallback.firsts[number] = self._number(token, row)
             if row.force:
                 own_rows[:, number] = -1
-        if rowless.any():
+        if unseen.any():
             self.notes.append(
-                f"{int(rowless.sum())} tokens are in none of the merged models: their rows are zeros"
+                f"{int(unseen.sum())} tokens are in none of the merged models: their rows are zeros"
             )
         rows_of_inputs = []
         for k, ref in enumerate(refs):

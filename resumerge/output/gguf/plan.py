@@ -130,13 +130,15 @@ def with_gguf(
 
 def _type_asked(recipe: Recipe) -> str | None:
     """Return the type of GGUF that the recipe asks for; None if it states none."""
-    asked = recipe.out_dtype or recipe.dtype
-    if asked is None:
+    requested = recipe.out_dtype or recipe.dtype
+    if requested is None:
         return None
-    found = BY_TORCH_NAME.get(asked, asked.upper())
-    if found in TYPES:
-        return found
-    raise InputError([_not_written(recipe, "out_dtype" if recipe.out_dtype else "dtype", asked)])
+    file_type = BY_TORCH_NAME.get(requested, requested.upper())
+    if file_type in TYPES:
+        return file_type
+    raise InputError(
+        [_not_written(recipe, "out_dtype" if recipe.out_dtype else "dtype", requested)]
+    )
 
 
 def _main_type(written: Sequence[Written]) -> str:

@@ -102,11 +102,11 @@ class AdapterNames:
 
     def _add(self, key: str, plain: str, tensor: Tensor, every: frozenset[str]) -> None:
         name = plain.removeprefix(_ADDED)
-        found = _CHANGE.fullmatch(name)
-        if found:
-            role = _ROLES[found["text"]]
-            if self._is_new(found["module"], role, key):
-                self.modules.setdefault(found["module"], {})[role] = tensor
+        match = _CHANGE.fullmatch(name)
+        if match:
+            role = _ROLES[match["text"]]
+            if self._is_new(match["module"], role, key):
+                self.modules.setdefault(match["module"], {})[role] = tensor
         elif _NOT_WEIGHTS.search(name):
             self.unknown.append(key)
         elif _is_unused(plain, every):

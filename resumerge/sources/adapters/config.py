@@ -201,12 +201,12 @@ def number(value: Any, name: str, where: str) -> float:
         InputError: the value is not a finite number.
     """
     try:
-        found = float(value) if type(value) in (int, float) else math.nan
+        result = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:
-        found = math.nan
-    if not math.isfinite(found):
+        result = math.nan
+    if not math.isfinite(result):
         raise _invalid(where, f"{name}: a number", str(value)[:60])
-    return found
+    return result
 
 
 _REPEATS = re.compile(r"[*+?{]")

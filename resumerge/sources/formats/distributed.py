@@ -235,19 +235,21 @@ def _of_model(
             fix="save the one that is to be merged into a folder of its own",
         )
     home = wrapped[0] if wrapped else ()
-    named, others = dict[str, str](), Counter[str]()
+    keys_by_name, other_content = dict[str, str](), Counter[str]()
     for key in entries:
         path = paths[key]
-        own = path[len(home) :] if path[: len(home)] == home else ()
-        if key in tensors and (own if home else len(path) == 1):
-            name = ".".join(own)
-            if name in named:
+        path_in_model = path[len(home) :] if path[: len(home)] == home else ()
+        if key in tensors and (path_in_model if home else len(path) == 1):
+            name = ".".join(path_in_model)
+            if name in keys_by_name:
                 raise _unfit(where, "each tensor once", f"{name[:200]!r} twice")
-            named[name] = key
+            keys_by_name[name] = key
         else:
-            others[".".join(path if home and own else path[: max(1, len(home))])] += 1
-    left_out = tuple(f"{key[:100]} ({counted(n, 'value')})" for key, n in others.items())
-    if not named:
+            other_content[
+                ".".join(path if home and path_in_model else path[: max(1, len(home))])
+            ] += 1
+    left_out = tuple(f"{key[:100]} ({counted(n, 'value')})" for key, n in other_content.items())
+    if not keys_by_name:
         raise refuse(
             f"The {FORMAT} has no model",
             where=where,
@@ -255,7 +257,7 @@ def _of_model(
             found=some(sorted(left_out)) or "nothing",
             fix="save the model's state dict: dcp.save({'model': model.state_dict()}, …)",
         )
-    return named, left_out
+    return keys_by_name, left_out
 
 
 def _home(path: tuple[str, ...]) -> tuple[str, ...]:
@@ -277,7 +279,7 @@ def _chunks(
     dtype = entry["properties"].state[0]
     if dtype not in DTYPES.values():
         raise TypeError(f"no dtype of {name[:200]!r}")
-    found = []
+    chunks = []
     for record in entry["chunks"]:
         state = _state(record, "ChunkStorageMetadata")
         offsets, shape = _whole_numbers(state["offsets"]), _whole_numbers(state["sizes"])
@@ -303,8 +305,8 @@ def _chunks(
             )
         _whole_numbers((start, nbytes))
         label = f"{name}[{','.join(map(str, offsets))}]"
-        found.append(Chunk(label, offsets, shape, dtype, file, start, nbytes))
-    return [chunk for chunk in found if math.prod(chunk.shape)] or found[:1]
+        chunks.append(Chunk(label, offsets, shape, dtype, file, start, nbytes))
+    return [chunk for chunk in chunks if math.prod(chunk.shape)] or chunks[:1]
 
 
 def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk], where: str) -> None:

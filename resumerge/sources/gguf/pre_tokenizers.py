@@ -112,29 +112,29 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any]) -> str | None:
     return None if steps is None else _NAMES.get((tuple(steps), whole))
 
 
-def _steps(found: Any) -> list[str] | None:
+def _steps(step: Any) -> list[str] | None:
     """Return the expressions that split text, one after the other; None if some are unknown."""
-    if not isinstance(found, Mapping):
+    if not isinstance(step, Mapping):
         return None
-    kind = found.get("type")
+    kind = step.get("type")
     if kind == "Sequence":
         steps = []
-        several = found.get("pretokenizers")
-        for each in several if isinstance(several, list) else [None]:
-            inner = _steps(each)
+        inner_steps = step.get("pretokenizers")
+        for inner_step in inner_steps if isinstance(inner_steps, list) else [None]:
+            inner = _steps(inner_step)
             if inner is None:
                 return None
             steps += inner
         return steps
     if kind == "ByteLevel":
-        if found.get("add_prefix_space"):
+        if step.get("add_prefix_space"):
             return None
-        return [_GPT_2] if found.get("use_regex", True) else []
+        return [_GPT_2] if step.get("use_regex", True) else []
     if kind == "Digits":
-        return [_DIGITS] if found.get("individual_digits") else None
+        return [_DIGITS] if step.get("individual_digits") else None
     if kind == "Split":
-        pattern, how = found.get("pattern"), (found.get("behavior"), bool(found.get("invert")))
+        pattern, how = step.get("pattern"), (step.get("behavior"), bool(step.get("invert")))
         expression = pattern.get("Regex") if isinstance(pattern, Mapping) else None
-        known = how in (("Isolated", False), ("Removed", True))
-        return [expression] if known and isinstance(expression, str) else None
+        splits_alone = how in (("Isolated", False), ("Removed", True))
+        return [expression] if splits_alone and isinstance(expression, str) else None
     return None

@@ -48,18 +48,20 @@ def open_hub(
         >>> source = open_hub(ModelRef("org/name", "org/name"))  # doctest: +SKIP
         >>> fetch(source, [name for name, file in source.files.items() if not file.present])
     """
-    wanted = revision or ref.revision
+    wanted_revision = revision or ref.revision
     metadata = metadata or MetadataCache()
     if offline or is_offline():
         return open_remote_model(
-            ref, cached_hub_model(ref.name, wanted, metadata), metadata, contents
+            ref, cached_hub_model(ref.name, wanted_revision, metadata), metadata, contents
         )
     try:
-        return open_remote_model(ref, hub_model(ref.name, wanted, metadata), metadata, contents)
+        return open_remote_model(
+            ref, hub_model(ref.name, wanted_revision, metadata), metadata, contents
+        )
     except (Resumable, InputError):
         # A commit never changes, so the cache can stand in for the Hub; a branch may have moved.
-        if wanted and COMMIT.fullmatch(wanted):
+        if wanted_revision and COMMIT.fullmatch(wanted_revision):
             with suppress(InputError):
-                cached = cached_hub_model(ref.name, wanted, metadata)
+                cached = cached_hub_model(ref.name, wanted_revision, metadata)
                 return open_remote_model(ref, cached, metadata, contents)
         raise

@@ -15,20 +15,20 @@ SHOWN = 10
 """The most tensors, or files, that are listed."""
 
 
-def show_reproduction(found: Reproduction) -> RenderableType:
+def show_reproduction(made: Reproduction) -> RenderableType:
     """Return the verdict, a line for each differing tensor or file, and possible explanations."""
-    compared = f"{counted(found.tensors, 'tensor')} ({show_size(found.nbytes)}) and "
-    compared += f"{counted(found.files, 'file')} beside them"
-    if found.identical:
-        said, style = f"identical to {found.original}: {compared}", "green"
+    compared = f"{counted(made.tensors, 'tensor')} ({show_size(made.nbytes)}) and "
+    compared += f"{counted(made.files, 'file')} beside them"
+    if made.identical:
+        verdict, style = f"identical to {made.original}: {compared}", "green"
     else:
-        said = f"not the same as {found.original}: of {compared}, {len(found.differing)} differ"
+        verdict = f"not the same as {made.original}: of {compared}, {len(made.differing)} differ"
         style = "red"
-    rows = [f"  {name}: {what}" for name, what in islice(found.differing.items(), SHOWN)]
-    if (more := len(found.differing) - SHOWN) > 0:
+    rows = [f"  {name}: {what}" for name, what in islice(made.differing.items(), SHOWN)]
+    if (more := len(made.differing) - SHOWN) > 0:
         rows.append(f"  and {more} more")
-    rows += [f"  {reason}" for reason in found.reasons]
+    rows += [f"  {reason}" for reason in made.reasons]
     return Group(
-        Prose(printable(f"{found.output}: {said}"), style=style),
+        Prose(printable(f"{made.output}: {verdict}"), style=style),
         *(Prose(printable(row)) for row in rows),
     )

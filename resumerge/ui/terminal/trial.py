@@ -20,22 +20,22 @@ def show_trial(found: Trial) -> RenderableType:
     return Group(*_lines(found))
 
 
-def _lines(found: Trial) -> Iterator[Prose]:
-    where = printable(found.output)
-    finite = "all logits are finite" if found.finite else "some logits are not finite numbers"
-    yield Prose(f"{where}: {finite}", style="green" if found.sound else "red")
-    if found.missing:
-        names = ", ".join(found.missing[:SHOWN]) + ", …" * (len(found.missing) > SHOWN)
-        lacking = f"{counted(len(found.missing), 'tensor')} of the model are missing: {names}"
+def _lines(trial: Trial) -> Iterator[Prose]:
+    where = printable(trial.output)
+    finite = "all logits are finite" if trial.finite else "some logits are not finite numbers"
+    yield Prose(f"{where}: {finite}", style="green" if trial.sound else "red")
+    if trial.missing:
+        names = ", ".join(trial.missing[:SHOWN]) + ", …" * (len(trial.missing) > SHOWN)
+        lacking = f"{counted(len(trial.missing), 'tensor')} of the model are missing: {names}"
         yield Prose(printable(lacking), style="red")
-    yield Prose(f"{counted(found.tokens, 'token')} after {printable(found.prompt)!r}:")
-    yield Prose(printable(f"  {found.text}"))
-    if found.fits:
-        yield Prose(f"How well {found.characters:,} characters of the text are predicted:")
-        width = max(len(printable(fit.model)) for fit in found.fits)
-        for fit in found.fits:
+    yield Prose(f"{counted(trial.tokens, 'token')} after {printable(trial.prompt)!r}:")
+    yield Prose(printable(f"  {trial.text}"))
+    if trial.fits:
+        yield Prose(f"How well {trial.characters:,} characters of the text are predicted:")
+        width = max(len(printable(fit.model)) for fit in trial.fits)
+        for fit in trial.fits:
             yield Prose(f"  {printable(fit.model):<{width}}  {_shown(fit)}")
-    for note in found.notes:
+    for note in trial.notes:
         yield Prose(printable(note))
 
 

@@ -24,75 +24,79 @@ SHOWN = 10
 
 
 def show_verification(
-    found: Verification, damaged: Iterable[tuple[str, str]] | None = None
+    verification: Verification, damaged: Iterable[tuple[str, str]] | None = None
 ) -> RenderableType:
     """Return the verdict, and a line for each damaged tensor or file.
 
     Args:
-        found: the verification.
+        verification: the verification.
         damaged: (name, damage) of tensors and files; by default of all that are damaged.
     """
-    if found.is_deleted:
-        tensors = counted(found.units, "tensor")
-        said = f"{printable(found.where)}: deleted; it had {tensors}"
-        return Prose(said, style="red")
-    pending = f", {found.pending} not computed yet" if found.pending else ""
-    verdict, style = ("intact", "green") if found.intact else ("damaged", "red")
-    files = f" in {counted(found.files, 'file')}" if found.mirror is not None else ""
-    rest = f"{counted(found.units, 'tensor')}{files} compared{pending}"
-    rows = found.damaged.items() if damaged is None else damaged
+    if verification.is_deleted:
+        tensors = counted(verification.units, "tensor")
+        heading = f"{printable(verification.where)}: deleted; it had {tensors}"
+        return Prose(heading, style="red")
+    pending = f", {verification.pending} not computed yet" if verification.pending else ""
+    verdict, style = ("intact", "green") if verification.intact else ("damaged", "red")
+    files = f" in {counted(verification.files, 'file')}" if verification.mirror is not None else ""
+    scope = f"{counted(verification.units, 'tensor')}{files} compared{pending}"
+    rows = verification.damaged.items() if damaged is None else damaged
     lines = (Prose(printable("  " + ": ".join(filter(None, row)))) for row in rows)
-    said = f"{printable(found.where)}: {verdict}, {rest}"
-    recomputed = show_recomputation(found.recomputed) if found.recomputed is not None else ()
-    return Group(Prose(said, style=style), *lines, *recomputed)
+    heading = f"{printable(verification.where)}: {verdict}, {scope}"
+    recomputed = (
+        show_recomputation(verification.recomputed) if verification.recomputed is not None else ()
+    )
+    return Group(Prose(heading, style=style), *lines, *recomputed)
 
 
-def show_recomputation(found: Recomputation) -> Iterator[RenderableType]:
+def show_recomputation(recomputation: Recomputation) -> Iterator[RenderableType]:
     """Yield the result of computing blocks again: a verdict, differing tensors, and a reason."""
-    blocks = counted(found.blocks, "block")
-    sample = "" if found.blocks == found.committed else f" of {found.committed}"
-    if not found.differing:
+    blocks = counted(recomputation.blocks, "block")
+    sample = (
+        "" if recomputation.blocks == recomputation.committed else f" of {recomputation.committed}"
+    )
+    if not recomputation.differing:
         yield Prose(f"{blocks}{sample} computed again from the models: the same", style="green")
         return
-    tensors = counted(len(found.differing), "tensor")
+    tensors = counted(len(recomputation.differing), "tensor")
     yield Prose(f"{blocks}{sample} computed again from the models: {tensors} differ", style="red")
-    for name, block in islice(found.differing.items(), SHOWN):
+    for name, block in islice(recomputation.differing.items(), SHOWN):
         yield Prose(printable(f"  {name}: block {block}"))
-    if (more := len(found.differing) - SHOWN) > 0:
+    if (more := len(recomputation.differing) - SHOWN) > 0:
         yield Prose(f"  and {more} more")
-    for path in found.changed[:SHOWN]:
+    for path in recomputation.changed[:SHOWN]:
         yield Prose(
             printable(f"  {path} may have changed: its time or size is not what the run noted")
         )
-    if not found.changed:
+    if not recomputation.changed:
         yield Prose(
             "  The files of the models are as the run noted: a library or the processor computes"
             " otherwise than where this was merged, or the ledger was changed."
         )
 
 
-def repair_advice(found: Verification, state_dir: Path | None) -> tuple[list[str], str]:
+def repair_advice(verification: Verification, state_dir: Path | None) -> tuple[list[str], str]:
     """Return how to repair the damage.
 
     Returns:
         lines for a person, and the command, to be printed last.
     """
-    if found.mirror is not None and found.remake:
+    if verification.mirror is not None and verification.remake:
         text = (
             "`resumerge resume` repairs it on the machine that made it. On any other machine, this"
             " computes everything again, with the recipe and a new output:"
         )
-        return [text], remake_command(found.mirror)
-    if found.mirror is not None and not found.marked:
-        return ["To compute again what is damaged there:"], mirror_command(found.mirror)
-    if found.linked:
-        files = ", ".join(map(printable, found.linked[:SHOWN]))
+        return [text], remake_command(verification.mirror)
+    if verification.mirror is not None and not verification.marked:
+        return ["To compute again what is damaged there:"], mirror_command(verification.mirror)
+    if verification.linked:
+        files = ", ".join(map(printable, verification.linked[:SHOWN]))
         return [
             f"A file of a model is damaged, of which the output has another name (--link): {files}."
             " Restore it from where it came from. To look again then:"
-        ], verify_command(found.run, state_dir)
+        ], verify_command(verification.run, state_dir)
     lines = ["To compute the damaged tensors again:"]
-    if not found.marked:
+    if not verification.marked:
         why = "another process is using the run, or its ledger is read-only"
         lines.insert(0, f"The damage is not recorded in the ledger: {why}. Run verify again first.")
-    return lines, resume_command(found.run, state_dir)
+    return lines, resume_command(verification.run, state_dir)

@@ -61,9 +61,9 @@ def read_options(config: Mapping[str, Any], where: str) -> LoraConfig:
     Raises:
         InputError: no JSON, an unsupported variant of LoRA, or different variants in the parts.
     """
-    parts: dict[str, dict[str, Any]] = {}
+    options_by_part: dict[str, dict[str, Any]] = {}
     try:
-        said = json_object(str(config.get(IN_HEADER, "{}")).encode())
+        options_in_header = json_object(str(config.get(IN_HEADER, "{}")).encode())
     except ValueError as error:
         raise refuse(
             "The options in the adapter's header are not readable",
@@ -72,29 +72,29 @@ def read_options(config: Mapping[str, Any], where: str) -> LoraConfig:
             found=str(error)[:100],
             fix="download or save the adapter again",
         ) from None
-    for key, value in said.items():
+    for key, value in options_in_header.items():
         part, _, option = key.partition(".")
-        parts.setdefault(part, {})[option] = value
-    if not parts:
+        options_by_part.setdefault(part, {})[option] = value
+    if not options_by_part:
         return SETTINGS
-    several = {
+    settings_by_part = {
         part: parse_adapter_config({**options, "peft_type": "LORA"}, where)
-        for part, options in parts.items()
+        for part, options in options_by_part.items()
     }
     alphas, ranks = dict[str, float](), dict[str, float]()
-    for part, settings in several.items():
+    for part, settings in settings_by_part.items():
         alphas |= _of_part(part, settings.alpha_pattern, settings.alpha)
         ranks |= _of_part(part, settings.rank_pattern, settings.rank)
     first, *others = (
         replace(s, alpha=None, alpha_pattern={}, rank=None, rank_pattern={})
-        for s in several.values()
+        for s in settings_by_part.values()
     )
     if any(other != first for other in others):
         raise refuse(
             "The parts of the adapter have options that do not go together",
             where=where,
             expected="the same options for all, but for ranks and alphas",
-            found=", ".join(several),
+            found=", ".join(settings_by_part),
             fix="save an adapter for each part (save_lora_adapter)",
         )
     return replace(first, alpha_pattern=alphas, rank_pattern=ranks)
@@ -102,8 +102,8 @@ def read_options(config: Mapping[str, Any], where: str) -> LoraConfig:
 
 def _of_part(part: str, patterns: Mapping[str, float], every: float | None) -> dict[str, float]:
     """Return patterns of module names, limited to the modules of one part."""
-    found = {
+    limited = {
         rf"{part}\.{key[1:]}" if key.startswith("^") else rf"{part}\.(.*\.)?({key})": value
         for key, value in patterns.items()
     }
-    return found if every is None else found | {rf"{part}\..+": every}
+    return limited if every is None else limited | {rf"{part}\..+": every}
