@@ -59,8 +59,8 @@ def _matrices(tuned: Sequence[int], found: Iterable[Mapping[str, Any]]) -> dict[
     changed, opposed = np.zeros((2, count, count), np.int64)
     for vectors in found:
         products += np.array(vectors["products"])
-        for first, second, both, conflicts in vectors["signs"]:
-            at = tuned.index(first), tuned.index(second)
+        for one, other, both, conflicts in vectors["signs"]:
+            at = tuned.index(one), tuned.index(other)
             changed[at] += both
             opposed[at] += conflicts
     changed, opposed = changed + changed.T, opposed + opposed.T

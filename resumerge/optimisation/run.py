@@ -88,7 +88,7 @@ def search_models(
     settings = search.settings(space, SEED if options.seed is None else options.seed, began)
     check_sampler(search.sampler, len(settings.directions), space)
     points = len(space.grid()) if search.sampler == GRID else None
-    asked = asked_for(search, settings, options, points)
+    request = asked_for(search, settings, options, points)
     with stop.listening(), resumable_disk_errors():
         models = TrialModels(search.out, options, storage, stop)
         if not (folder / STUDY_FILE).is_file():
@@ -101,10 +101,10 @@ def search_models(
                 storage.remove(folder / STUDY_FILE)
             with stop.deferred():
                 if not (folder / STUDY_FILE).is_file():
-                    create_study(folder, settings, asked, storage)
+                    create_study(folder, settings, request, storage)
             with open_study(folder, settings, space) as study:
                 with stop.deferred():
-                    study.note_asked(asked)
+                    study.note_asked(request)
                 work = _Work(search, settings, space, study, models, reporter, told, stop)
                 work.do()
                 return document_of(search.out, settings, study, space, models)

@@ -90,14 +90,16 @@ class WrittenTensors:
         Raises:
             InputError: the family has no such tensor, or lacks one.
         """
-        found: dict[str, dict[int, Tensor]] = defaultdict(dict)
+        parts_by_name: dict[str, dict[int, Tensor]] = defaultdict(dict)
         for name, tensor in tensors.items():
             if not name.endswith(_BUFFER):
-                for known, number, part in self._named(name, tensor):
-                    found[known][number] = part
-        self._check_complete(found)
-        for name, parts in found.items():
-            yield self._written(name, tuple(parts[number] for number in sorted(parts)))
+                for gguf_name, number, part in self._places(name, tensor):
+                    parts_by_name[gguf_name][number] = part
+        self._check_complete(parts_by_name)
+        for name, numbered_parts in parts_by_name.items():
+            yield self._written(
+                name, tuple(numbered_parts[number] for number in sorted(numbered_parts))
+            )
         for name, numbers in self._facts.factors().items():
             yield Written(name, (len(numbers),), "F32", (Literal.of(name, "F32", numbers),), BLOCK)
 
@@ -110,25 +112,25 @@ class WrittenTensors:
             fix="name a folder as output, and convert it with llama.cpp's own script",
         )
 
-    def _named(self, name: str, tensor: Tensor) -> Iterator[tuple[str, int, Tensor]]:
+    def _places(self, name: str, tensor: Tensor) -> Iterator[tuple[str, int, Tensor]]:
         """Yield the place of a tensor in the file: name there, number of the part, elements."""
         kind = name.rpartition(".")[2]
-        if (known := self._top.get(name.removesuffix(f".{kind}"))) and kind == "weight":
-            if self._facts.architecture.startswith("gemma") and known == "output":
+        if (gguf_module := self._top.get(name.removesuffix(f".{kind}"))) and kind == "weight":
+            if self._facts.architecture.startswith("gemma") and gguf_module == "output":
                 raise self._unknown(name, "a head that is tied to the embedding", tensor.shape)
-            yield f"{known}.{kind}", 0, tensor
+            yield f"{gguf_module}.{kind}", 0, tensor
             return
         if match := _PACKED.fullmatch(name):
             yield from self._packed(name, tensor, *match.groups())
             return
         match = _LAYER.fullmatch(name)
-        layer, rest, kind = match.groups() if match else ("", "", "")
-        expert = _EXPERT.fullmatch(rest)
+        layer, module, kind = match.groups() if match else ("", "", "")
+        expert = _EXPERT.fullmatch(module)
         number = int(expert[2]) if expert else 0
-        rest = f"{expert[1]}.{{}}.{expert[3]}" if expert else rest
-        if rest not in self._layer:
+        module = f"{expert[1]}.{{}}.{expert[3]}" if expert else module
+        if module not in self._layer:
             raise self._unknown(name, f"a tensor of {self._facts.family.model_type}", tensor.shape)
-        yield f"blk.{layer}.{self._layer[rest]}.{kind}", number, tensor
+        yield f"blk.{layer}.{self._layer[module]}.{kind}", number, tensor
 
     def _packed(
         self, name: str, tensor: Tensor, layer: str, module: str, matrix: str
@@ -138,37 +140,45 @@ class WrittenTensors:
         names = {"down_proj": ["w2" if mixtral else "down_proj"]}.get(
             matrix, ["w1", "w3"] if mixtral else ["gate_proj", "up_proj"]
         )
-        known = [
-            self._layer.get(f"{'block_sparse_moe' if mixtral else 'mlp'}.experts.{{}}.{own}")
-            for own in names
+        gguf_modules = [
+            self._layer.get(
+                f"{'block_sparse_moe' if mixtral else 'mlp'}.experts.{{}}.{matrix_name}"
+            )
+            for matrix_name in names
         ]
-        if None in known or len(tensor.shape) != 3 or tensor.shape[1] % len(names):
+        if None in gguf_modules or len(tensor.shape) != 3 or tensor.shape[1] % len(names):
             raise self._unknown(name, f"a tensor of {self._facts.family.model_type}", tensor.shape)
         experts, rows, columns = tensor.shape
         shape = (rows // len(names), columns)
         for place in range(experts * len(names)):
             part = part_of(tensor, f"{name} {place}", shape, place)
-            yield f"blk.{layer}.{known[place % len(names)]}.weight", place // len(names), part
+            yield (
+                f"blk.{layer}.{gguf_modules[place % len(names)]}.weight",
+                place // len(names),
+                part,
+            )
 
-    def _check_complete(self, found: Mapping[str, Mapping[int, Tensor]]) -> None:
+    def _check_complete(self, parts_by_name: Mapping[str, Mapping[int, Tensor]]) -> None:
         """Check that each layer has the tensors that the first has, with all experts."""
         count = self._facts.values()[f"{self._facts.architecture}.block_count"]
         assert isinstance(count, int)
         layers = defaultdict[int, set[str]](set)
-        for name in found:
+        for name in parts_by_name:
             if name.startswith("blk."):
-                _, layer, rest = name.split(".", 2)
-                layers[int(layer)].add(rest)
-        needed = {"token_embd.weight", "output_norm.weight"} - found.keys()
+                _, layer, module = name.split(".", 2)
+                layers[int(layer)].add(module)
+        needed = {"token_embd.weight", "output_norm.weight"} - parts_by_name.keys()
         if not self._facts.is_tied:
-            needed |= {"output.weight"} - found.keys()
-        absent = [f"blk.{n}.{rest}" for n in range(count) for rest in layers[0] - layers[n]]
-        surplus = [f"blk.{n}.{rest}" for n in layers for rest in layers[n] - layers[0]]
+            needed |= {"output.weight"} - parts_by_name.keys()
+        absent = [f"blk.{n}.{module}" for n in range(count) for module in layers[0] - layers[n]]
+        surplus = [f"blk.{n}.{module}" for n in layers for module in layers[n] - layers[0]]
         surplus += [f"blk.{n}" for n in layers if n >= count]
-        for name, parts in found.items():
-            most = self._facts.experts if "_exps." in name else 1
-            absent += [f"{name} of expert {n}" for n in range(most) if n not in parts]
-            surplus += [f"{name} of expert {n}" for n in parts if n >= most]
+        for name, numbered_parts in parts_by_name.items():
+            expected_parts = self._facts.experts if "_exps." in name else 1
+            absent += [
+                f"{name} of expert {n}" for n in range(expected_parts) if n not in numbered_parts
+            ]
+            surplus += [f"{name} of expert {n}" for n in numbered_parts if n >= expected_parts]
         if absent := sorted([*needed, *absent]):
             raise self._unknown(absent[0], f"{count} layers with the same tensors", some(absent))
         if surplus:
@@ -176,33 +186,33 @@ class WrittenTensors:
 
     def _written(self, name: str, parts: tuple[Tensor, ...]) -> Written:
         module = name.split(".")[-2]
-        first = parts[0]
+        sample = parts[0]
         if len({part.shape for part in parts}) > 1:
-            raise self._unknown(name, "experts of one shape", first.shape)
+            raise self._unknown(name, "experts of one shape", sample.shape)
         is_packed = "_exps." in name
-        shape = (len(parts), *first.shape) if is_packed else first.shape
+        shape = (len(parts), *sample.shape) if is_packed else sample.shape
         if module == SHARED_GATE and len(shape) == 2 and shape[0] == 1:
-            shape, parts = shape[1:], (first,)
-        type = self._type_of(name, module, shape, first)
-        made = tuple(self._made(name, module, part, type) for part in parts)
-        blocks = {_block_elements(part) for part in made}
-        return Written(name, shape, type, made, max(blocks))
+            shape, parts = shape[1:], (sample,)
+        type = self._type_of(name, module, shape, sample)
+        expressions = tuple(self._made(name, module, part, type) for part in parts)
+        blocks = {_block_elements(part) for part in expressions}
+        return Written(name, shape, type, expressions, max(blocks))
 
-    def _type_of(self, name: str, module: str, shape: tuple[int, ...], own: Tensor) -> str:
+    def _type_of(self, name: str, module: str, shape: tuple[int, ...], tensor: Tensor) -> str:
         """Return the type of a tensor: vectors, norms and routers are F32."""
-        if own.dtype not in FLOATS:
-            raise self._unknown(name, "floats", own.dtype)
-        if not 1 <= len(shape) <= 3 or own.numel == 0:
+        if tensor.dtype not in FLOATS:
+            raise self._unknown(name, "floats", tensor.dtype)
+        if not 1 <= len(shape) <= 3 or tensor.numel == 0:
             raise self._unknown(name, "a vector or a matrix with elements", shape)
         if len(shape) == 1 or module.endswith("norm") or module in _ROUTERS:
             return "F32"
-        asked = self._type or (own.dtype if own.dtype in PLAIN else "F32")
+        type_name = self._type or (tensor.dtype if tensor.dtype in PLAIN else "F32")
         if module in ("token_embd", "output"):
-            asked = _FINER.get(asked, asked)
-        if asked in ENCODED and shape[-1] % ENCODED[asked][1]:
-            self._cut[asked].append(name)
+            type_name = _FINER.get(type_name, type_name)
+        if type_name in ENCODED and shape[-1] % ENCODED[type_name][1]:
+            self._cut[type_name].append(name)
             return _FALLBACK
-        return asked
+        return type_name
 
     def _made(self, name: str, module: str, tensor: Tensor, type: str) -> Tensor:
         """Return the expression of a part: in its type, with its rows in llama.cpp's order."""

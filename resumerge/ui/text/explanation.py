@@ -75,10 +75,10 @@ def columns(group: Document) -> list[ValueColumn]:
     return [_column(key, rows) for key in keys]
 
 
-def constants(found: Iterable[ValueColumn]) -> list[str]:
+def constants(columns: Iterable[ValueColumn]) -> list[str]:
     """Return a line for the merge and each model, with the values that all rows share."""
     lines: dict[str, list[str]] = {}
-    for column in found:
+    for column in columns:
         if column.is_constant:
             said = f"{column.parameter} {column.cells[0]}" if column.cells[0] else column.parameter
             lines.setdefault(column.model, []).append(said)
@@ -98,29 +98,29 @@ def span(layers: Sequence[str] | None) -> str:
 def _values(setting: Document) -> dict[_Key, Any]:
     """Return the values of a setting by model and parameter; a model twice has a number."""
     copied = setting["method"] is None
-    found: dict[_Key, Any] = {} if copied else {("", "method"): setting["method"]}
-    found |= {("", name): value for name, value in setting["parameters"].items()}
+    values: dict[_Key, Any] = {} if copied else {("", "method"): setting["method"]}
+    values |= {("", name): value for name, value in setting["parameters"].items()}
     names: list[str] = []
     for model in setting["models"]:
         names.append(model["model"])
-        again = names.count(model["model"])
-        name = model["model"] if again == 1 else f"{model['model']} ({again})"
-        own = {(name, key): value for key, value in model["parameters"].items()}
+        occurrence = names.count(model["model"])
+        name = model["model"] if occurrence == 1 else f"{model['model']} ({occurrence})"
+        own_values = {(name, key): value for key, value in model["parameters"].items()}
         role = "copied" if copied else "base model" if model["base"] else "merged"
-        found |= own or {(name, role): ""}
-    return found
+        values |= own_values or {(name, role): ""}
+    return values
 
 
 def _column(key: _Key, rows: Sequence[Sequence[Mapping[_Key, Any]]]) -> ValueColumn:
     model, parameter = key
-    given = [[values[key] for values in row if key in values] for row in rows]
-    cells = [" or ".join(dict.fromkeys(map(_text, values))) for values in given]
+    values_of_rows = [[values[key] for values in row if key in values] for row in rows]
+    cells = [" or ".join(dict.fromkeys(map(_text, values))) for values in values_of_rows]
     if parameter in ("copied", "base model", "merged"):
-        cells = ["yes" if values else "" for values in given]
+        cells = ["yes" if values else "" for values in values_of_rows]
         cells = [""] * len(cells) if all(cells) else cells
     numbers = [
         float(values[0]) if len(set(values)) == 1 and _is_number(values[0]) else None
-        for values in given
+        for values in values_of_rows
     ]
     return ValueColumn(parameter, model, tuple(cells), tuple(numbers))
 

@@ -181,18 +181,18 @@ def _batches(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _others(history: History) -> list[str]:
     """Return sentences about what other processes took while attempts ran."""
-    found = []
+    falls = []
     for lifetime in history.lifetimes:
-        taken, given_back = taken_by_others(lifetime)
-        most = max((point.left_high for point in lifetime.points), default=0)
-        if most and taken >= NOTABLE_SHARE * most:
-            back = f", and freed {show_size(given_back)}" if given_back >= taken / 10 else ""
-            found.append((taken, f"while attempt {lifetime.n} ran{back}"))
-    if not found:
+        taken_bytes, given_back = taken_by_others(lifetime)
+        highest = max((point.left_high for point in lifetime.points), default=0)
+        if highest and taken_bytes >= NOTABLE_SHARE * highest:
+            back = f", and freed {show_size(given_back)}" if given_back >= taken_bytes / 10 else ""
+            falls.append((taken_bytes, f"while attempt {lifetime.n} ran{back}"))
+    if not falls:
         return []
-    taken, when = max(found)
-    more = f" This happened in {len(found)} attempts." if len(found) > 1 else ""
-    return [f"Other processes took {show_size(taken)} of memory {when}.{more}"]
+    taken_bytes, when = max(falls)
+    more = f" This happened in {len(falls)} attempts." if len(falls) > 1 else ""
+    return [f"Other processes took {show_size(taken_bytes)} of memory {when}.{more}"]
 
 
 def taken_by_others(lifetime: Lifetime) -> tuple[int, int]:
@@ -213,11 +213,11 @@ def _over_budget(history: History) -> list[str]:
 
 def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence about the bytes that all attempts fetched together."""
-    found = [event["data"] for event in events if event["kind"] == EventKind.STREAMED]
-    if not found:
+    totals = [event["data"] for event in events if event["kind"] == EventKind.STREAMED]
+    if not totals:
         return []
-    fetched, requests = (sum(data.get(n) or 0 for data in found) for n in ("bytes", "requests"))
-    attempts = f" in {counted(len(found), 'attempt')}" if len(found) > 1 else ""
+    fetched, requests = (sum(data.get(n) or 0 for data in totals) for n in ("bytes", "requests"))
+    attempts = f" in {counted(len(totals), 'attempt')}" if len(totals) > 1 else ""
     return [
         f"Models were read from their servers by ranges, and not stored (--stream): "
         f"{show_size(fetched)} by {counted(requests, 'request')}{attempts}."
