@@ -138,7 +138,7 @@ class Slice:
     """Consecutive layers of the output, each computed from one layer of every input.
 
     Args:
-        base_model: overrides the recipe's for this slice.
+        base_model: overrides the recipe's base model for this slice.
         path: YAML path of this entry; empty for the one slice of a ``models`` list.
     """
 
@@ -171,7 +171,7 @@ MIXTURE = "mixture"
 """The name that stands for the method of a recipe that makes a mixture of experts."""
 
 OF_HIDDEN_STATES = ("hidden", "hidden_avg", "hidden_last", "hidden_norm")
-"""The gate modes that make gates of the base's hidden states, which prompts lead to."""
+"""The gate modes that make gates of the base's hidden states for prompts."""
 
 OF_PROMPTS = (*OF_HIDDEN_STATES, "cheap_embed")
 """The gate modes that make gates of prompts."""
@@ -189,10 +189,10 @@ class Expert:
 
     Args:
         model: the model.
-        positive_prompts: the prompts that the gate turns to this expert.
-        negative_prompts: the prompts that the gate turns away from it.
+        positive_prompts: the prompts for which the gate favours this expert.
+        negative_prompts: the prompts for which the gate disfavours this expert.
         noise_scale: the standard deviation of noise that is added to the matrices.
-        residual_scale: the factor of the matrices that the expert's output comes out of.
+        residual_scale: the factor on the matrices that make the expert's output.
         path: the YAML path of this entry.
     """
 
@@ -232,7 +232,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Extraction:
-    """The part of a recipe that makes a LoRA adapter of how a model differs from its base.
+    """The part of a recipe that makes a LoRA adapter of a model's differences from its base.
 
     The options and their meaning are those of mergekit-extract-lora 0.1.5 (observed).
 
@@ -241,7 +241,7 @@ class Extraction:
         max_rank: the largest rank of a module.
         sv_epsilon: directions whose singular value is not larger are left out.
         energy: the share of the energy of each change that is kept, if the largest rank allows it;
-            None for as much as that allows.
+            None to keep as much as the largest rank allows.
         distribute_scale: whether both matrices have the roots of the singular values.
         embed_lora: whether embeddings and heads are decomposed, rather than saved whole.
         save_modules: the modules that are saved whole: names, or their last words.
@@ -263,7 +263,7 @@ class Extraction:
 
     @property
     def chooses_ranks(self) -> bool:
-        """Whether the changes decide the ranks, and not the largest rank alone."""
+        """Whether ranks depend on the changes, and not on the largest rank alone."""
         return self.energy is not None or self.sv_epsilon > 0.0
 
 
@@ -281,21 +281,21 @@ class Recipe:
         chat_template: ``auto``, a built-in name, or a Jinja template; None for the tokenizer's own.
         experts_together: the experts of a layer are merged as one tensor for each projection.
         mixture: the mixture of experts that the recipe makes, instead of merging; else None.
-        extract_expert: every model is a mixture, and seen as the dense model that its expert of
-            this number is.
+        extract_expert: the number of an expert: every model is a mixture, of which this expert is
+            taken as a dense model; None for plain models.
         extraction: the adapter that the recipe extracts, instead of merging; else None.
-        rank: of adapters that are combined, the rank of the result at most; None for enough that
-            nothing is lost.
-        ignored: the keys that mean nothing anywhere, by their YAML paths.
+        rank: for combined adapters, the highest rank of the result; None for a rank that loses
+            nothing.
+        ignored: the unknown keys, by their YAML paths.
         notes: sentences on keys and values that have no effect, or a surprising one.
         text: the YAML text, for the ledger and the model card.
         file: the name of the file, for messages.
         lines: the line of each YAML path (``slices[0].sources[1]``), counted from 1.
         name: the stage's name; empty if the document has none.
-        stages: the merges that models of this recipe or of its stages are, each after those that
-            it names itself. They have no stages of their own here.
+        stages: the merges whose results are models of this recipe or of its stages, each after the
+            stages that it names itself. Their own `stages` are empty.
         variants: the recipes of a sweep, by the names of their outputs; empty without a sweep. The
-            rest is then that of the first of them, but for `text`.
+            other fields, except `text`, are then those of the first variant.
     """
 
     merge_method: str
@@ -337,7 +337,7 @@ class Recipe:
 
     @property
     def plain_dtype(self) -> str | None:
-        """The dtype of what the output has in plain floats; None for that of the models."""
+        """The dtype of the output's plain floats; None for the dtype of the models."""
         return self.dtype if self.quantised_as else self.out_dtype or self.dtype
 
     @property

@@ -1,4 +1,4 @@
-"""The reader of YAML with the line of every value. It refuses what would exhaust the machine.
+"""The reader of YAML with the line of every value. It refuses oversized documents.
 
 A value has a path: keys joined by dots, list indices in brackets, like ``slices[0].sources[1]``.
 The empty path is the whole document.
@@ -285,7 +285,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
 
 
 def _copied_from_a_page(lines: Sequence[str]) -> str:
-    """Return what to do about lines that have marks of a formatted page, or an empty text.
+    """Return the advice on lines with marks of a formatted page; empty if there are none.
 
     Marks are a fence of Markdown, and characters that look like a space, a quotation mark or a
     dash, or like nothing, and are letters to YAML.

@@ -1,8 +1,8 @@
 """Ranges of remote files, read into memory and never stored: ahead of their use, in threads.
 
-A request takes a round trip before its first byte arrives. What will be read is therefore said in
-advance (`RangeReader.expect`), and several threads request it in that order, as far as the memory
-for it allows. Only these threads use the network: whoever reads waits for them, and can be stopped.
+A request takes a round trip before its first byte arrives. Future reads are therefore announced
+(`RangeReader.expect`), and several threads request them in that order, as far as their memory
+allows. Only these threads use the network: a reader waits for them, and can be stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resumerge.remote.forecast import PIECE_BYTES, Forecast, Piece, Range
 THREADS = 16
 """The number of requests at once.
 
-`AHEAD_BYTES` bounds the large ones to fewer; samples are many small ones.
+`AHEAD_BYTES` allows fewer large requests; samples are many small requests.
 """
 
 AHEAD_BYTES = 32 << 20
@@ -59,11 +59,11 @@ class RangeReader:
     def expect(
         self, steps: Iterable[Iterable[Range[RemoteFile]]], *, keep: bool = False
     ) -> Forecast[RemoteFile]:
-        """Have ranges requested before they are read, after those that were expected before.
+        """Request ranges before they are read, after the ranges that were announced earlier.
 
         Args:
             steps: the ranges that are read together, one step after the other.
-            keep: whether what is read stays in memory until it is forgotten, to be read again.
+            keep: whether ranges stay in memory after a read, until `forget`, to be read again.
 
         Returns:
             the ranges, to be given to `forget` when they were read.
@@ -75,7 +75,7 @@ class RangeReader:
         return expected
 
     def forget(self, expected: Forecast[RemoteFile]) -> None:
-        """Free the memory of ranges that will not be read any more."""
+        """Free the memory of ranges that will not be read again."""
         with self._changed:
             if expected in self._expected:
                 self._expected.remove(expected)
@@ -126,9 +126,9 @@ class RangeReader:
     def _parts(
         self, file: RemoteFile, offset: int, buffer: memoryview
     ) -> Iterator[tuple[Piece[RemoteFile], memoryview | None, memoryview]]:
-        """Yield the parts that fill a buffer: a piece, its bytes that are wanted, and their place.
+        """Yield the parts that fill a buffer: piece, needed bytes, and their place in the buffer.
 
-        The bytes are None for a piece that is received in that place.
+        The bytes are None for a piece that is received directly into the buffer.
         """
         at, stop = offset, offset + len(buffer)
         while at < stop:
@@ -155,14 +155,14 @@ class RangeReader:
         self._held += piece.nbytes
 
     def _drop(self, piece: Piece[RemoteFile]) -> None:
-        """Free the memory of a piece; whoever reads it now has a view of it."""
+        """Release the memory of a piece; a current reader still holds a view of it."""
         if piece.is_held:
             piece.is_held = False
             self._held -= piece.nbytes
             piece.target = _READ
 
     def _wake(self) -> None:
-        """Have the threads look for what to request; the first call starts them."""
+        """Wake the threads to look for the next request; the first call starts them."""
         if not self._threads:
             self._threads = [
                 threading.Thread(target=self._work, name=f"range {n}", daemon=True)
@@ -173,7 +173,7 @@ class RangeReader:
         self._changed.notify_all()
 
     def _next(self) -> Piece[RemoteFile] | None:
-        """Return the piece to request now; one that is waited for comes first."""
+        """Return the piece to request now; a piece that a reader waits for comes first."""
         if self._urgent:
             return self._urgent.popleft()
         piece = next(filter(None, (expected.next for expected in self._expected)), None)
@@ -204,7 +204,7 @@ class RangeReader:
             self._request(piece)
 
     def _request(self, piece: Piece[RemoteFile]) -> None:
-        """Request a piece until it is received, and tell those who wait for it."""
+        """Request a piece until it is received, and wake the readers that wait for it."""
         try:
             self._receive(piece)
         except _Stopped:

@@ -1,7 +1,7 @@
-"""Names that a model has for one tensor: what transformers ties, and how a config unties it.
+"""The names that a model has for one tensor: ties of transformers, and configs that untie them.
 
 Facts of transformers 5.23: `_tied_weights_keys` of its classes, and what its configurations and
-models derive from ``tie_word_embeddings``. Files have one name of each group, or few.
+models derive from ``tie_word_embeddings``. Files have one name of each group, or a few.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _UNKNOWN = frozenset(
     {"blt", "csm", "diffusion_gemma", "luke", "neomme", "pix2struct", "pix2struct_text_model"}
     | {"seamless_m4t", "seamless_m4t_v2", "t5gemma2", "ultrabert", "zamba", "zamba2"}
 )
-"""Model types that tie more, or otherwise, than is known here."""
+"""Model types whose ties are not known here."""
 
 _WHOLE_INSIDE = re.compile(
     r"^(language_model|text_model|text_decoder|decoder|llm)\."
     r"(?=(model|transformer|gpt_neox|backbone|bert|roberta|shared)\.)"
 )
-"""The beginning of a language model's names that stands whole in another model."""
+"""The prefix of a language model that is contained whole in another model."""
 
 SCALING = frozenset({"t5", "longt5", "pop2piano", "switch_transformers"})
 """Model types that scale the decoder's output by ``d_model**-0.5`` unless config.json says that
@@ -113,7 +113,7 @@ def tied_groups(config: Mapping[str, Any], names: Collection[str]) -> list[tuple
 
 
 def tied_names(config: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
-    """Return the names that a model has for tensors of its files, beside those in the files.
+    """Return the names of a model for tensors of its files, besides the names in the files.
 
     Args:
         config: the model's config.json.
@@ -131,7 +131,7 @@ def tied_names(config: Mapping[str, Any], names: Collection[str]) -> dict[str, s
 
 
 def head_is_unknown(config: Mapping[str, Any], names: Collection[str]) -> bool:
-    """Return whether a model may tie a head to its embedding whose name is not known here."""
+    """Return whether a model may tie a head of unknown name to its embedding."""
     return not says_untied(config) and _is_strange(config, names)
 
 
@@ -146,7 +146,7 @@ def says_tied(config: Mapping[str, Any]) -> bool | None:
 def says_untied(config: Mapping[str, Any]) -> bool:
     """Return whether config.json says that the head is not tied to the embedding.
 
-    A nested config that says that it is tied overrules the outer one, as in transformers.
+    A nested config that states a tie overrules the outer config, as in transformers.
     """
     return says_tied(config) is False and not any(_nested(config))
 
@@ -165,8 +165,8 @@ def scales_outputs(config: Mapping[str, Any]) -> bool:
 def untied_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config of the same model with a head of its own.
 
-    Where transformers derives more from ``tie_word_embeddings`` than what is tied, it stays as it
-    is: tensors that a file has apart, and that differ, are not tied by transformers 5.
+    If transformers derives other settings than ties from ``tie_word_embeddings``, the config stays
+    unchanged: transformers 5 does not tie tensors that a file has apart and that differ.
     """
     if model_type(config) in SCALING | ALWAYS_TIED:
         return dict(config)

@@ -25,8 +25,8 @@ REMOTE = frozenset({"hub", "bucket"})
 class FileStamp:
     """The facts that a filesystem has on a file, which differ after any change.
 
-    A change that keeps the time makes another stamp, too. The content may be the same all the same:
-    a copy, or a changed mode, has another stamp.
+    A change that keeps the modification time gives another stamp as well. Files with different
+    stamps may have the same content: a copy, or a changed mode, has another stamp.
 
     Args:
         size: the size in bytes.
@@ -46,7 +46,7 @@ class FileStamp:
 
     @classmethod
     def of_json(cls, value: Any) -> FileStamp | None:
-        """Return the stamp that `as_json` returned; None if it is none."""
+        """Return the stamp with the JSON that `as_json` returned; None for other JSON."""
         whole = isinstance(value, list) and len(value) == 4 and {*map(type, value)} == {int}
         return cls(*value) if whole else None
 
@@ -55,8 +55,8 @@ class FileStamp:
 
         Args:
             other: the other stamp; None differs from any.
-            but_names: whether a name more or less is no change: then the times at which the kernel
-                changed what it knows of the file are not compared.
+            but_names: whether to ignore added and removed names (hard links): then the kernel's
+                change times are not compared.
         """
         if other is not None and but_names:
             return self != replace(other, ctime_ns=self.ctime_ns)
@@ -77,7 +77,7 @@ class SourceFile:
             file's header) of local files.
         present: whether the complete file is on this disk.
         stamp: a local file's stamp when its header was read, which belongs to this machine.
-        first: the bytes before the first tensor, of a safetensors file; empty for another one.
+        first: a safetensors file's bytes before the first tensor; empty for other formats.
     """
 
     name: str
@@ -108,9 +108,9 @@ class Coding(NamedTuple):
     """The tensors that a quantised weight is stored as.
 
     Args:
-        parts: the names of the tensors of its file: codes, scales, and what describes them.
+        parts: the names of the tensors in its file: codes, scales, and their descriptions.
         kind: the scheme in words.
-        written: the tensors that a changed weight is written as; None if it is not written.
+        written: the tensors that a changed weight is written as; None if it cannot be written.
     """
 
     parts: tuple[str, ...]
@@ -119,11 +119,11 @@ class Coding(NamedTuple):
 
 
 class Contained(NamedTuple):
-    """The files beside the weights that a weight file has in it, made when they are read.
+    """The companion files that a weight file contains, which are made when they are read.
 
     Args:
-        names: their names.
-        tokens: how many tokens they say something of, at most.
+        names: the names of the files.
+        tokens: the largest number of tokens that they describe.
     """
 
     names: tuple[str, ...] = ()
@@ -134,10 +134,10 @@ NOTHING_CONTAINED = Contained()
 
 
 class Description(NamedTuple):
-    """The description of a model that its weight files have, in their own words: of GGUF.
+    """The description of a model in its GGUF files, in their own terms.
 
     Args:
-        values: numbers and texts on the model, by name; None for long arrays.
+        values: numbers and texts about the model, by name; None for long arrays.
         coded: the tensors that are stored in blocks, by name.
     """
 
@@ -152,7 +152,7 @@ class SentenceModules:
     Args:
         types: the name of each module's class, in their order.
         configs: the config.json of each module but the transformer, by its folder.
-        stems: how the names of weight files begin, by the folder of each module that has some.
+        stems: the beginning of the names of weight files, by the folder of a module with weights.
     """
 
     types: tuple[str, ...]
@@ -168,8 +168,8 @@ class Source:
         ref: the model as the recipe names it.
         kind: ``local``, ``hub`` or ``bucket``; ``lora`` for a model with an adapter; ``stage`` for
             the result of another merge, with an adapter or without, whose tensors are computed.
-        folder: the folder of its files, or where they will be after the download; for a ``lora``,
-            the model's; for a ``stage``, that of the files that it would have beside its weights.
+        folder: the folder of its files, before and after the download; for a ``lora``, the model's
+            folder; for a ``stage``, the folder of the files that it would have beside its weights.
         revision: the commit of a Hub repo; for a model in a bucket, a digest of the ETags of its
             weight files; None for a local folder; for a ``lora``, both joined by ``+``.
         config: config.json, parsed; empty if there is none.
@@ -179,28 +179,28 @@ class Source:
         companions: the files of a remote model beside the weights, by name relative to `folder`.
         base: the model of a ``lora``, without its adapter.
         adapter: the adapter of a ``lora`` alone: its config is adapter_config.json.
-        notes: sentences on the model for the user, a line each.
-        components: how the names of weight files begin in each component of a diffusers pipeline;
-            empty for a component without weights.
+        notes: sentences for the user, a line each.
+        components: the beginning of the names of weight files, by component of a diffusers
+            pipeline; empty for a component without weights.
         modules: the modules of a model of sentence-transformers; None for another model.
-        single: whether the reference names one weight file: what lies beside it in `folder` is not
-            the model's.
+        single: whether the reference names one weight file: other files in `folder` are not the
+            model's.
         number: the model's number in a plan.
         streams: whether its remote files that are not on this disk are read by ranges, and not
             downloaded.
         linked: whether files of the output may become other names of its files (hard links).
-        left_out: the tensors of its parts that no tensor of the model is computed from.
-        stored: the tensors as the files have them, by name, where `tensors` are computed from them:
-            of a quantised model. None if they are `tensors`.
-        stated: what config.json said of the quantisation; `config` leaves it out.
-        quantised: how many weights are quantised and in which way, in words; empty for none.
-        weights: how each quantised weight is stored, by its plain name.
-        described: what GGUF files say of the model, as long as its tensors have their names; None
-            for other files.
+        left_out: the tensors of its parts from which no tensor of the model is computed.
+        stored: for a quantised model, the tensors of its files, by name, from which `tensors` are
+            computed; None for other models, whose `tensors` are those of the files.
+        stated: the quantisation that config.json states; `config` leaves it out.
+        quantised: the number of quantised weights, by scheme, in words; empty for none.
+        weights: the stored form of each quantised weight, by its plain name.
+        described: the description in GGUF files, until tensors get transformers' names; None for
+            other files.
         is_adapter: whether it is an adapter alone: `config` is its adapter_config.json.
-        led_to_by_file: whether its first file alone leads to it, also in a folder with others: of
+        led_to_by_file: whether its first file identifies it, even in a folder with several models:
             a model in GGUF.
-        contained: what its first weight file has in it: the tokenizer of a model in GGUF.
+        contained: the companions in its first weight file: the tokenizer of a model in GGUF.
     """
 
     ref: ModelRef
@@ -263,7 +263,8 @@ class Source:
     def stored_tensors(self) -> dict[str, Stored]:
         """Return the tensors of a quantised model as its files have them, by name.
 
-        Those of a model with an adapter are the model's; empty for another model.
+        For a model with an adapter they are the model's tensors. Empty for a model that is not
+        quantised.
         """
         prefix, model = ("base/", self.base) if self.base else ("", self)
         found = {n: t for n, t in (model.stored or {}).items() if isinstance(t, Stored)}

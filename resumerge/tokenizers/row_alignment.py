@@ -1,13 +1,13 @@
-"""The rows of embeddings and heads in the output: where each comes from, token by token.
+"""The origins of the rows of embeddings and heads in the output, token by token.
 
 The rules for rows are mergekit's; each was observed by running mergekit 0.1.5 on small models. A
-model's own row of a token is used where it has one. Where it has none, the row is the base model's,
-or else that of the only input that has the token, or else the average of those that have it, or
-zeros where none has; what the recipe says of a token goes before these rules.
+model's own row of a token is used if it has one. Otherwise the row is the base model's, or else
+that of the only input with the token, or else the average of all inputs with the token, or zeros if
+no input has it. The recipe's setting for a token overrules these rules.
 
-A row without a token (a model has more rows than tokens) is the model's own row of that number
-where it has no token there either, else zeros. Rows after the last token are the mean of all others
-where the recipe pads the vocabulary.
+A row without a token (models have more rows than tokens) is the model's own row of that number if
+that has no token either, else zeros. Rows after the last token are the mean of all other rows if
+the recipe pads the vocabulary.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class RowAlignment:
             self.notes.append(note)
 
     def _check_identified(self) -> None:
-        """Check that every tensor with token rows is known, where rows move."""
+        """Check that no tensor is undecided about having token rows, if rows move."""
         for ref in self.recipe.merged_models:
             tensors = self._tensors[ref]
             if not self._moves_rows(ref) or (tensors.size is not None and not tensors.undecided):
@@ -280,7 +280,7 @@ class RowAlignment:
 
 @dataclass(frozen=True)
 class _Fallback:
-    """The rows of tokens for inputs that have none of their own.
+    """The rows of tokens for inputs without a row of their own.
 
     Args:
         origins: for each row of the output, the number of the input that it comes from, `AVERAGE`

@@ -204,7 +204,7 @@ class Prefetcher:
             return self._wanted[self._next - 1]
 
     def _prepare(self, file: RemoteFile, source: Source) -> None:
-        """Download a file if needed, and compare its header with the one that was planned with."""
+        """Download a file if needed, and compare its header with the planned header."""
         callbacks = DownloadCallbacks(
             on_progress=lambda nbytes: self._progressed(file, nbytes),
             check=self._check,
@@ -264,8 +264,8 @@ class Prefetcher:
         """
         active = [f for f in self._admitted - self._ready if f in self._bytes_done]
         expected = sum(other.size - self._bytes_done[other] for other in active)
-        # Read before the free space: what the caller could free was freed by then. A caller that
-        # has not seen the latest file yet is not blocked.
+        # `blocked_at` is read before the free space: a blocked caller has already freed all space
+        # that it can. A caller that has not seen the latest ready file is not blocked.
         blocked = self.blocked_at == len(self._ready)
         free = free_bytes(file.cache.absolute())
         reserved = self._reserved_bytes(blocked, file.cache) if self._evicting else 0

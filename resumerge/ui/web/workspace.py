@@ -1,4 +1,4 @@
-"""What a page does in its folder, by commands of the program."""
+"""The actions of a page in its folder, by commands of the program."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Workspace:
 
         Args:
             text: the recipe.
-            name: of the output; empty if it has none yet.
-            options: those that the merge would have.
+            name: the name of the output; empty if it has none yet.
+            options: the options of the merge.
 
         Raises:
             InputError: the recipe names a path outside of the folder, or the name is invalid.
@@ -100,8 +100,8 @@ class Workspace:
 
         Args:
             text: the recipe, which is kept as ``recipes/NAME.yaml``.
-            name: of the output.
-            options: those of the merge.
+            name: the name of the output.
+            options: the options of the merge.
 
         Raises:
             InputError: the recipe names a path outside of the folder, the name is invalid, or the
@@ -123,7 +123,7 @@ class Workspace:
 
         Args:
             run: the run's id.
-            options: those that it goes on with; it keeps most of what it had.
+            options: the options to resume with; the run keeps most of its earlier options.
 
         Raises:
             InputError: there is no such run here, or its output is elsewhere.
@@ -150,13 +150,13 @@ class Workspace:
         return Path(output)
 
     def compare(self, models: Sequence[str], base: str, began: Began) -> Lines:
-        """Yield what ``resumerge compare`` says, line by line, and then its document.
+        """Yield the lines of ``resumerge compare``, and then its document.
 
-        A comparison that was stopped goes on where it was, if it is asked for again.
+        The same call continues a stopped comparison.
 
         Args:
             models: the models, as a recipe names them.
-            base: the model that they were made of; empty for none.
+            base: their base model; empty for none.
             began: is called with the process, which `ask_to_stop` stops.
 
         Raises:
@@ -168,9 +168,9 @@ class Workspace:
         return self._commands.follow(["compare", *of_base, "--", *models], began)
 
     def push(self, run: str, repo: str, began: Began) -> Lines:
-        """Yield what ``resumerge push`` says, line by line, and then its document.
+        """Yield the lines of ``resumerge push``, and then its document.
 
-        A repo that is new is private.
+        A new repo is private.
 
         Args:
             run: the id of the run that made the model.
@@ -229,7 +229,7 @@ class Workspace:
         """Return the path of an output, by its name.
 
         Raises:
-            InputError: it is no name, or what has it leads out of the folder.
+            InputError: the name is invalid, or its path leads out of the folder.
         """
         path = self.folder / name
         is_name = _NAME.fullmatch(name) and name not in (STATE, RECIPES)

@@ -13,12 +13,12 @@ NAMES = frozenset(
         *("HF_ENDPOINT", "HF_HUB_DISABLE_XET", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE"),
     }
 )
-"""What a process needs of this one's. Anything else may be a secret, of the Space or its owner."""
+"""The variables of this process that are passed on. Any other may be a secret of the Space."""
 
 PREFIX = "RESUMERGE_"
 
 HOME = ".home"
-"""The folder with the caches, in a person's folder: nobody reads another one's private models."""
+"""The folder of caches in a person's folder, so that nobody reads another's private models."""
 
 
 def environment_of(folder: Path, token: str, own: Mapping[str, str]) -> dict[str, str]:
@@ -35,7 +35,7 @@ def environment_of(folder: Path, token: str, own: Mapping[str, str]) -> dict[str
         "HOME": str(home),
         "HF_HOME": str(home / "huggingface"),
         "HF_TOKEN": token,
-        # Credentials of the machine are nobody's.
+        # Nobody may use credentials of the machine.
         "AWS_EC2_METADATA_DISABLED": "true",
         "NO_GCE_CHECK": "true",
     }

@@ -1,4 +1,4 @@
-"""The folder of one person, and what may be done in it."""
+"""The folder of one person, with the actions that are allowed in it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Desk:
     """What the pages of one person share, however many are open.
 
     Args:
-        lock: held while `busy` is asked for and set.
+        lock: held while `busy` is read and set.
         busy: whether a comparison or a push is under way.
     """
 
@@ -55,7 +55,7 @@ class PersonalFolder(Workspace):
         folder: the person's folder.
         name: the person's name on the Hub, under which the mirrors are.
         token: the person's token.
-        limits: what the person may use.
+        limits: the limits of the person's use.
         desk: what the person's pages share.
     """
 
@@ -84,7 +84,7 @@ class PersonalFolder(Workspace):
             return super().merge(text, name, self._fixed(name, options))
 
     def resume(self, run: str, options: Options = NO_OPTIONS) -> None:
-        """Have a run go on as `Workspace.resume` does.
+        """Resume a run as `Workspace.resume` does.
 
         Raises:
             InputError, Resumable: as there; or the limits forbid it.
@@ -105,7 +105,7 @@ class PersonalFolder(Workspace):
         return [name for name in names if not self.runs.of_output(self.folder / name)]
 
     def go_on(self, name: str, options: Options = NO_OPTIONS) -> str:
-        """Have a run go on that was made elsewhere, from its mirror, and return its id.
+        """Resume a run of another machine from its mirror, and return its id.
 
         Args:
             name: of the mirror, a repo of the person's, and of the output here.

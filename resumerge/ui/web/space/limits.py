@@ -1,4 +1,4 @@
-"""What one person, and all people together, may use at once; the problems of a plan over it."""
+"""The limits of one person and of all people together, and the problems of plans above them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Limits:
     def problems(
         self, plan: Mapping[str, Any], used: int, running: Sequence[str], others: int = 0
     ) -> list[Problem]:
-        """Return what forbids a merge.
+        """Return the problems that forbid a merge.
 
         Args:
             plan: its document, of ``resumerge plan --json``.
             used: bytes on the disk now.
             running: ids of the person's runs that work.
-            others: how many runs of other people work.
+            others: the number of working runs of other people.
         """
         needed = plan["disk"]["needed"]
         found = [*self.too_many(running, others)]

@@ -1,4 +1,4 @@
-"""What the page of a Space has beside the other: the login, mirrors to go on from, removal."""
+"""The additional parts of a Space's page: login, runs to resume from mirrors, removal of runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SpacePart:
 
     def build(self) -> None:
         """Build the fields."""
-        gr.LoginButton(icon=None)  # its picture would be a file, which none is sent of
+        gr.LoginButton(icon=None)  # its picture would be a file, and the page sends no files
         with gr.Accordion("Go on from a mirror, or remove a run", open=False):
             self._mirror = gr.Dropdown(
                 [],
@@ -43,7 +43,7 @@ class SpacePart:
             self._message = gr.HTML()
 
     def wire(self, run: RunPart, options: Sequence[Field]) -> None:
-        """Say what follows from what is pressed.
+        """Connect the buttons to their functions.
 
         Args:
             run: the part that shows the run.
@@ -68,7 +68,7 @@ class SpacePart:
     def _continue_run(
         self, request: gr.Request, name: str | None, *options: Any
     ) -> tuple[str, Any]:
-        """Have a run go on from its mirror, and choose it."""
+        """Resume a run from its mirror, and choose it."""
         try:
             folder = self._people.folder_of(request)
             run = folder.go_on(name or "", options_of(self._declarations, options))

@@ -1,4 +1,4 @@
-"""Who asks: the person that a browser's session names, after a login at Hugging Face."""
+"""The person of a browser's session, after a login at Hugging Face."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class People:
 
     Args:
         folder: the folder of their folders.
-        limits: what each may use.
+        limits: the limits of each person.
     """
 
     def __init__(self, folder: Path, limits: Limits) -> None:
@@ -31,9 +31,9 @@ class People:
         self._desks: dict[str, Desk] = defaultdict(Desk)
 
     def folder_of(self, request: gr.Request) -> PersonalFolder:
-        """Return the folder of the person who asks.
+        """Return the folder of the person who sends a request.
 
-        It is called by the identity, not the name: that may become another person's.
+        The folder is named after the identity, since a name may become another person's.
 
         Raises:
             InputError: nobody is logged in there, or the login has expired.
@@ -55,7 +55,7 @@ class People:
 
 
 def _session_of(request: gr.Request) -> Mapping[str, Any]:
-    """Return what the cookie of a request says, which the server has signed."""
+    """Return the content of a request's cookie, which the server has signed."""
     scope: Mapping[str, Any] = getattr(request.request, "scope", {})
     session: Mapping[str, Any] = scope.get("session", {})
     return session

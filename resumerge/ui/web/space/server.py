@@ -32,7 +32,7 @@ def serve_space(
 
     Args:
         folder: the folder of their folders; it is made.
-        limits: what each may use.
+        limits: the limits of each person.
         host: the address of this machine to listen at.
         port: the port; 0 for one that is free.
         listening: is called with the page's address.
