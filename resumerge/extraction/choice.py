@@ -24,7 +24,7 @@ SHOWN = 5
 
 @dataclass
 class ModuleChoice:
-    """The decision what an adapter has of each module of a model.
+    """The choice for each module of a model: matrices, a whole copy, or nothing.
 
     Args:
         recipe: the recipe.

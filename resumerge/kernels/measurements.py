@@ -69,7 +69,7 @@ def block_of_results(out: Vector, part: slice) -> Vector:
 
 
 def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
-    """Keep the measured ones of consecutive results, as float32.
+    """Keep those of consecutive results that are measured, as float32.
 
     Args:
         out: the vector of the results of a run.
