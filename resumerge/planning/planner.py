@@ -17,19 +17,19 @@ from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
 from resumerge.options import SHARD_SIZE
 from resumerge.output_path import STEM
-from resumerge.planning.adapters import (
-    is_combination,
-    plan_combination,
-    plan_extraction,
-    rank_of_models,
-)
 from resumerge.planning.check_recipe import unknown_method
 from resumerge.planning.expressions import Expressions
 from resumerge.planning.flat.low_rank import reminder_of_matrices
 from resumerge.planning.flat.matching import FlatMatching, FlatViews, is_flat, not_flat
 from resumerge.planning.mismatch import Mismatches
-from resumerge.planning.mixtures import plan_mixture
 from resumerge.planning.module_matches import ModuleMatch, match_modules
+from resumerge.planning.other_outputs.adapters import (
+    is_combination,
+    plan_combination,
+    plan_extraction,
+    rank_of_models,
+)
+from resumerge.planning.other_outputs.mixtures import plan_mixture
 from resumerge.planning.parameters import Parameters, check_parameters, notes_on_filters
 from resumerge.planning.plan import LayerMap, Plan, Unshared
 from resumerge.planning.quantised.weights import check_quantised, quantised_output

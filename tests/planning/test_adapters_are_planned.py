@@ -18,7 +18,7 @@ from resumerge.engine.lifecycle.session import Session
 from resumerge.errors import InputError, Problem
 from resumerge.options import Options
 from resumerge.planning import Plan, fingerprint, fingerprint_parts, make_plan
-from resumerge.planning.adapters import is_combination, with_ranks
+from resumerge.planning.other_outputs.adapters import is_combination, with_ranks
 from resumerge.recipe import parse_recipe
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source, numbered

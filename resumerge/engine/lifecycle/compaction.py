@@ -22,7 +22,7 @@ from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.event_kinds import EventKind
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import Ledger, UnitCommit, UnitMeasurements
-from resumerge.planning.adapters import with_ranks
+from resumerge.planning.other_outputs.adapters import with_ranks
 from resumerge.planning.plan import Plan, Unit
 from resumerge.storage import Storage
 from resumerge.tensors import Factors

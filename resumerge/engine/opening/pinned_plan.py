@@ -22,7 +22,7 @@ from resumerge.options import SEED, SHARD_SIZE
 from resumerge.output.gguf import problems_of_types, with_gguf
 from resumerge.output_path import STEM, OutputPath
 from resumerge.planning import Estimate, Plan, Unshared, check_recipe, estimate
-from resumerge.planning.adapters import with_ranks
+from resumerge.planning.other_outputs.adapters import with_ranks
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
 from resumerge.planning.written.sweeps import (
