@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from resumerge.combination.adapter import AdapterChanges
 from resumerge.combination.factors import Combining, Values, ValuesOf, dtype_of
 from resumerge.errors import Problem
-from resumerge.extraction.differences import differ, reading
+from resumerge.extraction.differences import differ, open_tensors
 from resumerge.extraction.planner import PREFIX
 from resumerge.methods import METHODS
 from resumerge.recipe import Recipe
@@ -92,7 +92,7 @@ class WholeTensors:
                 fix="merge each adapter with its model: write base+adapter for it",
             )
 
-        with reading({a.source.ref: a.source for a in self._adapters}) as evaluation:
+        with open_tensors({a.source.ref: a.source for a in self._adapters}) as evaluation:
             for name, (first, *others) in self.copies.items():
                 alike = all(_are_alike(first, other) for other in others)
                 if not alike or differ(evaluation, [(first, other) for other in others]):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from resumerge.errors import Problem
-from resumerge.extraction.differences import Reading, differ
+from resumerge.extraction.differences import OpenTensors, differ
 from resumerge.extraction.matching import ExpertsPair, Matching, Pair
 from resumerge.extraction.modules import ModuleKind, ModuleKinds, TunedModule
 from resumerge.layout.model_views import ModelViews
@@ -32,7 +32,7 @@ class ModuleChoice:
         models: both models; the reference is the model to extract from.
         base: the base model.
         matching: the paired tensors of both models.
-        reading: the means to read the tensors.
+        open_tensors: the means to read the tensors.
 
     Attributes:
         modules: all modules of the model, in the order of its files.
@@ -51,7 +51,7 @@ class ModuleChoice:
     models: ModelViews
     base: ModelRef
     matching: Matching
-    reading: Reading
+    open_tensors: OpenTensors
     modules: list[TunedModule] = field(default_factory=list)
     decomposed: dict[str, TunedModule] = field(default_factory=dict)
     experts: dict[str, ExpertsPair] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class ModuleChoice:
             grouped.setdefault(pair.module, {})[pair.role] = pair
         self.modules = [kinds.module(name, pairs) for name, pairs in grouped.items()]
         self._tied = {id(pair.own) for pair in self.matching.pairs if pair.tied}
-        with self.reading(self.models.sources) as evaluation:
+        with self.open_tensors(self.models.sources) as evaluation:
             changed = {
                 pair.name
                 for pair in self.matching.pairs

@@ -26,12 +26,12 @@ HELD_BYTES = 64 << 20
 EvaluationOf = Callable[[Iterable[Tensor]], Evaluation]
 """A function that returns the means to read tensors."""
 
-Reading = Callable[[Mapping[Any, Source]], AbstractContextManager[EvaluationOf]]
+OpenTensors = Callable[[Mapping[Any, Source]], AbstractContextManager[EvaluationOf]]
 """A function that returns the means to read the tensors of models, for as long as it is entered."""
 
 
 @contextmanager
-def reading(sources: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
+def open_tensors(sources: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
     """Yield the means to read models' tensors; remote files outside the cache are streamed."""
     numbered = {s.number: replace(s, streams=True) for s in sources.values() if s.files}
     reader = SourceReader(numbered)

@@ -10,7 +10,7 @@ from typing import Any
 from resumerge.errors import InputError
 from resumerge.extraction.adapter_config import adapter_config, rank_settings
 from resumerge.extraction.choice import SHOWN, ModuleChoice
-from resumerge.extraction.differences import Reading, reading
+from resumerge.extraction.differences import OpenTensors, open_tensors
 from resumerge.extraction.matching import COUNTER, PACKED, ExpertsPair, Matching
 from resumerge.extraction.modules import ModuleKind, TunedModule
 from resumerge.layout.model_views import ModelViews
@@ -68,7 +68,7 @@ def extract(
     models: ModelViews,
     *,
     seed: int,
-    reading: Reading = reading,
+    open_tensors: OpenTensors = open_tensors,
 ) -> tuple[MadeAdapter, list[Target], list[str], list[LeftOut]]:
     """Plan an adapter that changes the base model into another model.
 
@@ -79,7 +79,7 @@ def extract(
         extraction: the recipe's part on the extraction.
         models: both models; the reference is the model to extract from.
         seed: the seed of random directions.
-        reading: the means to read the tensors; a stage's tensors need a special one.
+        open_tensors: the means to read the tensors; a stage's tensors need a special one.
 
     Returns:
         the adapter; its tensors; notes; the tensors of the models that are not used.
@@ -92,7 +92,7 @@ def extract(
     matching = Matching(recipe, models, recipe.base_model)
     if matching.problems:
         raise InputError(matching.problems)
-    choice = ModuleChoice(recipe, extraction, models, recipe.base_model, matching, reading)
+    choice = ModuleChoice(recipe, extraction, models, recipe.base_model, matching, open_tensors)
     if choice.problems:
         raise InputError(choice.problems)
     planner = _Planner(recipe, extraction, models, recipe.base_model, choice, seed)

@@ -132,9 +132,8 @@ class Lease:
         for _ in range(TRIES):
             files = retry_store(store, store.list)
             current = retry_store(store, lambda: read_lease(store, files))  # noqa: B023, called now
-            if (
-                current is not None and current.owner == own_record.owner
-            ):  # written; the answer was lost
+            # The record was written if it is this process's own: the answer was lost.
+            if current is not None and current.owner == own_record.owner:
                 return cls(store, current)
             if current is not None and not take_over:
                 _wait_until_free(store, current, note, heartbeat)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from resumerge.errors import InputError, Problem
 from resumerge.experts.views import MixtureViews
 from resumerge.experts.written_experts import as_reference, note_on_packed_files
-from resumerge.extraction.differences import Reading, reading
+from resumerge.extraction.differences import OpenTensors, open_tensors
 from resumerge.layout import ModulePart, listed
 from resumerge.layout.compared_modules import notes_on_modules
 from resumerge.layout.model_views import ModelViews
@@ -76,7 +76,7 @@ def make_plan(
     shard_size: int | None,
     unshared: Unshared = Unshared.REFUSED,
     stem: str = STEM,
-    reading: Reading = reading,
+    open_tensors: OpenTensors = open_tensors,
 ) -> Plan:
     """Plan a merge, a mixture of experts, or an adapter that is extracted or combined.
 
@@ -91,7 +91,7 @@ def make_plan(
         unshared: what happens to tensors that not all models have, if the models are matched by
             name alone.
         stem: the start of the names of the output's weight files, if it is no pipeline.
-        reading: opens the models whose tensors an extraction compares.
+        open_tensors: opens the models whose tensors an extraction compares.
 
     Raises:
         InputError: with every problem that was found.
@@ -106,7 +106,9 @@ def make_plan(
             shard_size=shard_size or SHARD_SIZE,
         )
     if recipe.extraction is not None:
-        return plan_extraction(recipe, recipe.extraction, sources, seed=seed, reading=reading)
+        return plan_extraction(
+            recipe, recipe.extraction, sources, seed=seed, open_tensors=open_tensors
+        )
     if is_combination(recipe, sources):
         return plan_combination(recipe, sources, _find_method(recipe), seed=seed)
     planner = _Planner.of(recipe, sources, tokenizers or Tokenizers(), unshared)

@@ -129,9 +129,8 @@ def _outside(
         located = layers.locate(name)
         numbered = split(name)
         if numbered is not None and numbered.stack == part.stack:
-            if (
-                located is None and not before
-            ):  # a layer that predicts further tokens stays the last one
+            # A layer that predicts further tokens stays the last one.
+            if located is None and not before:
                 last = (
                     numbered.index
                     - layers.counts[numbered.stack]
@@ -320,7 +319,7 @@ class _MergedModel:
         self._from_others = {
             own_name
             for own_name, name in reference_names.items()
-            if any(ref not in models for models in givers.get(name, ()))
+            if any(ref not in having for having in givers.get(name, ()))
         }
         self._unplaced = self._source.tensors.keys() - reference_names.keys()
         groups = tied_groups(self._source.config, self._source.tensors)

@@ -250,9 +250,8 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> InputError:
     line: int | None = None
     found = "text that cannot be parsed"
     if isinstance(error, yaml.MarkedYAMLError):
-        ended = "end of stream" in (
-            error.problem or ""
-        )  # the error is where the open quote or bracket began
+        # At the end of the text, the error is where the open quote or bracket began.
+        ended = "end of stream" in (error.problem or "")
         marks = [error.problem_mark, error.context_mark][:: -1 if ended else 1]
         mark = marks[0] or marks[1]
         line = mark.line + 1 if mark else None

@@ -131,7 +131,7 @@ class Computed(Tensor):
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
         raise NotImplementedError("a step is bound to its tensors")
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield no range: the step has already read its tensors."""
         yield from ()
 

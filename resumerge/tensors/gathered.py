@@ -58,11 +58,11 @@ class Gathered(Tensor):
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
         return replace(self, tables=children)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the whole tables after the last element, since any element may read any row."""
         if stop == self.numel:
             for table in self.tables:
-                yield from table.passed(0, table.numel)
+                yield from table.no_longer_read(0, table.numel)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         width = self.width

@@ -118,12 +118,12 @@ class Merged(Tensor):
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
         return replace(self, operands=children)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield no part of a block that later elements are in: they read all of it again."""
         size = self.block_elements
         last = stop if stop == self.numel else stop // size * size
         for operand in self.operands:
-            yield from operand.passed(start // size * size, last)
+            yield from operand.no_longer_read(start // size * size, last)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         size = self.block_elements

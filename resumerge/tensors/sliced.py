@@ -43,8 +43,8 @@ class Sliced(Tensor):
         [whole] = children
         return replace(self, whole=whole)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        yield from self.whole.passed(self.first + start, self.first + stop)
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        yield from self.whole.no_longer_read(self.first + start, self.first + stop)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         yield from self.whole.reads(self.first + start, self.first + stop)

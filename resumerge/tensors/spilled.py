@@ -77,8 +77,8 @@ class Spilled(Tensor):
         [tensor] = children
         return replace(self, tensor=tensor)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        yield from self.tensor.passed(start, stop)
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        yield from self.tensor.no_longer_read(start, stop)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield no range: the tensor lies in a scratch file."""

@@ -45,9 +45,9 @@ class Stacked(Tensor):
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
         return Stacked(self.name, self.dtype, self.shape, children)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         for part, first, last in self._pieces(start, stop):
-            yield from part.passed(first, last)
+            yield from part.no_longer_read(first, last)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         for part, first, last in self._pieces(start, stop):

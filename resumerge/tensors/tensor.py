@@ -123,7 +123,7 @@ class Tensor(ABC):
         """
         return max(1, 8 * nbytes // (self._widest * block_elements))
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the ranges of leaves that are not needed once elements ``start:stop`` are read.
 
         Elements are read in order: no later element reads the yielded ranges.
@@ -132,7 +132,7 @@ class Tensor(ABC):
             (leaf, first element, one past the last).
         """
         for child in self.children():
-            yield from child.passed(start, stop)
+            yield from child.no_longer_read(start, stop)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the ranges of leaves that `read` reads for elements ``start:stop``, in order.

@@ -45,9 +45,9 @@ class Tiled(Tensor):
     def with_children(self, children: tuple[Tensor, ...]) -> Tensor:
         return Tiled(self.name, self.dtype, self.shape, children, self.offsets)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         for _, tile, _, first, last in self._pieces(start, stop):
-            yield from tile.passed(first, last)
+            yield from tile.no_longer_read(first, last)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         for _, tile, _, first, last in self._pieces(start, stop):

@@ -37,5 +37,5 @@ def test_what_is_read_ahead_is_what_is_read(scheme: str, tmp_path: Path) -> None
             reads += node.reads_once()
         assert {leaf.name for leaf, _, _ in reads} == named
         assert all(0 <= first <= last <= leaf.numel for leaf, first, last in reads)
-    passed = [*tensor.passed(0, tensor.numel)]
+    passed = [*tensor.no_longer_read(0, tensor.numel)]
     assert {leaf.name for leaf, _, _ in passed} == named

@@ -232,8 +232,8 @@ def test_a_part_of_a_steps_result_is_that_of_all_pieces_in_order() -> None:
         Computed.of("p", (2, 3), step, 0),
         Computed.of("q", (2,), step, 1),
     )
-    with_, asked = evaluation(NotedFiles({}), limit=100), set[Any]()
-    with_.measurements, get = [], with_.held.get
+    with_ = replace(evaluation(NotedFiles({}), limit=100), measurements=[])
+    asked, get = set[Any](), with_.held.get
 
     def noted(key: Any, nbytes: int, make: Callable[[], Any]) -> Any:
         asked.add((key, nbytes))
@@ -244,7 +244,7 @@ def test_a_part_of_a_steps_result_is_that_of_all_pieces_in_order() -> None:
     assert np.frombuffer(read(with_, second), np.float32).tolist() == [9, 8]
     assert asked == {(step, 100)}, "both parts are of one result"
     assert first.children() == (A, B, C) and second.children() == (B,)
-    assert not told(first.reads(0, 6)) and not told(first.passed(0, 6))
+    assert not told(first.reads(0, 6)) and not told(first.no_longer_read(0, 6))
     assert first.working_bytes(9) == 0 == first.held_bytes
     assert first.as_json() == {"step": "numbered", "part": 0, "shape": [2, 3]}
     assert steps_of(merged(first, Rounded.of(first, "BF16"))) == {step}

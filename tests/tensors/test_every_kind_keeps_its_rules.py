@@ -115,11 +115,11 @@ def test_what_has_passed_is_read_by_no_later_element(make: Callable[[], Example]
     held = set() if isinstance(tensor, Adapted) else told(tensor.reads_once())
     passed: Elements = set()
     for stop in range(1, tensor.numel + 1):
-        passed |= told(tensor.passed(stop - 1, stop))
+        passed |= told(tensor.no_longer_read(stop - 1, stop))
         later = told(tensor.reads(stop, tensor.numel)) | held if stop < tensor.numel else set()
         assert not passed & later, stop
     assert passed >= told(tensor.reads(0, tensor.numel))
-    assert passed == told(tensor.passed(0, tensor.numel))
+    assert passed == told(tensor.no_longer_read(0, tensor.numel))
 
 
 @of_every_kind
@@ -209,7 +209,7 @@ def test_a_tensor_without_elements_has_no_bytes(tensor: Tensor) -> None:
     with_, _ = Example(tensor, {"w": np.empty(0, np.float32)}, np.empty(0), {}).means()
     assert (tensor.numel, tensor.nbytes) == (0, 0)
     assert read(with_, tensor) == b""
-    assert not told(tensor.reads(0, 0)) and not told(tensor.passed(0, 0))
+    assert not told(tensor.reads(0, 0)) and not told(tensor.no_longer_read(0, 0))
     assert tensor.working_bytes(0) >= 0 and tensor.run_blocks(5, 100) >= 1
 
 

@@ -71,7 +71,7 @@ def test_a_scratch_file_is_read_instead_of_what_it_has(tmp_path: Path) -> None:
     assert (tensor.blocks, tensor.block_run(range(1, 3))) == (3, BlockRun(1, 5, 7))
     assert Spilled.of(stored("none", shape=(0, 3)), 5).blocks == 1
     assert tensor.working_bytes(10) == 2 * 10 + 4 * 10
-    assert told(tensor.passed(2, 7)) == {("w", k) for k in range(2, 7)}
+    assert told(tensor.no_longer_read(2, 7)) == {("w", k) for k in range(2, 7)}
 
 
 def test_spilled_tensors_are_named_once_and_the_inner_ones_first() -> None:

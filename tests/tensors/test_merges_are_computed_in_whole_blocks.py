@@ -163,7 +163,7 @@ def test_files_on_this_disk_are_read_and_hashed_by_one_call(
     call: Any = None
     with_ = Evaluation(files, Buffers(), HeldValues(0), call, {}, hashes)
     try:
-        inputs = tensor.inputs(with_, tensor.run(range(1, 3)))
+        inputs = tensor.inputs(with_, tensor.block_run(range(1, 3)))
     finally:
         for fd in files.fds.values():
             os.close(fd)
@@ -232,7 +232,7 @@ def test_runs_of_whole_blocks_are_computed_whatever_is_read(
     assert found.tolist() == values[start:stop].tolist()
     assert method.runs == runs
     cuts = start % 5 != 0 or (stop % 5 != 0 and stop != tensor.numel)
-    names = {name for _, name in with_._buffers._local.buffers}
+    names = {name for _, name in with_.buffers._local.buffers}
     assert ("blocks" in names) == cuts, "of whole blocks nothing is copied"
 
 

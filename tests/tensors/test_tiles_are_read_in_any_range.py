@@ -54,7 +54,7 @@ def test_any_range_of_any_grid(
         for value in np.frombuffer(contents[leaf.file], np.uint16)[first:last].tolist()
     )
     assert told == list(range(start, stop))
-    assert list(tiled.passed(start, stop)) == list(tiled.reads(start, stop))
+    assert list(tiled.no_longer_read(start, stop)) == list(tiled.reads(start, stop))
 
 
 def _cut(

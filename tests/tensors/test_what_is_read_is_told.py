@@ -132,9 +132,9 @@ def test_tables_have_passed_with_the_last_element() -> None:
     none = np.array([], np.int64)
     rows = Rows.of(np.array([0, 1]), np.array([0, 3]), 2, (np.array([0]), none, none))
     tensor = Gathered.of("e", (2, WIDTH), tuple(leaves), rows)
-    assert told(tensor.passed(0, tensor.numel - 1)) == set()
+    assert told(tensor.no_longer_read(0, tensor.numel - 1)) == set()
     everything = {(leaf.name, k) for leaf in leaves for k in range(leaf.numel)}
-    assert told(tensor.passed(tensor.numel - 1, tensor.numel)) == everything
+    assert told(tensor.no_longer_read(tensor.numel - 1, tensor.numel)) == everything
 
 
 @given(first=st.integers(0, WIDTH * HEIGHT), data=st.data())
@@ -148,7 +148,7 @@ def test_of_parts_and_stacks(first: int, data: st.DataObject) -> None:
     stop = data.draw(st.integers(start, numel))
     read_now = told(tensor.reads(start, stop))
     assert found(tensor, leaves, start, stop) == read_now
-    assert told(tensor.passed(start, stop)) == read_now
+    assert told(tensor.no_longer_read(start, stop)) == read_now
 
 
 def test_a_part_begins_where_its_whole_does_unless_told_otherwise() -> None:
@@ -259,6 +259,6 @@ def test_no_later_element_reads_what_has_passed(tensor: Tensor) -> None:
     """And with the last element all has passed that was read."""
     passed: Elements = set()
     for stop in range(1, tensor.numel + 1):
-        passed |= told(tensor.passed(stop - 1, stop))
+        passed |= told(tensor.no_longer_read(stop - 1, stop))
         assert not passed & told(tensor.reads(stop, tensor.numel)), stop
     assert passed >= told(tensor.reads(0, tensor.numel))

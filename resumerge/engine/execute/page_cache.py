@@ -38,7 +38,7 @@ class PageCache:
         [(start, stop)] = unit.block_run(indices).ranges()
         self._drop(
             (leaf, begin, until)
-            for leaf, begin, until in unit.expression.passed(start, stop)
+            for leaf, begin, until in unit.expression.no_longer_read(start, stop)
             if self._last_use[leaf] == unit.index
         )
 
@@ -52,7 +52,7 @@ class PageCache:
         input_bytes = sum(stored.nbytes for stored in stored_in(tensor))
         if input_bytes > self._governor.cache_room:
             [(start, stop)] = tensor.block_run(indices).ranges()
-            self._drop(tensor.passed(start, stop))
+            self._drop(tensor.no_longer_read(start, stop))
 
     def _drop(self, leaves: Iterable[tuple[Tensor, int, int]]) -> None:
         for leaf, first, last in leaves:

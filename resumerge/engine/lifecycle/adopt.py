@@ -112,7 +112,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
                 _inherit_options(context, record, mirror_url)
             mirror = context.open_mirror(url) if url else None
             if mirror is not None:
-                mirror.serves(Path(record["output"]))
+                mirror.set_noun_for(Path(record["output"]))
             recipe = check_recipe_drift(context, record, wanted, replaced=replaced)
             yield AdoptedRun(
                 ledger,

@@ -101,7 +101,7 @@ def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
     if context.options.mirror is None:
         return NewRun(recipe, config, out)
     mirror = context.open_mirror(context.options.mirror)
-    mirror.serves(out.path)
+    mirror.set_noun_for(out.path)
     _check_usable(mirror, out)
     in_mirror = find_in_mirror(context, mirror, recipe, out)
     if isinstance(in_mirror, Path):

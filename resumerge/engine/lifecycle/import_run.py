@@ -119,7 +119,7 @@ def _import(
 
     The folder appears whole or not at all.
     """
-    mirror.serves(out.path)
+    mirror.set_noun_for(out.path)
     check_stays(context.options, out.path, mirror.url, mirror.url)
     runs, storage = context.runs, context.storage
     problems = [

@@ -44,7 +44,7 @@ class MirrorSession:
         """The normalised address, as the ledger records it."""
         return self.store.url
 
-    def serves(self, output: Path) -> None:
+    def set_noun_for(self, output: Path) -> None:
         """Call the store an output in messages if it is the output of this run, not its mirror."""
         if is_output_in(output, self.url):
             self.store.noun = "output"
@@ -114,7 +114,7 @@ class MirrorSession:
             InputError: another machine has the lease, or the mirror is read-only.
             Resumable: the mirror cannot be reached.
         """
-        self.serves(out)
+        self.set_noun_for(out)
         lease, reporter = self.acquire_lease(ledger.run()["id"]), self._reporter
         wait = options.mirror_wait
         replication = ReplicationOptions(

@@ -12,7 +12,7 @@ from typing import Any
 from resumerge.engine.context import RunContext
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.errors import InputError, Problem
-from resumerge.extraction.differences import EvaluationOf, reading
+from resumerge.extraction.differences import EvaluationOf, open_tensors
 from resumerge.output import companions, output_config
 from resumerge.output.gguf import planned_recipe
 from resumerge.output_path import STEM
@@ -88,12 +88,12 @@ class StageModels:
             shard_size=shard_size,
             unshared=unshared,
             stem=stem,
-            reading=self.reading,
+            open_tensors=self.open_tensors,
         )
         return self._with_all_models(plan)
 
     @contextmanager
-    def reading(self, models: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
+    def open_tensors(self, models: Mapping[Any, Source]) -> Iterator[EvaluationOf]:
         """Yield a function that returns the evaluation to read tensors of these models with.
 
         A model may be the result of a stage. Reductions that its tensors need are computed again
@@ -102,7 +102,7 @@ class StageModels:
         names = {source.ref.parts[0].text for source in models.values()}
         stages = [plan for plan in self._plans if plan.recipe.name in names]
         if not stages:
-            with reading(models) as evaluation_of_stored:
+            with open_tensors(models) as evaluation_of_stored:
                 yield evaluation_of_stored
             return
         sources = {s.number: replace(s, streams=True) for s in self._sources.values()}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from resumerge.combination import Combining, ContradictingParameters, Values, combine
 from resumerge.errors import InputError, Problem
 from resumerge.extraction import MadeAdapter, extract
-from resumerge.extraction.differences import Reading, reading
+from resumerge.extraction.differences import OpenTensors, open_tensors
 from resumerge.layout import Layers
 from resumerge.layout.model_views import ModelViews
 from resumerge.methods import METHODS, MergeMethod
@@ -39,7 +39,7 @@ def plan_extraction(
     sources: Mapping[ModelRef, Source],
     *,
     seed: int,
-    reading: Reading = reading,
+    open_tensors: OpenTensors = open_tensors,
 ) -> Plan:
     """Plan the extraction of an adapter from the difference between a model and its base.
 
@@ -49,7 +49,7 @@ def plan_extraction(
     """
     models = ModelViews(sources, extraction.model)
     adapter, targets, notes, left_out = extract(
-        recipe, extraction, models, seed=seed, reading=reading
+        recipe, extraction, models, seed=seed, open_tensors=open_tensors
     )
     quantised = [note for source in sources.values() for note in notes_on_quantisation(source)]
     layers = models.layers[extraction.model]

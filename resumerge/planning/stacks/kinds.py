@@ -103,9 +103,8 @@ def check_kinds(
     for place, (origin, kind) in enumerate(zip(layers.origins, wanted)):
         source, layer = origin.inputs[0]
         chosen = _kind(names[refs[source]].get(layer, {}))
-        if (
-            chosen != kind and chosen in kinds
-        ):  # `compare_layers` reports kinds of no reference layer
+        # `compare_layers` reports the kinds that no layer of the reference has.
+        if chosen != kind and chosen in kinds:
             yield _out_of_place(recipe, models, module, kinds, place, refs[source], layer)
             return
 

@@ -118,8 +118,8 @@ class Adapted(Tensor):
         alpha = more.pop(0) if self.alpha else None
         return replace(self, weight=weight, a=a, b=b, magnitude=magnitude, alpha=alpha)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
-        return self.weight.passed(start, stop)
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+        return self.weight.no_longer_read(start, stop)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         return self.weight.reads(start, stop)

@@ -28,7 +28,7 @@ class BothMatrices(Tensor):
             its elements.
         """
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if stop == self.numel:
             yield from self.reads(start, stop)
 

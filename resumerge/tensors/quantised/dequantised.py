@@ -128,12 +128,14 @@ class Dequantised(Tensor):
         columns = more.pop(0) if self.block_of_column is not None else None
         return replace(self, codes=codes, scales=scales, zeros=zeros, block_of_column=columns)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         last = self.numel if stop == self.numel else stop // self.columns * self.columns
-        yield from self.codes.passed(*self._coded(start // self.columns * self.columns, last))
+        yield from self.codes.no_longer_read(
+            *self._coded(start // self.columns * self.columns, last)
+        )
         if stop == self.numel:
             for tensor in self.children()[1:]:
-                yield from tensor.passed(0, tensor.numel)
+                yield from tensor.no_longer_read(0, tensor.numel)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if start == stop:

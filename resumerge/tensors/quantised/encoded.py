@@ -71,9 +71,9 @@ class Encoded(Tensor):
         elements = block_elements // self.block_bytes * self.elements
         return self.operand.run_blocks(max(1, elements), nbytes)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         size, nbytes = self.elements, self.block_bytes
-        yield from self.operand.passed(start // nbytes * size, stop // nbytes * size)
+        yield from self.operand.no_longer_read(start // nbytes * size, stop // nbytes * size)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if start < stop:

@@ -41,9 +41,9 @@ class Halved(Tensor):
         [operand] = children
         return replace(self, operand=operand)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         group = max(1, self.group * self._columns)
-        yield from self.operand.passed(start // group * group, stop // group * group)
+        yield from self.operand.no_longer_read(start // group * group, stop // group * group)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         for _, _, first, last in self._pieces(start, stop):

@@ -45,9 +45,9 @@ class Interleaved(Tensor):
         [operand] = children
         return replace(self, operand=operand)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         size = self.group_elements
-        yield from self.operand.passed(start // size * size, stop // size * size)
+        yield from self.operand.no_longer_read(start // size * size, stop // size * size)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if start < stop:

@@ -52,9 +52,9 @@ class PackedBlocks(Tensor):
         [coded] = children
         return replace(self, coded=coded)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         size, nbytes = self.elements, self.block_bytes
-        yield from self.coded.passed(start // size * nbytes, stop // size * nbytes)
+        yield from self.coded.no_longer_read(start // size * nbytes, stop // size * nbytes)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if start < stop:

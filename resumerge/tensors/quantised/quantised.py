@@ -229,9 +229,9 @@ class Quantised(Tensor):
     def run_blocks(self, block_elements: int, nbytes: int) -> int:
         return max(1, nbytes // (4 * block_elements * self.form.code.per_byte))
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if stop == self.numel:
-            yield from self.weight.passed(0, self.weight.numel)
+            yield from self.weight.no_longer_read(0, self.weight.numel)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the ranges that codes are computed from; the scales are held and read nothing."""

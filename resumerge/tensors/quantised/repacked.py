@@ -97,9 +97,9 @@ class Repacked(Tensor):
         [packed] = children
         return replace(self, packed=packed)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if stop == self.numel:
-            yield from self.packed.passed(0, self.packed.numel)
+            yield from self.packed.no_longer_read(0, self.packed.numel)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         yield from ()

@@ -45,9 +45,9 @@ class Transposed(Tensor):
         [matrix] = children
         return replace(self, matrix=matrix)
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         if stop == self.numel:
-            yield from self.matrix.passed(0, self.numel)
+            yield from self.matrix.no_longer_read(0, self.numel)
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         yield from ()

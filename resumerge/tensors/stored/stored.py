@@ -38,7 +38,7 @@ class Stored(Tensor):
         """Whether the elements lie one after the other in the file."""
         return self.strides is None
 
-    def passed(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
+    def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         yield self, start, stop
 
     def reads(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:

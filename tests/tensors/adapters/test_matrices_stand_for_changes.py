@@ -335,7 +335,7 @@ def test_of_several_experts_each_is_named(experts: int, names: list[str]) -> Non
         called.append(merged.name)
         return KernelBackend(merged)
 
-    with_.call = call
+    with_ = replace(with_, backend_of=call)
     read(with_, tensor)
     assert called == names
 
@@ -360,10 +360,10 @@ def test_a_method_with_reductions_is_that_of_the_whole_changes() -> None:
     with_ = means(changes)
 
     def scan(function: Any, sample: bool = False) -> Any:
-        run = whole.run(range(whole.blocks), sample=sample)
+        run = whole.block_run(range(whole.blocks), sample=sample)
         yield from KernelBackend(whole).map(function, whole.inputs(with_, run), run)
 
-    with_.statistics = {whole: method.statistics(whole.context, scan)}
+    with_ = replace(with_, statistics={whole: method.statistics(whole.context, scan)})
     expected = np.frombuffer(read(with_, whole), np.float32).reshape(OUT, IN)
     assert not np.allclose(expected, changes["d0"] + 0.7 * changes["d1"])
     np.testing.assert_allclose(b @ a, expected, atol=1e-4)
@@ -394,7 +394,7 @@ def test_any_range_is_that_part_and_costs_both(number: int, dtype: str) -> None:
         found = read(with_, tensor, start, stop)
         assert found == whole[start * width : stop * width]
         assert with_.files.read == everything == told(tensor.reads(start, stop))
-        passed = told(tensor.passed(start, stop))
+        passed = told(tensor.no_longer_read(start, stop))
         assert passed == (everything if stop == tensor.numel else set())
 
 

@@ -84,8 +84,8 @@ def test_what_codes_are_computed_from_is_told(tensor: Quantised, data: st.DataOb
     assert first % piece == 0 and (last % piece == 0 or last == leaf.numel)
     assert first <= start * tensor.form.code.per_byte < last
     assert first < stop * tensor.form.code.per_byte <= last
-    assert [*tensor.passed(0, tensor.numel)] == [(leaf, 0, leaf.numel)]
-    assert not [*tensor.passed(0, tensor.numel - 1)], "the scales may be computed again"
+    assert [*tensor.no_longer_read(0, tensor.numel)] == [(leaf, 0, leaf.numel)]
+    assert not [*tensor.no_longer_read(0, tensor.numel - 1)], "the scales may be computed again"
 
 
 @pytest.mark.parametrize("form", FORMS)
