@@ -49,7 +49,7 @@ def adapter_files(
         offline: do not use the network.
     """
     if made.vocabulary is not None:
-        model = plan.reference_model.base or plan.reference_model
+        model = plan.reference_model.carrier
         names = [file for file in list_companions(model) if is_tokenizer_file(file)]
         fetch(model, names, metadata, offline=offline)
         yield from ((file, companion(model, file)) for file in names)

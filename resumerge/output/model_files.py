@@ -63,7 +63,7 @@ def companions(
         yield from adapter_files(plan, *own, offline=offline)
         return
     reference = plan.reference_model
-    carrier = reference.base or reference
+    carrier = reference.carrier
     names = [n for n in list_companions(carrier) if n != "config.json"]
     vocabulary, template = plan.vocabulary, plan.chat_template
     if vocabulary or template is not None or tokenizer_part(reference) is not carrier:

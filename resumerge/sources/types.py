@@ -164,6 +164,10 @@ class SentenceModules:
 class Source:
     """One input model, pinned.
 
+    A ``lora`` has the `single`, `components`, `modules`, `stated` and `weights` of its `base`. What
+    else the files of a model say (`contained`, `described`, `stored`, `quantised`) is asked of
+    `carrier`.
+
     Args:
         ref: the model as the recipe names it.
         kind: ``local``, ``hub`` or ``bucket``; ``lora`` for a model with an adapter; ``stage`` for
@@ -242,6 +246,11 @@ class Source:
     def is_remote(self) -> bool:
         """Whether its files are on a server; False for a source with parts."""
         return self.kind in REMOTE
+
+    @property
+    def carrier(self) -> Source:
+        """The model whose files an adapter changes; without an adapter, the source itself."""
+        return self.base or self
 
     @property
     def parts(self) -> dict[str, Source]:

@@ -46,7 +46,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
 def are_cached(plan: Plan) -> bool:
     """Return whether `check_companions` downloads nothing."""
     reference = plan.reference_model
-    models = [reference.base or reference, tokenizer_part(reference)]
+    models = [reference.carrier, tokenizer_part(reference)]
     if plan.vocabulary is not None:
         models.append(plan.vocabulary.host.source)
     return all(map(_is_cached, models))

@@ -239,7 +239,7 @@ def source_folders(plan: Plan) -> list[Path]:
 
     The folder that holds a single weight file, or a model in GGUF, is not one of them.
     """
-    models = [(source, source.base or source) for source in plan.sources]
+    models = [(source, source.carrier) for source in plan.sources]
     return [s.folder for s, base in models if not (s.single or base.led_to_by_file)]
 
 
