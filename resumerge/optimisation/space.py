@@ -211,7 +211,7 @@ def parse_space(text: str, file: str) -> Space:
                     fix=f"Delete '{key}:', and suggest its values",
                     at=(key,),
                 )
-                problems.append(_placed(several, document, file))
+                problems.append(document.problem(several, file))
         for at, written in ranges_in(document.data, ()):
             try:
                 suggestion = read_suggestion(written, at)
@@ -221,7 +221,7 @@ def parse_space(text: str, file: str) -> Space:
                     raise _two_ranges(name, at)
                 places.append(RangePlace(number, at, name))
             except InvalidValue as error:
-                problems.append(_placed(error, document, file))
+                problems.append(document.problem(error, file))
     if not places and not problems:
         nothing = InvalidValue(
             "The recipe suggests nothing to search for",
@@ -230,7 +230,7 @@ def parse_space(text: str, file: str) -> Space:
             fix="Write such a range in place of a value: 'weight: {suggest: float, low: 0, "
             "high: 1}'; or merge the recipe by `resumerge run`",
         )
-        problems.append(_placed(nothing, documents[0], file))
+        problems.append(documents[0].problem(nothing, file))
     if problems:
         raise InputError(sorted(problems, key=lambda problem: problem.line or 0))
     space = Space(file, documents, suggestions, tuple(places))
@@ -259,9 +259,3 @@ def _two_ranges(name: str, at: Location) -> InvalidValue:
         fix="Give one of them another name, or write the same range",
         at=at,
     )
-
-
-def _placed(error: InvalidValue, document: Document, file: str) -> Problem:
-    path = descend("", error.at)
-    line = nearest_line(document.lines, path) or document.lines.get("")
-    return Problem(error.what, file, path, line, error.expected, error.found, error.fix)

@@ -58,6 +58,7 @@ from resumerge.planning.tensor_specs import (
 from resumerge.planning.whole_numbers import notes_on_differences
 from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Module
+from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
 from resumerge.sources.types import Source
@@ -421,8 +422,8 @@ class _Planner:
                 self.notes.append(f"tensors of {ref} are matched by name, with {rename}")
             if names := specified.unused.get(ref):
                 self.notes.append(
-                    f"{ref} has {len(names)} tensors that {reference} lacks; "
-                    f"the output does not have them: {listed(sorted(names))}"
+                    f"{ref} has {counted(len(names), 'tensor')} that {reference} lacks; "
+                    f"the output leaves out {listed(sorted(names))}"
                 )
         self.notes += note_on_packed_files(expressed.targets, self.mixtures, reference)
 

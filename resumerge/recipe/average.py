@@ -94,10 +94,7 @@ def averages_of(document: Document, file: str) -> Averages:
     try:
         return _expanded(document)
     except InvalidValue as error:
-        path = descend("", error.at)
-        line = nearest_line(document.lines, path)
-        problem = Problem(error.what, file, path, line, error.expected, error.found, error.fix)
-        return Averages({}, document, problems=[problem])
+        return Averages({}, document, problems=[document.problem(error, file)])
 
 
 def checkpoints_since(text: str, begun: str) -> list[str] | None:

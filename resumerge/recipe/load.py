@@ -13,7 +13,7 @@ from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.output_path import EXTRACTION
 from resumerge.recipe.as_yaml import as_yaml
 from resumerge.recipe.average import AVERAGE, averages_of
-from resumerge.recipe.invalid import Findings, InvalidValue, Location
+from resumerge.recipe.invalid import Findings, Location
 from resumerge.recipe.notes import IGNORED_KEYS, notes_on
 from resumerge.recipe.schema.exclusions import CHECKS, AnyFile
 from resumerge.recipe.schema.extraction import ExtractionFile, ExtractionSection
@@ -34,7 +34,7 @@ from resumerge.recipe.types import (
     Recipe,
     Slice,
 )
-from resumerge.recipe.yaml_lines import MOST_CHARS, Document, descend, load_yaml, nearest_line
+from resumerge.recipe.yaml_lines import MOST_CHARS, Document, descend, load_yaml
 
 
 @dataclass
@@ -202,7 +202,7 @@ def _read_document(
     if written is None or errors or document.problems:
         valid = _valid_part(section, top, errors)
         part = _recipe(valid, errors, text, file, document) if valid else None
-        return part, [*document.problems, *(_problem(error, file, document) for error in errors)]
+        return part, [*document.problems, *(document.problem(error, file) for error in errors)]
     recipe = _recipe(written, errors, text, file, document)
     return replace(recipe, notes=tuple(notes_on(recipe, document.data, ignored))), []
 
@@ -256,14 +256,6 @@ def _recipe(
         file=file,
         lines=document.lines,
         name=written.name or "",
-    )
-
-
-def _problem(error: InvalidValue, file: str, document: Document) -> Problem:
-    path = descend("", error.at)
-    line = nearest_line(document.lines, path)
-    return Problem(
-        error.what, file, path, line, error.expected, error.found, error.fix, error.paste
     )
 
 

@@ -74,9 +74,7 @@ def variants_of(document: Document, file: str) -> tuple[dict[str, Document], lis
         named = _read(document.data[SWEEP], rest)
         return {name: _with_values(document, rest, values) for name, values in named.items()}, []
     except InvalidValue as error:
-        path = descend("", error.at)
-        line = nearest_line(document.lines, path)
-        return {}, [Problem(error.what, file, path, line, error.expected, error.found, error.fix)]
+        return {}, [document.problem(error, file)]
 
 
 def without_sweep(document: Document) -> Document:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from resumerge.errors import InputError, Problem, refuse
+from resumerge.recipe.invalid import InvalidValue
 
 MOST_CHARS = 300_000
 """The longest document, in characters: enough for hundreds of slices."""
@@ -69,6 +70,19 @@ class Document:
     data: dict[Any, Any]
     lines: dict[str, int]
     problems: tuple[Problem, ...]
+
+    def problem(self, error: InvalidValue, file: str) -> Problem:
+        """Return the problem of an invalid value, with its path and line.
+
+        Args:
+            error: says what is wrong, and where in the document.
+            file: the document's name in messages.
+        """
+        path = descend("", error.at)
+        line = nearest_line(self.lines, path)
+        return Problem(
+            error.what, file, path, line, error.expected, error.found, error.fix, error.paste
+        )
 
 
 def load_yaml(text: str, file: str) -> list[Document]:

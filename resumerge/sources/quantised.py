@@ -113,18 +113,18 @@ def _check_plain(source: Source, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         InputError: the model is quantised in a way that is not read.
     """
-    found = _format(tensors)
+    found = _unread_quantisation(tensors)
     if found is None:
         _check_float8(source, tensors)
         return
-    name, tensor = found
+    quantisation, name = found
     config = source.config.get("quantization_config")
     method = config.get("quant_method") if isinstance(config, dict) else None
     raise refuse(
         "The model is quantised in a way that is not read",
         where=source.ref.text,
         expected="plain weights, or one of the quantisations that docs/models.md lists",
-        found=f"{name}: tensor {tensor!r}"
+        found=f"{quantisation}: tensor {name!r}"
         + (f"; config.json says quant_method: {str(method)[:40]}" if method else ""),
         fix="name the original model, or load this one with transformers, call dequantize() and "
         "save_pretrained(), and name the folder",
@@ -152,21 +152,21 @@ def _check_float8(source: Source, tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def _format(tensors: Mapping[str, Tensor]) -> tuple[str, str] | None:
-    """Return the quantisation of tensors, and a tensor that shows it; None for plain weights."""
-    for tensor, info in tensors.items():
-        for name, sign in _SIGNS.items():
-            ending = sign.search(tensor)
-            if ending and ending.end() == len(tensor):
-                return name, tensor
-        if tensor.endswith(".weight") and len(info.shape) > 1 and info.dtype in _PACKED:
-            return f"weights packed into {info.dtype}", tensor
+def _unread_quantisation(tensors: Mapping[str, Tensor]) -> tuple[str, str] | None:
+    """Return the quantisation, and the name of a tensor that shows it; None for plain weights."""
+    for name, tensor in tensors.items():
+        for quantisation, sign in _SIGNS.items():
+            ending = sign.search(name)
+            if ending and ending.end() == len(name):
+                return quantisation, name
+        if name.endswith(".weight") and len(tensor.shape) > 1 and tensor.dtype in _PACKED:
+            return f"weights packed into {tensor.dtype}", name
     scaled = {
         name.rpartition(".")[0]: name for name in tensors if "scale" in name.rpartition(".")[2]
     }
-    for tensor, info in tensors.items():
-        stem = tensor.rpartition(".")[0]
-        if info.dtype in _FLOAT8 and len(info.shape) > 1 and stem in scaled:
+    for name, tensor in tensors.items():
+        stem = name.rpartition(".")[0]
+        if tensor.dtype in _FLOAT8 and len(tensor.shape) > 1 and stem in scaled:
             return "float8 with scales of an unknown kind", scaled[stem]
     return None
 

@@ -101,7 +101,7 @@ def make_output_vocabulary(
         problems.append(_no_tokens(recipe, setting, host_ref))
     if new:
         notes.append(
-            f"the vocabulary is that of {host_ref} plus {len(new):,} tokens: "
+            f"the vocabulary is that of {host_ref} plus {len(new):,} more: "
             f"{len(ids):,} tokens, {found.rows:,} rows"
         )
     return found, problems, notes

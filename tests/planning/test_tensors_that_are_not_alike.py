@@ -283,7 +283,7 @@ def test_what_is_left_out_outside_the_layers_is_noted() -> None:
     found = plan(LINEAR + TWO, llama("a"), llama("b", others=[extra]))
     assert "score.weight" not in expressions(found)
     assert any(
-        note.startswith("b has 1 tensors that a lacks") and note.endswith("score.weight")
+        note.startswith("b has 1 tensor that a lacks") and note.endswith("score.weight")
         for note in found.notes
     )
     same = plan(LINEAR + TWO, llama("a"), llama("b"))

@@ -341,7 +341,7 @@ def test_tokens_that_nobody_has_are_told() -> None:
 def test_new_tokens_are_told() -> None:
     assert alignment([A], TokenizerSetting("union")).notes == []
     [note] = alignment([A, B], TokenizerSetting("union")).notes
-    assert note == "the vocabulary is that of A plus 1 tokens: 4 tokens, 5 rows"
+    assert note == "the vocabulary is that of A plus 1 more: 4 tokens, 5 rows"
 
 
 def test_what_a_new_token_is() -> None:

@@ -55,7 +55,7 @@ def test_tables_of_tokens_get_the_rows_of_all_models() -> None:
     [norm] = [unit for unit in found.units if unit.name == NORM]
     assert norm.shape == (4,) and all(o.rows is None for o in expression(norm).operands)
     assert found.vocabulary is not None and found.vocabulary.rows == 5
-    assert "the vocabulary is that of a plus 2 tokens: 5 tokens, 5 rows" in found.notes
+    assert "the vocabulary is that of a plus 2 more: 5 tokens, 5 rows" in found.notes
     assert found.tokenizers == {"a": "digest of a", "b": "digest of b"}
 
 

@@ -107,7 +107,7 @@ class Scheduler:
         Returns:
             whether the batch is full: no further task may start before it is committed.
         """
-        while not self._stop.requested and self._has_idle_threads():
+        while not self._stop.requested and self._may_start_task():
             room = most_before_commit(self._governor) - nbytes - self._bytes_in_flight
             is_full = room < self._largest_block or self._governor.cramped
             if is_full and (nbytes or self._running):
@@ -118,8 +118,11 @@ class Scheduler:
             self._running.append((self._pool.submit(self._writer.write, task), task.nbytes))
         return False
 
-    def _has_idle_threads(self) -> bool:
-        """Return whether a thread has no task, or will have none soon."""
+    def _may_start_task(self) -> bool:
+        """Return whether another task may start: few are in flight, in number and in bytes.
+
+        One more than `most_tasks` may be in flight: the one whose result is waited for.
+        """
         if not self._running:
             return True
         few = len(self._running) <= most_tasks(self._execution)

@@ -48,7 +48,8 @@ class AdoptedRun:
         recipe: the recipe to merge: the run's own, or, if a new run takes the place of this one,
             the recipe that the command names.
         config: the recipe's file.
-        reopen_local: whether local models are looked for where the recipe's paths lead now.
+        names_recipe: whether the command names a recipe: local models are looked for where its
+            paths lead now, and a new run inherits no options.
         mirror: the session with the run's mirror; None without a mirror.
         mirror_named: whether the command names the mirror, which may then be empty.
         restored: whether the ledger was restored from its snapshot and not compared with the shards
@@ -60,7 +61,7 @@ class AdoptedRun:
     record: Mapping[str, Any]
     recipe: Recipe
     config: Path
-    reopen_local: bool
+    names_recipe: bool
     mirror: MirrorSession | None
     mirror_named: bool
     restored: bool
@@ -101,11 +102,10 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             wanted = found.recipe or edited_recipe(context, record)
             if wanted is not None and not context.options.restart:
                 wanted = None if note_new_checkpoints(context, record, wanted) else wanted
-            has_mirror = found.recipe is None or url is not None
             replaced = context.options.restart or _gives_way(
-                context, ledger, wanted, has_mirror=has_mirror
+                context, ledger, wanted, may_lose_files=found.names_recipe and url is None
             )
-            if replaced and found.recipe is not None:
+            if replaced and found.names_recipe:
                 url = context.options.mirror
                 _note_mirror_that_stays(context, mirror_url)
             else:
@@ -119,7 +119,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
                 record,
                 recipe,
                 found.config or Path(record["config_path"]),
-                reopen_local=found.recipe is not None,
+                names_recipe=found.names_recipe,
                 mirror=mirror,
                 mirror_named=mirror_named,
                 restored=restored,
@@ -145,7 +145,7 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
             record = ledger.run()
             wanted = None if note_new_checkpoints(context, record, recipe) else recipe
             has_mirror = bool(context.options.mirror or record["mirror"])
-            replaced = _gives_way(context, ledger, wanted, has_mirror=has_mirror)
+            replaced = _gives_way(context, ledger, wanted, may_lose_files=not has_mirror)
             check_recipe_drift(context, record, wanted, replaced=replaced)
     except InputError as error:
         return error.problems
@@ -153,12 +153,12 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
 
 
 def _gives_way(
-    context: RunContext, ledger: Ledger, wanted: Recipe | None, *, has_mirror: bool
+    context: RunContext, ledger: Ledger, wanted: Recipe | None, *, may_lose_files: bool
 ) -> bool:
     """Return whether a run of another recipe gives way to a new run: it has no work to lose."""
     record = ledger.run()
     return _is_another(context, record, wanted) and (
-        _has_committed_nothing(ledger) or (not has_mirror and _has_no_file(ledger, record))
+        _has_committed_nothing(ledger) or (may_lose_files and _has_no_file(ledger, record))
     )
 
 
@@ -193,7 +193,7 @@ def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
         with output_lock(out):
             abandon_output(ledger, run.folder, out.folder, context.storage)
 
-    created_with = {} if run.reopen_local else json.loads(run.record["options"])
+    created_with = {} if run.names_recipe else json.loads(run.record["options"])
     written = written_files(ledger, out.folder)
     return NewRun(run.recipe, run.config, out, written, abandon, created_with)
 
@@ -205,7 +205,7 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:
         InputError: the sources are invalid, or the mirror lies inside one.
         Resumable: a source cannot be opened now.
     """
-    pins = pins_of(run.ledger, reopen_local=run.reopen_local)
+    pins = pins_of(run.ledger, reopen_local=run.names_recipe)
     try:
         created_with = json.loads(run.record["options"])
         ranks = ranks_of(run.ledger, run.recipe)

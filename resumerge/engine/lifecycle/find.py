@@ -63,6 +63,11 @@ class ExistingRun:
     config: Path | None = None
     out: OutputPath | None = None
 
+    @property
+    def names_recipe(self) -> bool:
+        """Whether the command names a recipe, as `run` does and `resume` does not."""
+        return self.recipe is not None
+
 
 @dataclass(frozen=True)
 class FinishedInMirror:

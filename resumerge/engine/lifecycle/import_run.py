@@ -36,6 +36,7 @@ from resumerge.printable import shell_line
 from resumerge.recipe import Recipe
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.references import read_reference
+from resumerge.sizes import counted, some
 from resumerge.storage import Storage
 
 
@@ -154,8 +155,8 @@ def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -
     return refuse(
         f"The finished model in the {noun} is incomplete",
         where=mirror.url,
-        expected=f"{len(manifest.files)} files",
-        found=f"{len(missing)} are missing or have a different size: {', '.join(missing[:5])}",
+        expected=counted(len(manifest.files), "file"),
+        found=f"missing, or of a different size: {some(missing)}",
         fix="resume the run on the machine that made it; or compute everything again: "
         f"`{shell_line(restart)}`",
     )

@@ -24,6 +24,7 @@ from resumerge.mirror.snapshots import write_snapshot
 from resumerge.mirror.state import DAMAGED, FINISHED, FOREIGN, NOTHING, UNFINISHED, MirrorState
 from resumerge.mirror.stores.folder import PART
 from resumerge.output_path import CARD, is_weights
+from resumerge.sizes import counted
 from resumerge.storage import Storage
 
 
@@ -212,7 +213,7 @@ class Reconciler:
             raise refuse(
                 "Some shards are only in the current mirror of the run",
                 where=self._run["mirror"],
-                found=f"{len(not_here)} shards, for example {not_here[0]}",
+                found=f"{counted(len(not_here), 'shard')}, for example {not_here[0]}",
                 fix=f"copy them here first: `resumerge resume {self._run['id']} --bring-back`",
             )
         # A mirror with a snapshot of this run is the old mirror, with another address.

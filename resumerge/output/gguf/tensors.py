@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from resumerge.errors import InputError, refuse
 from resumerge.output.gguf.hyperparameters import Hyperparameters
 from resumerge.quantisation.gguf_blocks import ENCODED, encoded
-from resumerge.sizes import some
+from resumerge.sizes import counted, some
 from resumerge.sources.gguf.families import SHARED_GATE
 from resumerge.tensors import Dequantised, Encoded, Interleaved, Merged, Rounded, Tensor
 from resumerge.tensors.dtypes import FLOATS
@@ -76,7 +76,7 @@ class WrittenTensors:
     @property
     def notes(self) -> list[str]:
         return [
-            f"{len(names)} tensors are written in {_FALLBACK}, not {asked}: their rows are no "
+            f"{counted(len(names), 'tensor')} in {_FALLBACK}, not {asked}: rows that are no "
             f"whole blocks of 32 elements ({some(names)})"
             for asked, names in self._cut.items()
         ]

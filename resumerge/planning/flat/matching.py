@@ -19,6 +19,7 @@ from resumerge.planning.plan import Unshared
 from resumerge.planning.slices import base_of, merged_count
 from resumerge.planning.tensor_specs import TensorSpec
 from resumerge.recipe import Input, ModelRef, Module, Recipe
+from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
 from resumerge.tensor_uses import UnusedReason
@@ -152,8 +153,8 @@ class FlatMatching:
             self.notes.append(f"tensors that not all models have {what}: {lacking}")
         for ref, names in self._alone.items():
             self.notes.append(
-                f"{len(names)} tensors that only {ref} has are copied from it, for "
-                f"{self.method.name} cannot merge them: {listed(names)}"
+                f"{ref} alone has {counted(len(names), 'tensor')}: copied from it, as "
+                f"{self.method.name} cannot merge one alone: {listed(names)}"
             )
         if self._unfit:
             self.problems.append(self._cannot_merge())

@@ -97,9 +97,9 @@ def test_union_copies_what_a_method_cannot_merge_alone() -> None:
     methods = {unit.name: expression(unit).method for unit in found.units}
     assert methods == {"w": "slerp", "ours": "copy", "theirs": "copy"}
     told = [note for note in found.notes if "copied from it" in note]
-    assert [note.split(" are ")[0] for note in told] == [
-        "1 tensors that only a has",
-        "1 tensors that only b has",
+    assert [note.split(":")[0] for note in told] == [
+        "a alone has 1 tensor",
+        "b alone has 1 tensor",
     ]
 
 
