@@ -251,3 +251,21 @@ def test_a_companion_that_is_a_link_arrives_as_the_file_that_it_names(
     sent = upload_companions(store, [(link.name, link)], conflicts, lambda nbytes: None)
     assert list(sent) == [(link.name, 1000, hashlib.sha256(bytes(1000)).hexdigest())]
     assert store.get(link.name) == bytes(1000)
+
+
+def test_a_file_that_differs_is_written_again_and_no_other(tmp_path: Path) -> None:
+    """Also one of the same size."""
+    store = FolderStore(tmp_path / "mirror")
+    files = {"generation_config.json": b"{}", "index.json": b"{1}", "config.json": b"{22}"}
+
+    def sent() -> list[tuple[str, int, str]]:
+        conflicts = ConflictResolver(store, lambda name, now: None, lambda nbytes: None)
+        return list(upload_companions(store, files.items(), conflicts, lambda nbytes: None))
+
+    sent()
+    kept = store.folder / "generation_config.json"
+    before = kept.stat().st_ino
+    files |= {"index.json": b"{3}", "config.json": b"{444}"}
+    assert sent() == [(n, len(d), hashlib.sha256(d).hexdigest()) for n, d in files.items()]
+    assert {name: store.get(name) for name in files} == files
+    assert kept.stat().st_ino == before

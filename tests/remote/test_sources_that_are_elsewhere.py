@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from resumerge.recipe.references import read_reference
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.open import open_source
+from resumerge.sources.remote import prefetch
 from resumerge.sources.remote.bucket import open_bucket
 from resumerge.sources.remote.files import (
     check_cached,
@@ -36,7 +38,7 @@ from resumerge.sources.remote.files import (
 )
 from resumerge.sources.remote.headers import FIRST_REQUEST, remote_header
 from resumerge.sources.remote.hub import open_hub
-from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
+from resumerge.sources.remote.prefetch import FREE_BYTES, DownloadProgress, Prefetcher
 from resumerge.sources.types import Contained, Source
 from resumerge.tensors import Stored
 
@@ -562,6 +564,34 @@ def test_the_header_of_an_adapter_is_compared_as_well(
         until_all_are_ready(fetcher, 1)
 
 
+# Which version is opened
+
+
+def test_what_was_pinned_is_opened_and_not_what_the_branch_is_now(
+    hub: Hub, metadata: MetadataCache
+) -> None:
+    first = hub.commit("org/moved", whole(4))
+    second = hub.commit("org/moved", whole(5))
+    for name in ("org/moved", "org/moved@main"):
+        assert open_hub(read_reference(name), metadata=metadata).revision == second
+        assert open_hub(read_reference(name), revision=first, metadata=metadata).revision == first
+
+
+def test_of_a_bucket_that_cannot_be_listed_the_listing_of_then_is_opened(
+    objects: Objects, metadata: MetadataCache
+) -> None:
+    ref = read_reference("s3://box/moved")
+    found = []
+    for seed in (4, 5):
+        objects.upload("moved", whole(seed))
+        source = open_bucket(ref, metadata=metadata)
+        fetch(source, [*source.files, "config.json"], metadata)
+        found.append(source.revision)
+    assert found[0] != found[1]
+    objects.clear()
+    assert [open_bucket(ref, revision=then, metadata=metadata).revision for then in found] == found
+
+
 # What ends downloads
 
 
@@ -596,6 +626,20 @@ def test_offline_all_files_that_are_missing_are_told_at_once(
         assert fetcher.is_ready(source, "config.json")
     assert all(name in str(told.value) for name in (*SHARDS, "tokenizer.json"))
     assert told.value.reason == "source_unavailable" and hub.requests == []
+
+
+def test_downloads_at_once_need_the_space_of_both(
+    model: Source, source: Source, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [(model, NAME), (source, f"base/{SHARDS[0]}")]
+    files = [remote_file(*each) for each in wanted]
+    both = FREE_BYTES + sum(file.size for file in files)
+    for free, fits in ((both, True), (both - 1, False)):
+        monkeypatch.setattr(prefetch, "free_bytes", lambda path, free=free: free)
+        fetcher = Prefetcher(wanted, metadata)
+        fetcher._reserve(files[0], files[0].size)
+        with nullcontext() if fits else pytest.raises(Resumable, match="space"):
+            fetcher._reserve(files[1], files[1].size)
 
 
 def test_a_bug_is_told_as_it_is_and_ends_the_downloads(

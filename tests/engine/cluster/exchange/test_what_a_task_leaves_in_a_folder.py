@@ -32,11 +32,13 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.shards.shard_files import TASKS
 from resumerge.engine.shards.shard_record import ShardRecord, Uploaded
 from resumerge.errors import InputError, Interrupted, Problem, Reason, Resumable
+from resumerge.hub.cache import snapshot_folder
 from resumerge.kernels.hashes import hash_block
 from resumerge.ledger import UnitCommit
 from resumerge.options import Options
-from resumerge.planning.plan import Shard
+from resumerge.planning.plan import Plan, Shard
 from resumerge.planning.versions import Versions
+from resumerge.recipe import ModelRef
 from resumerge.tensors import stored_in
 from resumerge.tensors.target import BLOCK
 
@@ -237,6 +239,27 @@ def test_what_ends_a_task_is_its_outcome(
     assert outcome.reason == reason and message in outcome.message
     assert isinstance(order.endpoint, FolderEndpoint)
     assert not list(order.endpoint.folder.iterdir()) and not order.endpoint.own_folder.exists()
+
+
+def test_a_model_of_the_hub_is_looked_for_in_the_cache_of_this_machine(
+    order: ShardTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = task.pickle.loads(order.plan)
+    sources = [
+        replace(s, ref=ModelRef(f"org/{n}", f"org/{n}"), kind="hub", revision="c" * 40)
+        for n, s in enumerate(plan.sources)
+    ]
+    there = [replace(source, folder=tmp_path / "of the driver") for source in sources]
+    order = replace(order, plan=task.pickle.dumps(replace(plan, sources=tuple(there))))
+    opened: list[Path] = []
+
+    def stops(context: object, task: object, plan: Plan, *given: object) -> None:
+        opened.extend(source.folder for source in plan.sources)
+        raise TaskAbandoned
+
+    monkeypatch.setattr(task, "_compute", stops)
+    assert isinstance(run_task(order, NODE, StopRequest()), Failed)
+    assert opened == [snapshot_folder(source.ref.name, "c" * 40) for source in sources]
 
 
 @pytest.mark.parametrize("error", [Interrupted(15), KeyboardInterrupt()])
