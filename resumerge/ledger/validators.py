@@ -16,7 +16,8 @@ LARGEST = 1 << 60
 """The largest integer, an exabyte: the sum of a few such numbers is still an integer of SQLite."""
 
 MOST_SECONDS = 1e12
-_NUMBERS, _LISTS = frozenset({"after", "before", "damage", "seconds"}), frozenset({"models"})
+_NUMBERS = frozenset({"after", "before", "bytes", "damage", "peak_rss", "requests", "seconds"})
+_LISTS = frozenset({"models"})
 """The names of data in events that the program computes with: numbers, and lists of text."""
 _LONGEST_SHAPE, _LONGEST_PATH = 1000, 4096
 """The most characters of a shape, and of a path."""

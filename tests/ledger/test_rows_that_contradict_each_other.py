@@ -182,6 +182,7 @@ ACCEPTED: dict[str, tuple[Any, list[Any], list[Any]]] = {
               ["[-1]", "[1.0]", "[true]", f"[{LARGEST + 1}]", "5", "{}", "[" + "1," * 500 + "1]"]),
     "event": (event_data, ["{}", '{"after": 1.5, "models": ["a"]}', '{"seconds": null}'],
               ["[]", '{"after": "1"}', '{"after": true}', '{"damage": []}', '{"before": {}}',
+               '{"bytes": "5"}', '{"requests": []}', '{"peak_rss": true}',
                '{"seconds": "5"}', '{"models": "a"}', '{"models": [5]}', "{"]),
     "fingerprint": (fingerprint_parts,
                     ["{}", '{"recipe": 5}', '{"source a": {"files": {"f": {}}}}'],
