@@ -178,7 +178,7 @@ def test_a_new_mirror_gets_everything_or_is_refused(
         assert run.ledger.mirrored.checksums() == {}
         return
     (run.out / run.shards[2]).unlink()
-    with pytest.raises(InputError, match=f"1 shards, for example {run.shards[2]}"):
+    with pytest.raises(InputError, match=f"1 shard, for example {run.shards[2]}"):
         run.reconcile(tmp_path / "new", may_be_empty=True)
     own = run.ledger.run()
     assert own is not None and own["mirror"] == str(run.there)

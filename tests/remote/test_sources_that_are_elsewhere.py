@@ -588,6 +588,8 @@ def test_of_a_bucket_that_cannot_be_listed_the_listing_of_then_is_opened(
         fetch(source, [*source.files, "config.json"], metadata)
         found.append(source.revision)
     assert found[0] != found[1]
+    for then in found:
+        assert open_bucket(ref, revision=then, metadata=metadata, offline=True).revision == then
     objects.clear()
     assert [open_bucket(ref, revision=then, metadata=metadata).revision for then in found] == found
 
