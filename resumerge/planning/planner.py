@@ -61,7 +61,7 @@ from resumerge.recipe.types import Module
 from resumerge.sizes import counted
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import tied_names
-from resumerge.sources.types import Source
+from resumerge.sources.types import Source, left_out_of
 from resumerge.tensors.target import Target
 from resumerge.tokenizers.chat_template import choose_template
 from resumerge.tokenizers.required import Tokenizers
@@ -467,7 +467,7 @@ class _Planner:
             quantised=quantised,
             left_out=(
                 *self.left_out,
-                *(tensor for s in self.models.sources.values() for tensor in s.left_out),
+                *left_out_of(self.models.sources.values()),
             ),
         ).with_reminders(
             [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -343,3 +343,9 @@ def config_digest(config: Mapping[str, Any]) -> str:
 def numbered(sources: Mapping[ModelRef, Source]) -> dict[ModelRef, Source]:
     """Return sources with their numbers in a plan, in their order from 0."""
     return {ref: source.numbered(n) for n, (ref, source) in enumerate(sources.items())}
+
+
+def left_out_of(sources: Iterable[Source]) -> Iterator[LeftOut]:
+    """Yield the tensors of sources' parts from which no tensor of a source is computed."""
+    for source in sources:
+        yield from source.left_out

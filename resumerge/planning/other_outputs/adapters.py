@@ -22,7 +22,7 @@ from resumerge.recipe import ModelRef, Recipe
 from resumerge.recipe.types import Extraction, Input
 from resumerge.sources.adapters.adapter_names import has_matrices
 from resumerge.sources.left_out import LeftOut
-from resumerge.sources.types import Source
+from resumerge.sources.types import Source, left_out_of
 from resumerge.tensors import Factors
 from resumerge.tensors.target import Target
 
@@ -253,7 +253,6 @@ def _plan(
     size = sum(target.nbytes for target in targets)
     units, shards = pack(targets, size, ONE_FILE)
     of_models = [note for source in sources.values() for note in source.notes]
-    of_sources = (tensor for source in sources.values() for tensor in source.left_out)
     return Plan(
         recipe=recipe,
         sources=tuple(sources.values()),
@@ -266,5 +265,5 @@ def _plan(
         shard_size=size,
         notes=tuple(dict.fromkeys([*recipe.notes, *of_models, *notes])),
         adapter=adapter,
-        left_out=(*left_out, *of_sources),
+        left_out=(*left_out, *left_out_of(sources.values())),
     )
