@@ -53,7 +53,7 @@ _PUBLISHED = {
     **dict.fromkeys(("mixtral", "minimax", "minimax_m2", "phimoe"), _W),
     **dict.fromkeys(("granitemoe", "granitemoeshared", "granitemoehybrid"), _GRANITE),
 }
-"""By model type, the changes that turn transformers' names into the published names."""
+"""The changes that turn transformers' names into the published names, by model type."""
 
 
 @dataclass(frozen=True)

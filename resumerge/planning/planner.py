@@ -465,10 +465,7 @@ class _Planner:
             },
             unshared=self.unshared,
             quantised=quantised,
-            left_out=(
-                *self.left_out,
-                *left_out_of(self.models.sources.values()),
-            ),
+            left_out=(*self.left_out, *left_out_of(self.models.sources.values())),
         ).with_reminders(
             [
                 *reminder_of_tokenizer(self.recipe, self.models, self.tokenizers),

@@ -22,7 +22,7 @@ _ENCODERS = {
     "te2": ("text_encoder_2", "conditioner_embedders_1"),
     "te3": ("text_encoder_3",),
 }
-"""By the beginning of a flat name, the names of the text encoder in pipelines and checkpoints."""
+"""The names of text encoders in pipelines and checkpoints, by the beginning of a flat name."""
 
 SETTINGS = LoraConfig(alpha=None, alpha_pattern={}, rslora=False, fan_in_fan_out=False, dora=False)
 """The settings of an adapter without a config: alphas are tensors of the file, or the ranks."""
