@@ -18,6 +18,11 @@ PACKAGE = Path(resumerge.__file__).parent
 CHECKOUT = PACKAGE.parent
 FOLDERS = [init.parent for init in sorted(PACKAGE.rglob("__init__.py"))]
 ROOMS = [folder for folder in FOLDERS if folder.parent == PACKAGE]
+OUR_FILES = [
+    f
+    for name in ("resumerge", "tests", "benchmarks", "docs", "state")
+    for f in (CHECKOUT / name).rglob("*.*")
+]
 
 NAME = re.compile(r"[a-z_][a-z_0-9]*(?:[./][a-z_0-9]+)*(?:\.pyi?|\.[ch]|/)?")
 
@@ -105,7 +110,7 @@ def test_a_name_of_a_decision_is_in_the_file_beside_it() -> None:
 
 
 def _is_in(name: str, path: str) -> bool:
-    files = [f for f in CHECKOUT.rglob(Path(path).name) if f.as_posix().endswith(f"/{path}")]
+    files = [file for file in OUR_FILES if file.as_posix().endswith(f"/{path}")]
     return any(re.search(rf"\b{name}\b", file.read_text(encoding="utf-8")) for file in files)
 
 
