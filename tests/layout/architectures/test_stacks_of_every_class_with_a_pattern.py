@@ -18,9 +18,12 @@ from made_up_plans import plan
 from transformers import (
     CONFIG_MAPPING,
     MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_MAPPING,
     AutoModel,
     AutoModelForCausalLM,
+)
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
 )
 
 from resumerge.errors import InputError
@@ -125,11 +128,8 @@ def left_to_the_class(config: Any) -> dict[str, Any]:
 
 
 def models() -> list[str]:
-    own = {
-        config.model_type
-        for mapping in (MODEL_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING)
-        for config in mapping
-    }
+    """The types that transformers has a model for, by name: a list of classes imports them all."""
+    own = MODEL_MAPPING_NAMES.keys() | MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
     return sorted(set(RULES) & own - set(UNBUILT.split()))
 
 
