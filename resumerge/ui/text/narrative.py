@@ -33,19 +33,17 @@ _SUMMED_ENDS = {
 _DEATHS = {EventKind.WORKER_KILLED, EventKind.WORKER_CRASHED, EventKind.WORKER_STALLED}
 """The kinds of events about how the process of an attempt died."""
 
-_TASKS = {EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
-"""The kinds of events of a cluster's tasks: each shard has them."""
-
-_COVERED = {
-    EventKind.WENT_ON,
+WITH_FACTS = {
     EventKind.BATCH_LOWERED,
     EventKind.BATCH_RAISED,
     EventKind.STOPPED,
     EventKind.STREAMED,
     *_DEATHS,
-    *_TASKS,
 }
-"""The kinds of events that other sentences cover."""
+"""The kinds of events whose facts are told: each by a function, as `_streamed` is one."""
+
+UNTOLD = {EventKind.WENT_ON, EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
+"""The kinds of events without a sentence: `WAITING` has one, and a cluster's tasks are counted."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
 """A number with its unit: reasons that differ in nothing else count as one."""
@@ -226,7 +224,8 @@ def _streamed(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _other_events(run: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every other kind of event, also for kinds that have no text above."""
-    counts = Counter(e["kind"] for e in run["events"] if e["kind"] not in _COVERED)
+    apart = WITH_FACTS | UNTOLD
+    counts = Counter(e["kind"] for e in run["events"] if e["kind"] not in apart)
     mirror = "output" if is_output_in_bucket(run) else "mirror"
     return [
         (_SENTENCES.get(kind, "").format(mirror=mirror) or kind.replace("_", " ").capitalize())
