@@ -36,6 +36,15 @@ PACKAGE = "resumerge"
 OURS = (PACKAGE, "benchmarks")
 """Packages that tests import from the copy of the tree."""
 
+ELSEWHERE = {
+    "api": ("cli",),
+    "engine/mirror_session": ("mirror",),
+    "options": ("cli",),
+    "sources/remote": ("remote", "hub"),
+    "tensor_uses": ("accounts",),
+}
+"""Where the tests of a room are that has no folder of its name in tests/."""
+
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", "site", "build", "dist", "state", "__pycache__", "*_cache", ".hypothesis"
 )
@@ -235,6 +244,23 @@ class Tests:
         return os.waitstatus_to_exitcode(ended[1]) == 0
 
 
+def tests_of_room(room: str) -> list[str]:
+    """Return the folders with the tests of a room, or of the room that a folder or file is in.
+
+    Args:
+        room: a folder or file of the package, like ``engine/recovery``.
+
+    Raises:
+        LookupError: there are none.
+    """
+    place = Path(room).with_suffix("")
+    for name in (place.as_posix(), *(parent.as_posix() for parent in place.parents[:-1])):
+        folders = [f"tests/{folder}" for folder in ELSEWHERE.get(name, (name,))]
+        if all((ROOT / folder).is_dir() for folder in folders):
+            return folders
+    raise LookupError(f"{room} has no folder of tests: name them with --tests")
+
+
 def _load_libraries() -> None:
     """Load what tests use of others; nothing of this package."""
     for name in ("hypothesis", "pytest", "safetensors.torch", "transformers"):
@@ -296,7 +322,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print(*drawn, sep="\n")
         return 0
-    tests = given.tests or ["--suite", "quick", f"tests/{given.room.removesuffix('.py')}"]
+    try:
+        tests = given.tests or ["--suite", "quick", *tests_of_room(given.room)]
+    except LookupError as error:
+        parser.error(str(error))
     _load_libraries()
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"

@@ -64,3 +64,24 @@ def test_survivors_are_listed(
     assert code.read_text() == "def large(n):\n    return n > 100\n"
     (tmp_path / "tests" / "room" / "test_code.py").write_text("def test_it():\n    assert False\n")
     assert mutate.main(["room"]) == 2
+
+
+def test_each_room_has_tests() -> None:
+    """In a folder of its name, or where `ELSEWHERE` says."""
+    package = mutate.ROOT / "resumerge"
+    rooms = [init.parent.relative_to(package) for init in package.glob("*/__init__.py")]
+    assert len(rooms) > 20
+    for room in map(str, rooms):
+        assert mutate.tests_of_room(room) == [
+            f"tests/{folder}" for folder in mutate.ELSEWHERE.get(room, (room,))
+        ]
+
+
+def test_those_of_a_file_are_its_rooms() -> None:
+    assert mutate.tests_of_room("engine/recovery/recovery.py") == ["tests/engine/recovery"]
+    assert mutate.tests_of_room("options/types.py") == ["tests/cli"]
+    assert mutate.tests_of_room("engine/mirror_session/session.py") == ["tests/mirror"]
+    assert mutate.tests_of_room("kernels/linalg") == ["tests/kernels"]
+    assert mutate.tests_of_room("storage.py") == ["tests/storage"]
+    with pytest.raises(LookupError, match="name them with --tests"):
+        mutate.tests_of_room("retry.py")
