@@ -10,13 +10,29 @@ from resumerge.options.types import Flag, OptionType
 
 
 class Kept(Enum):
-    """The attempts for which an option holds that was given to one attempt of a run."""
+    """The attempts for which an option holds that was given to one attempt of a run.
+
+    What is kept for later attempts is in the run's ledger (`Options.kept`), but for `REPEATED`.
+    """
 
     NO = "for this attempt"
+    """What is wanted once, like ``--restart``. Nothing keeps it."""
+
     REPEATED = "as long as it is given: the command that resumes the run repeats it"
+    """What depends on the machine or the moment, like ``--offline``."""
+
     INHERITED = "until another value, or the default, is given: it is in the run's ledger"
+    """How the run works, like ``--memory``. It changes no byte of the output."""
+
     BEGUN_WITH = "for all attempts, if the run began with it; else like REPEATED"
+    """A flag whose effect on what is done already cannot be ended, like ``--link``."""
+
     PLANNED = "for all attempts: the run is planned with it"
+    """What decides the plan, and so the output's bytes or files, like ``--seed``.
+
+    The ledger has it as the plan has it, not as it was given. So each such option is stored by
+    hand (`create_run`) and read back by hand (`pinned_plan`).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
