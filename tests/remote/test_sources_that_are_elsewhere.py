@@ -18,6 +18,7 @@ from served_objects import Objects
 
 from resumerge.buckets.file import BucketFile
 from resumerge.errors import InputError, Resumable
+from resumerge.event_kinds import EventKind
 from resumerge.hub.file import HubFile
 from resumerge.recipe.references import read_reference
 from resumerge.remote.callbacks import DownloadCallbacks
@@ -450,14 +451,20 @@ def test_a_copy_whose_header_is_damaged_is_not_planned_by(
 def test_a_header_that_a_copy_does_not_have_is_looked_for_again(
     hub: Hub, model: Source, metadata: MetadataCache
 ) -> None:
-    """Though the copy was found intact before."""
+    """Though the copy was found intact before. The damage is told as any other is."""
     fetch(model, [NAME], metadata)
     file = remote_file(model, NAME)
     file.blob.write_bytes(MODEL[NAME].replace(b"up_proj", b"??_proj"))
     metadata.record_verdict(file.blob, file.etag, True)
-    with Prefetcher([(model, NAME)], metadata) as fetcher:
+    told: list[tuple[EventKind, dict[str, object]]] = []
+    with Prefetcher(
+        [(model, NAME)], metadata, on_event=lambda kind, **facts: told.append((kind, facts))
+    ) as fetcher:
         until_all_are_ready(fetcher, 1)
     assert file.blob.read_bytes() == MODEL[NAME]
+    [damage] = metadata.damages(file.blob, since="")
+    facts = {"model": "org/model", "file": NAME, "damage": damage.id}
+    assert told == [(EventKind.SOURCE_DAMAGED, facts)]
 
 
 # What is not a model

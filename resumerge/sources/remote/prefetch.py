@@ -218,9 +218,7 @@ class Prefetcher:
             self._ensure_cached(file, callbacks)
             if not _has_planned_header(file, source):
                 # Either the file or the planned header is wrong: read the file again to decide.
-                path = file.content or file.pointer
-                intact = file.is_intact(path, self._check)
-                self._metadata.record_verdict(path, file.etag, intact)
+                self._metadata.forget_verdict(file.content or file.pointer)
                 self._ensure_cached(file, callbacks)
                 if not _has_planned_header(file, source):
                     self._metadata.store_header(file.identity, None)

@@ -19,7 +19,7 @@ from resumerge.engine.recovery.uploaded import (
 )
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.shard_record import ShardRecord
-from resumerge.errors import InputError, Resumable, unavailable
+from resumerge.errors import InputError, Reason, Resumable
 from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger
 from resumerge.mirror import Replicator
@@ -153,4 +153,4 @@ class BucketExchange(Exchange):
         try:
             return retry_store(self._store, call)
         except InputError as error:
-            raise unavailable(error) from error
+            raise Resumable(Reason.MIRROR, str(error)) from error

@@ -366,6 +366,8 @@ def test_a_bucket_that_denies_the_driver_stops_the_run(there: DriverThere) -> No
         raise StoreError("access is denied", denied=True)
 
     there.store.requests.before = denies
-    with pytest.raises(Resumable, match="access is denied"):
+    with pytest.raises(Resumable, match="access is denied") as stopped:
         there.exchange.endpoint("shard0-1", there.bench.plan.shards[0])
+    assert stopped.value.reason == Reason.MIRROR
+    assert str(stopped.value).startswith("The mirror cannot be used\n  where:    s3://box/m\n")
     there.exchange.give_up("shard0-1")  # the object goes with all others at the end
