@@ -24,6 +24,7 @@ DTYPES = {"base": torch.bfloat16, "a": torch.float16, "b": torch.float32, "c": t
 SHAPES = ((), (1,), (7,), (1, 1), (40, 13), (1030, 1), (1, 1030), (3, 1500), (4, 5, 6), (9, 700))
 BLOCK = 1500
 VALUES = {"weight": 0.6, "t": 0.3, "density": 0.5, "scale": 0.3}
+"""Of the parameters without a default, and of those whose default would do nothing."""
 
 RECIPES: dict[str, tuple[str, dict[str, object]]] = {
     **{method: (method, {}) for method in METHODS},
@@ -40,6 +41,8 @@ def recipe(method: str, params: dict[str, object], with_base: bool, dtype: str) 
     """Its parameters where they have no default, or would do nothing."""
     declared = METHODS[method]
     given = [p for p in declared.parameters if p.default is REQUIRED or p.name in VALUES]
+    missing = [p.name for p in given if p.name not in VALUES]
+    assert not missing, f"{method} has parameters without a default: give VALUES one of {missing}"
     count = (declared.most or 4) - (declared.base == "required")
     per_model = {p.name: VALUES[p.name] for p in given if p.per_model}
     document = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,9 @@ import pytest
 import torch
 from quantised_files import exact, numbers, written
 from quantised_models import SCHEMES, gpt_oss_experts
+
+from resumerge.quantisation import QUANTISATIONS, Checkpoint, Weight
+from resumerge.quantisation.scheme import Scheme
 
 SHAPES = {"fp8 block": (200, 300), "float8 block": (256, 384), "int4 group": (40, 96)}
 USUAL = (56, 192)
@@ -39,6 +44,33 @@ def test_any_range_is_that_part_of_the_whole(scheme: str, tmp_path: Path) -> Non
     for _ in range(40):
         start, stop = sorted(draw.integers(0, tensor.numel + 1, 2).tolist())
         assert np.array_equal(numbers(source, tensor, start, stop), whole[start:stop])
+
+
+@dataclass
+class Noted(Scheme):
+    """A scheme, whose class is added to `found` once it finds a weight."""
+
+    scheme: Scheme
+    found: set[type[Scheme]]
+
+    def weights(self, checkpoint: Checkpoint) -> Iterator[Weight]:
+        for weight in self.scheme.weights(checkpoint):
+            self.found.add(type(self.scheme))
+            yield weight
+
+
+def test_there_is_a_weight_of_every_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one needs a way to be made, in `SCHEMES`."""
+    found: set[type[Scheme]] = set()
+    noted = tuple(Noted(scheme, found) for scheme in QUANTISATIONS)
+    monkeypatch.setattr("resumerge.quantisation.QUANTISATIONS", noted)
+    experts, _, config = gpt_oss_experts(3, 64, 24, 4)
+    name = "model.layers.0.mlp.experts.gate_up_proj"
+    written(tmp_path / "experts", {name + key: value for key, value in experts.items()}, config)
+    for number, (scheme, make) in enumerate(SCHEMES.items()):
+        stored, _, config = make(*SHAPES.get(scheme, USUAL), 1)
+        written(tmp_path / f"{number}", {f"m.{key}": v for key, v in stored.items()}, config)
+    assert {type(scheme) for scheme in QUANTISATIONS} == found
 
 
 def test_experts_of_gpt_oss_are_transposed(tmp_path: Path) -> None:

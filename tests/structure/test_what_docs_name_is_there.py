@@ -6,6 +6,7 @@ And every folder is named: in the docstring of the one around it, or in one of t
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 import resumerge
+from resumerge.methods.base import MergeMethod
+from resumerge.tensors import Tensor
+from resumerge.tensors.generated import Drawn, Filled, Literal
 
 PACKAGE = Path(resumerge.__file__).parent
 CHECKOUT = PACKAGE.parent
@@ -133,3 +137,22 @@ def test_every_room_is_in_the_lists_for_contributors() -> None:
     engine |= {file.stem for file in (PACKAGE / "engine").glob("[!_]*.py")}
     assert engine - set(re.findall(r"^  ([a-z_]+) ", ENGINE_LIST, re.MULTILINE)) == set()
     assert {room.name for room in ROOMS} - set(re.findall(r"\b([a-z_]+)/", ROOM_LIST)) == set()
+
+
+def test_the_table_of_methods_names_what_a_method_may_declare() -> None:
+    table = section("docs/extending.md", "## What a method declares", "\n`inputs` are")
+    named = re.findall(r"`(\w+)[`(]", "".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
+    declared = {name for name in vars(MergeMethod) if not name.startswith("_")}
+    declared |= {name for name in MergeMethod.__annotations__ if not name.startswith("_")}
+    assert declared - set(named) == set()
+
+
+def test_the_table_of_tensors_names_every_kind() -> None:
+    table = section("docs/architecture.md", "### The algebra of tensors", "\nA model (")
+    named = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
+    kinds: list[type[Tensor]] = [Tensor, Drawn, Filled, Literal]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    ours = {k.__name__ for k in kinds if k.__module__.startswith("resumerge.")}
+    ours -= {k.__name__ for k in kinds if inspect.isabstract(k)}
+    assert ours - set(named) == set()
