@@ -101,7 +101,9 @@ class Option:
         return [self.flag] if value is True else [self.flag, self.type.as_text(value)]
 
 
-def declare(type: OptionType, help: str, *commands: str, default: Any = None, **more: Any) -> Any:
-    """Declare an option, as a field of `Options`."""
+def declare(
+    type: OptionType, help: str, *, commands: tuple[str, ...], default: Any = None, **more: Any
+) -> Any:
+    """Declare an option, as a field of `OptionFields`."""
     declaration = Option(type=type, help=help, commands=commands, default=default, **more)
     return field(default=default, metadata={"option": declaration})

@@ -1,250 +1,30 @@
-"""Every option of a merge: which of them a run's ledger keeps, and a resumed run inherits."""
+"""The options of a merge, checked: which a run's ledger keeps, and a resumed run inherits."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from resumerge.errors import InputError, Problem
-from resumerge.local_path import OUTPUT
-from resumerge.options.cluster import ClusterAddress, TaskResources
-from resumerge.options.declaration import Kept, Option, declare
-from resumerge.options.types import (
-    Address,
-    Choice,
-    Count,
-    Flag,
-    Folder,
-    Number,
-    Seconds,
-    Size,
-    Word,
-    Words,
-)
-
-SHARD_SIZE = 5_000_000_000
-SEED = 0
-MEMORY_WAIT = 600.0
-MIRROR_WAIT = 600.0
-STALL_SECONDS = 600.0
-"""Seconds without progress after which a worker counts as stuck; even a slow disk is quicker."""
-
+from resumerge.options.declaration import Kept, Option
+from resumerge.options.fields import SEED, SHARD_SIZE, OptionFields
 
 _PLANNED_DEFAULTS = {"seed": SEED, "shard_size": SHARD_SIZE}
 _INHERITED = (Kept.INHERITED, Kept.BEGUN_WITH)
 
 
-_RECIPES = ("run", "plan")
-_PLANS = (*_RECIPES, "explain")
-_NEW = (*_RECIPES, "extract-expert")
-_MERGES = ("run", "resume", "plan")
-_SEARCH = "search"
-_MIRRORED = (*_MERGES, "extract-expert", "extract-lora")
-"""The commands that may merge with a mirror or a cluster."""
-
-_MERGING = (*_MIRRORED, "reproduce")
-
-_READERS = (
-    *("status", "verify", "clean", "push", "try", "compare", "explain"),
-    *("cache check", "cache repair"),
-)
-
-MACHINE = "Memory, processors and disk"
-OUTPUT_GROUP = "The output"
-STAGES = "Stages (recipes of several documents)"
-SOURCES = "Models"
-PROOF = "Checks"
-SAFETY = "Interruptions"
-MIRROR = "Mirror"
-CLUSTER = "Cluster"
-"""The headings of `Option.group`, in help."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(OptionFields):
     """The options of a merge, checked. None means "not given".
 
     Raises:
         InputError: with every option whose value is not of its type, or out of range.
     """
 
-    state_dir: Path | None = declare(
-        Folder("state folder"), "Folder for the ledgers.", *_MERGING, *_READERS,
-        _SEARCH, default_text="./state, or RESUMERGE_STATE_DIR",
-    )  # fmt: skip
-    memory: int | None = declare(
-        Size("2GB", "auto"), "Limit for the resident memory of the merge, like 2GB.", *_MERGING,
-        _SEARCH,
-        default_text="auto: from the available memory", kept=Kept.INHERITED,
-        group=MACHINE,
-    )  # fmt: skip
-    threads: int | None = declare(
-        Count(), "Number of worker threads.", *_MERGING, "verify", "compare",
-        _SEARCH,
-        default_text="auto: the cores that this process may use", kept=Kept.INHERITED,
-        group=MACHINE,
-    )  # fmt: skip
-    device: str = declare(
-        Word("cpu, cuda, cuda:1 or auto", "DEV"),
-        "Device for dense computation such as SVD: cpu, cuda, cuda:1 or auto.", *_MERGES,
-        "verify", "reproduce", _SEARCH, default="cpu", kept=Kept.REPEATED,
-        group=MACHINE,
-    )  # fmt: skip
-    shard_size: int | None = declare(
-        Size("5GB"), "Size of the largest output shard.", *_NEW,
-        default_text=f"{SHARD_SIZE // 10**9}GB; a copy of one model keeps its files",
-        kept=Kept.PLANNED, group=OUTPUT_GROUP,
-    )  # fmt: skip
-    link: bool = declare(
-        Flag(), "Make shards that are copies of a model's files hard links to them, where both are "
-        "on one disk: they take no space, and whoever changes one changes the other.",
-        *_MERGES, default=False, kept=Kept.BEGUN_WITH, group=OUTPUT_GROUP,
-    )  # fmt: skip
-    seed: int | None = declare(
-        Number(), "Seed for randomized methods; of a search, also for what it tries.", *_RECIPES,
-        "extract-lora", "compare", _SEARCH,
-        default_text=str(SEED), kept=Kept.PLANNED,
-        group=OUTPUT_GROUP,
-    )  # fmt: skip
-    tensor_union: bool | None = declare(
-        Flag(), "Keep tensors that only some of the models have, each merged from the models that "
-        "have it (checkpoints without config.json).", *_PLANS, "compare", _SEARCH,
-        kept=Kept.PLANNED, short="-u",
-        group=OUTPUT_GROUP,
-    )  # fmt: skip
-    tensor_intersection: bool | None = declare(
-        Flag(), "Leave out tensors that not all of the models have (checkpoints without "
-        "config.json).", *_PLANS, "compare", _SEARCH, kept=Kept.PLANNED, short="-i",
-        group=OUTPUT_GROUP,
-    )  # fmt: skip
-    keep: Sequence[str] | None = declare(
-        Words("names of stages, as a list", "NAME"), "Also write the result of the stage with "
-        "this name, to OUT/stages/NAME. May be given several times.", *_RECIPES, kept=Kept.PLANNED,
-        group=STAGES,
-    )  # fmt: skip
-    intermediate_dir: Path | None = declare(
-        Folder("folder of the stages"), "Keep the results of all stages, as with --keep, and make "
-        "a link DIR/NAME to each.", *_RECIPES, kept=Kept.PLANNED,
-        short="-I",
-        group=STAGES,
-    )  # fmt: skip
-    materialize: str | None = declare(
-        Choice("auto", "always", "never"), "Which results of stages are written to scratch files "
-        "while they are read, rather than computed again: auto, always or never.",
-        *_MERGES, default_text="auto: where that is quicker", kept=Kept.INHERITED,
-        group=STAGES,
-    )  # fmt: skip
-    offline: bool = declare(
-        Flag(), "Do not use the network: every source must be local or cached.",
-        *_MERGING, "verify", "compare", "explain", "cache check", _SEARCH, default=False,
-        kept=Kept.REPEATED,
-        group=SOURCES,
-    )  # fmt: skip
-    trust_sources: bool = declare(
-        Flag(), "Do not check whether local models changed between attempts. If they did, the "
-        "output mixes old and new weights. If a run begins with this option, its inputs are not "
-        "hashed.", *_MIRRORED, default=False, kept=Kept.BEGUN_WITH,
-        group=SOURCES,
-    )  # fmt: skip
-    strict: bool | None = declare(
-        Flag(), "Refuse a recipe that does not use every tensor of its models (those that "
-        "transformers computes or ties, and that an adapter replaces, do not count), and exit with "
-        "75 after a merge whose numbers should worry.",
-        *_MERGES, kept=Kept.INHERITED,
-        group=PROOF,
-    )  # fmt: skip
-    no_accounts: bool = declare(
-        Flag(), "Do not measure what changes: how far each model differs from the base, and what "
-        "of a change survives rounding.", *_MERGING, _SEARCH, default=False, kept=Kept.BEGUN_WITH,
-        group=PROOF,
-    )  # fmt: skip
-    no_recheck: bool = declare(
-        Flag(), "After an interruption, do not check the data that was committed before it.",
-        *_MERGING, default=False, kept=Kept.REPEATED,
-        group=SAFETY, of_process=True,
-    )  # fmt: skip
-    restart: bool = declare(
-        Flag(),
-        "Abandon the unfinished run and start over.",
-        *_MERGING,
-        default=False,
-        group=SAFETY,
-    )
-    memory_wait: float = declare(
-        Seconds(), "Seconds to wait for free memory before the run stops.", *_MERGING, _SEARCH,
-        default=MEMORY_WAIT, kept=Kept.REPEATED,
-        group=MACHINE, of_process=True,
-    )  # fmt: skip
-    evict: bool | None = declare(
-        Flag(), "Delete each download of this run as soon as it is no longer needed.",
-        *_MERGING, kept=Kept.INHERITED,
-        group=SOURCES,
-    )  # fmt: skip
-    stream: bool | None = declare(
-        Flag(), "Read models on the Hub and in buckets by ranges as they are needed, and never "
-        "store them. What a method reads several times is fetched several times.",
-        *_MERGING, _SEARCH, kept=Kept.INHERITED,
-        group=SOURCES,
-    )  # fmt: skip
-    mirror: str | None = declare(
-        Address(),
-        "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) "
-        "while it works.", *_MIRRORED, kept=Kept.REPEATED,
-        group=MIRROR,
-    )  # fmt: skip
-    mirror_then_delete: bool | None = declare(
-        Flag(), "Delete each shard on this machine once the mirror has it.", *_MIRRORED,
-        kept=Kept.INHERITED, needs_mirror=True,
-        group=MIRROR,
-    )  # fmt: skip
-    mirror_rate: int | None = declare(
-        Size("10MB", "none"), "Limit for transfers to and from the mirror in bytes per second, "
-        "like 10MB.", *_MIRRORED,
-        default_text="none", kept=Kept.INHERITED, needs_mirror=True,
-        group=MIRROR,
-    )  # fmt: skip
-    mirror_wait: float | None = declare(
-        Seconds(), "Seconds to retry a failing mirror before the run stops.", *_MIRRORED,
-        default_text=f"{MIRROR_WAIT:g}", kept=Kept.INHERITED, needs_mirror=True,
-        group=MIRROR, of_process=True,
-    )  # fmt: skip
-    take_over: bool = declare(
-        Flag(), "Take over the mirror from another machine that is known to be dead.",
-        *_MIRRORED, default=False, kept=Kept.REPEATED, needs_mirror=True,
-        group=MIRROR,
-    )  # fmt: skip
-    bring_back: bool = declare(
-        Flag(), "Download shards that only the mirror has, and keep them here.", *_MIRRORED,
-        default=False, kept=Kept.REPEATED, needs_mirror=True,
-        group=MIRROR,
-    )  # fmt: skip
-    ray: str | None = declare(
-        ClusterAddress(), "Compute the shards on a Ray cluster, by tasks that write to OUT: a "
-        "folder that all machines share, or a place in a bucket. Without an address a cluster is "
-        "started on this machine alone.",
-        *_MIRRORED, kept=Kept.REPEATED,
-        group=CLUSTER,
-    )  # fmt: skip
-    ray_resources: str | None = declare(
-        TaskResources(), "What Ray reserves for each task beside --threads and --memory: NAME=N, "
-        "separated by commas, or JSON.", *_MIRRORED, kept=Kept.REPEATED,
-        group=CLUSTER,
-    )  # fmt: skip
-    stall_timeout: float = declare(
-        Seconds(), "Seconds without progress after which the worker, or a task of --ray, is "
-        "started again; 0: never.", *_MERGING, default=STALL_SECONDS, kept=Kept.REPEATED,
-        group=SAFETY, of_process=True,
-    )  # fmt: skip
-    output: Path | None = declare(
-        Folder(OUTPUT), "Output of a run that is resumed from a mirror.", "resume",
-        default_text="./NAME",
-        group=OUTPUT_GROUP,
-    )  # fmt: skip
     ended: frozenset[str] = frozenset()
     """Names of options that were given the word for their default: they are not inherited."""
 

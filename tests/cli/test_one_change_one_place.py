@@ -28,10 +28,9 @@ from resumerge.options.call_options import (
 
 DUMMY_OPTION = """
     dummy: int | None = declare(
-        Number(), "A dummy.", *_MIRRORED, kept=Kept.INHERITED, needs_mirror=False,
+        Number(), "A dummy.", commands=_MIRRORED, kept=Kept.INHERITED, needs_mirror=False,
     )
-
-    def __post_init__(self)"""
+    state_dir: """
 
 DUMMY_COMMAND = '''
 import click
@@ -67,7 +66,7 @@ def change(file: Path, before: str, after: str) -> None:
 
 
 def test_an_option_is_declared_and_nothing_else(copy: Path, place: Path, tmp_path: Path) -> None:
-    change(copy / "resumerge/options/options.py", "\n    def __post_init__(self)", DUMMY_OPTION)
+    change(copy / "resumerge/options/fields.py", "\n    state_dir: ", DUMMY_OPTION)
 
     def call(*words: object, before: str = "") -> Any:
         return resumerge(*words, cwd=place, before=before, PYTHONPATH=str(copy))

@@ -17,7 +17,7 @@ from resumerge.cli.parsing.command import Argument, GroupedOption
 from resumerge.engine.lifecycle.bucket_output import read_output
 from resumerge.local_path import OUTPUT, local_path
 from resumerge.options import Option, Options, declared
-from resumerge.options.options import SAFETY
+from resumerge.options.fields import SAFETY
 from resumerge.options.types import (
     Address,
     Choice,
