@@ -15,7 +15,8 @@ Grid = tuple[int, int, tuple[int, int]]
 USUAL = 128
 """The rows and columns of a block in models whose configs do not state them."""
 
-SCALES = frozenset({"F32", "BF16", "F16", "F64", "F8_E4M3", "F8_E8M0"})
+READ_SCALES = frozenset({"F32", "BF16", "F16", "F64", "F8_E4M3", "F8_E8M0"})
+"""The dtypes of scales that are read as floats."""
 
 
 def scaled_weight(
@@ -130,7 +131,7 @@ def as_scales(checkpoint: Checkpoint, scales: Stored, *, transposed: bool = Fals
         if transposed:
             codes = Transposed.of(codes)
         return Dequantised.elementwise(codes, codes.shape, "powers of two", E8M0)
-    if scales.dtype not in SCALES:
+    if scales.dtype not in READ_SCALES:
         raise checkpoint.unfit(scales.name, "scales that are floats", f"{scales.dtype} numbers")
     return Transposed.of(scales) if transposed else scales
 

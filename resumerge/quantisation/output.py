@@ -16,7 +16,7 @@ from resumerge.tensors.target import Target
 Config = Callable[[Sequence[str]], dict[str, Any]]
 """A function that returns the quantization_config, given the modules that stay plain."""
 
-SCALES = frozenset({"F32", "BF16", "F16"})
+WRITTEN_SCALES = frozenset({"F32", "BF16", "F16"})
 """The dtypes of scales that are written as floats."""
 
 _PACKED = {"I32": 4, "U8": 1, "I8": 1, "F8_E4M3": 1}
@@ -45,7 +45,7 @@ class Layout:
     shape: str = ""
     factor: str = ""
 
-    def unfit(self, shape: tuple[int, ...]) -> str:
+    def obstacle(self, shape: tuple[int, ...]) -> str:
         """Return why a matrix of a shape cannot be written in the scheme; empty if it can."""
         rows, columns = shape
         height, width = self.block[0], self.block[1] or 1

@@ -23,7 +23,7 @@ from resumerge.kernels.quantised import Code
 from resumerge.quantisation.grids import as_bytes, as_scales, scaled_weight
 from resumerge.quantisation.output import (
     BY_COMPRESSED_TENSORS,
-    SCALES,
+    WRITTEN_SCALES,
     Layout,
     OutputScheme,
     of_compressed_tensors,
@@ -109,7 +109,7 @@ def _weight(checkpoint: Checkpoint, stem: str, packed: Stored) -> Weight:
 def _written(bits: int, packed: Stored, scales: Stored, tensor: Dequantised) -> Layout | None:
     """Return how the weight is written; None if its numbers or scales are of another type."""
     whole = tensor.columns % (WORD // 4) == 0 and tensor.block[1] % 2 == 0
-    if bits != 4 or scales.dtype not in SCALES or not whole:
+    if bits != 4 or scales.dtype not in WRITTEN_SCALES or not whole:
         return None
     form = replace(INT4.layout.form, scales=scales.dtype)
     return replace(INT4.layout, form=form, block=tensor.block, shape="")

@@ -22,7 +22,7 @@ from resumerge.kernels.quantised import Code
 from resumerge.quantisation.grids import as_scales, scaled_weight
 from resumerge.quantisation.output import (
     BY_COMPRESSED_TENSORS,
-    SCALES,
+    WRITTEN_SCALES,
     Layout,
     OutputScheme,
     of_compressed_tensors,
@@ -154,7 +154,12 @@ def _written(codes: Stored, scales: Stored, tensor: Dequantised) -> Layout | Non
     in_stack = (
         len(codes.shape) > 2 and tensor.rows % tensor.block[0] and tensor.rows != tensor.block[0]
     )
-    if codes.dtype != "F8_E4M3" or scales.dtype not in SCALES or len(codes.shape) < 2 or in_stack:
+    if (
+        codes.dtype != "F8_E4M3"
+        or scales.dtype not in WRITTEN_SCALES
+        or len(codes.shape) < 2
+        or in_stack
+    ):
         return None
     stem = stem_of(codes.name)
     return Layout(

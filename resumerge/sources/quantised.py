@@ -13,7 +13,7 @@ from resumerge.quantisation import Checkpoint, dequantised_weights
 from resumerge.quantisation.scheme import STATED, USUAL_DTYPE, stated_dtype
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.types import Coding, Source, in_words
+from resumerge.sources.types import Source, StoredWeight, in_words
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Rounded, Tensor
 
@@ -94,7 +94,7 @@ def dequantised(source: Source) -> Source:
         stated=checkpoint.stated,
         left_out=(*source.left_out, *left_out),
         quantised=in_words(weight.kind for weight in weights),
-        weights={w.name: Coding((*w.parts, *w.unused), w.kind, w.written) for w in weights},
+        weights={w.name: StoredWeight((*w.parts, *w.unused), w.kind, w.written) for w in weights},
     )
     return replace(opened, notes=(*source.notes, opened.note_on_quantisation))
 

@@ -88,7 +88,7 @@ class SourceFile:
     first: bytes = field(default=b"", repr=False, compare=False)
 
 
-class Coded(NamedTuple):
+class GgufBlocks(NamedTuple):
     """The blocks of codes that a tensor is stored as, whose bytes are a `Stored` of U8.
 
     Args:
@@ -104,7 +104,7 @@ class Coded(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Coding(NamedTuple):
+class StoredWeight(NamedTuple):
     """The tensors that a quantised weight is stored as.
 
     Args:
@@ -142,7 +142,7 @@ class Description(NamedTuple):
     """
 
     values: Mapping[str, Any]
-    coded: Mapping[str, Coded]
+    coded: Mapping[str, GgufBlocks]
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Source:
     stored: Mapping[str, Tensor] | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)
     quantised: str = ""
-    weights: Mapping[str, Coding] = field(default_factory=dict)
+    weights: Mapping[str, StoredWeight] = field(default_factory=dict)
     described: Description | None = None
     is_adapter: bool = False
     led_to_by_file: bool = False

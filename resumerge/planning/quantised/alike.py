@@ -10,7 +10,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.quantisation.output import stem_of
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
-from resumerge.sources.types import Coding, Source
+from resumerge.sources.types import Source, StoredWeight
 from resumerge.tensors import Merged, Rounded, Stored, Tensor
 from resumerge.tensors.target import Target, block_elements
 
@@ -86,19 +86,19 @@ def quantised_alike(
     quantised, changed = list[Target](), list[str]()
     unwritten: dict[str, str] = {}
     for target in targets:
-        coding = reference.weights.get(target.name)
-        if coding is None:
+        weight = reference.weights.get(target.name)
+        if weight is None:
             quantised.append(target)
         elif _is_unchanged(target.expression, reference.tensors[target.name]):
-            quantised += (_copied(stored[part]) for part in coding.parts)
-        elif again := _written(target, coding, stored):
+            quantised += (_copied(stored[part]) for part in weight.parts)
+        elif again := _written(target, weight, stored):
             quantised += again
             changed.append(target.name)
         else:
-            unwritten[target.name] = coding.kind
+            unwritten[target.name] = weight.kind
     if unwritten:
         raise InputError([_not_written(recipe, unwritten)])
-    of_weights = {part for coding in reference.weights.values() for part in coding.parts}
+    of_weights = {part for weight in reference.weights.values() for part in weight.parts}
     beside = [n for n in stored if n not in of_weights and n not in reference.tensors]
     quantised += (_copied(stored[name]) for name in beside)
     tensors = frozenset({*of_weights, *beside})
@@ -135,9 +135,9 @@ def _copied(stored: Stored) -> Target:
     return Target(stored.name, stored.dtype, stored.shape, block, stored, tensors)
 
 
-def _written(target: Target, coding: Coding, stored: Mapping[str, Stored]) -> list[Target]:
+def _written(target: Target, weight: StoredWeight, stored: Mapping[str, Stored]) -> list[Target]:
     """Return the quantised tensors of a changed weight; empty if their form is not written."""
-    layout = coding.written
+    layout = weight.written
     if layout is None or target.tensors != {target.name: target.shape}:
         return []
     stem = stem_of(target.name)
@@ -150,7 +150,7 @@ def _written(target: Target, coding: Coding, stored: Mapping[str, Stored]) -> li
     )
     if 8 * quantised.nbytes % quantised.alignment:
         return []
-    return [quantised, *(_copied(stored[part]) for part in coding.parts if part not in names)]
+    return [quantised, *(_copied(stored[part]) for part in weight.parts if part not in names)]
 
 
 def _not_written(recipe: Recipe, unwritten: Mapping[str, str]) -> Problem:

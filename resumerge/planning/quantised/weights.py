@@ -182,7 +182,7 @@ def _unfit(scheme: OutputScheme, targets: Sequence[Target]) -> dict[str, str]:
 
 
 def _why_unfit(scheme: OutputScheme, target: Target) -> str:
-    return scheme.layout_beside(target.dtype).unfit(target.shape)
+    return scheme.layout_beside(target.dtype).obstacle(target.shape)
 
 
 def _module(name: str) -> str:

@@ -24,7 +24,7 @@ from resumerge.sources.formats.weight_format import (
     damaged,
     damaged_from_start,
 )
-from resumerge.sources.types import Coded, Description
+from resumerge.sources.types import Description, GgufBlocks
 from resumerge.tensors import Stored
 
 FORMAT = "GGUF file"
@@ -325,9 +325,9 @@ class _Reader:
 
     def _tensors(
         self, entries: list[tuple[str, tuple[int, ...], int, int]], begin: int, alignment: int
-    ) -> tuple[dict[str, Stored], dict[str, Coded]]:
+    ) -> tuple[dict[str, Stored], dict[str, GgufBlocks]]:
         """Return the place of each tensor, and what those of blocks are; all are checked."""
-        tensors, coded = dict[str, Stored](), dict[str, Coded]()
+        tensors, coded = dict[str, Stored](), dict[str, GgufBlocks]()
         for name, shape, kind, offset in entries:
             if name in tensors:
                 self._bad("each name once", f"tensor {name!r} twice")
@@ -342,7 +342,7 @@ class _Reader:
                     )
                 rows = (*shape[:-1], shape[-1] // elements * nbytes)
                 stored = Stored(name, "U8", rows, self.file, begin + offset)
-                coded[name] = Coded(scheme, elements, nbytes, shape)
+                coded[name] = GgufBlocks(scheme, elements, nbytes, shape)
             tensors[name] = stored
         end = begin
         for stored in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):

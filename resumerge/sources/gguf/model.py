@@ -22,7 +22,7 @@ from resumerge.sources.gguf.tokenizer import FILES, reason_against
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.remote.files import list_companions
-from resumerge.sources.types import Coded, Contained, Description, Source, in_words
+from resumerge.sources.types import Contained, Description, GgufBlocks, Source, in_words
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Dequantised, Halved, Rounded, Stored, Tensor
 from resumerge.tensors.dtypes import FLOATS
@@ -189,7 +189,7 @@ class _Model:
         yield tensor
 
     def _decoded(
-        self, name: str, stored: Stored, coded: Coded | None, shape: tuple[int, ...]
+        self, name: str, stored: Stored, coded: GgufBlocks | None, shape: tuple[int, ...]
     ) -> Tensor:
         if coded is None:
             return replace(stored, name=name, shape=shape)

@@ -14,7 +14,7 @@ from made_up_plans import llama, plan, staged, tensor, units
 from resumerge.errors import InputError, Problem
 from resumerge.planning import Plan
 from resumerge.quantisation import OUTPUTS
-from resumerge.sources.types import Coding, Source
+from resumerge.sources.types import Source, StoredWeight
 from resumerge.tensors import Adapted, Merged, Quantised, Stored
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
@@ -194,7 +194,7 @@ def coded(
     """
     found = model(name, dict.fromkeys(weights or (Q, UP), SQUARE))
     stored: dict[str, Stored] = {}
-    codings = {}
+    stored_weights = {}
     for weight in weights or (Q, UP):
         parts = [
             tensor(weight, SQUARE, "F8_E4M3"),
@@ -203,14 +203,16 @@ def coded(
         ]
         stored |= {part.name: replace(part, file="codes") for part in parts}
         layout = OUTPUTS["fp8_block"].layout if written else None
-        codings[weight] = Coding(tuple(part.name for part in parts), "float8 of a kind", layout)
+        stored_weights[weight] = StoredWeight(
+            tuple(part.name for part in parts), "float8 of a kind", layout
+        )
     if beside:
         stored[beside] = tensor(beside, (1,), "F32")
     stored[NORM] = tensor(NORM, (4,), "BF16")
     return replace(
         found,
         stored=stored,
-        weights=codings,
+        weights=stored_weights,
         quantised="2 weights in float8",
         stated={"quant_method": "fp8"},
     )
@@ -276,7 +278,7 @@ def test_codes_scales_and_the_factor_are_one_unit_in_the_shapes_of_the_reference
     ]
     stored = {part.name: part for part in parts}
     reference = replace(
-        coded("a", Q), stored=stored, weights={Q: Coding(tuple(stored), "nvfp4", layout)}
+        coded("a", Q), stored=stored, weights={Q: StoredWeight(tuple(stored), "nvfp4", layout)}
     )
     second = model("b", {Q: SQUARE})
     unit = units(plan(LINEAR + SAME, reference, second))[Q]
