@@ -9,7 +9,7 @@ from resumerge.api.calls import speaks_python, text_of, texts_of
 from resumerge.engine.reporter import Reporter
 from resumerge.local_path import OUTPUT, local_path
 from resumerge.optimisation.request import TRIALS_BY_DEFAULT, Search
-from resumerge.optimisation.run import search_models
+from resumerge.optimisation.run import run_search
 from resumerge.optimisation.state import MAXIMIZE
 from resumerge.optimisation.study import TPE
 from resumerge.options import Options
@@ -84,4 +84,4 @@ def search(
     )
     chosen = Options.read("search", options)
     with keepalive_in_notebook("searching", progress):
-        return DisplayedSearch(search_models(asked, chosen, Reporter()))
+        return DisplayedSearch(run_search(asked, chosen, Reporter()))

@@ -203,7 +203,7 @@ class BucketContent(ExpectedContent):
         return self._xxh3.hexdigest()
 
 
-def record(name: str, etag: str, size: int, xxh3: str) -> bytes:
+def record_as_json(name: str, etag: str, size: int, xxh3: str) -> bytes:
     """Return the record of a file that arrived, as JSON."""
     return json.dumps({"name": name, "etag": etag, "size": size, "xxh3": xxh3}).encode()
 

@@ -19,7 +19,7 @@ import xxhash
 from resumerge.buckets.address import split_address
 from resumerge.buckets.base import Bucket, Listed
 from resumerge.buckets.calls import bucket_call, explain_bucket_error, open_bucket
-from resumerge.buckets.content_hash import BucketContent, read_record, record
+from resumerge.buckets.content_hash import BucketContent, read_record, record_as_json
 from resumerge.buckets.errors import Changed
 from resumerge.digests import ExpectedContent, hash_file
 from resumerge.errors import InputError, Reason, Resumable, ResumergeError
@@ -120,7 +120,7 @@ class BucketFile(RemoteFile):
     def put(self, complete: Path, content: ExpectedContent) -> None:
         assert isinstance(content, BucketContent)
         fresh = self.recorded.with_name(f"{self._key}.json.new")  # the lock is held
-        fresh.write_bytes(record(self.name, self.etag, self.size, content.xxh3))
+        fresh.write_bytes(record_as_json(self.name, self.etag, self.size, content.xxh3))
         Storage().sync_file(fresh)
         fresh.replace(self.recorded)
         super().put(complete, content)

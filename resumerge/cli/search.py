@@ -137,7 +137,7 @@ def command(
     A search that was stopped goes on where it was, if it is asked for again.
     """
     from resumerge.optimisation.request import Search
-    from resumerge.optimisation.run import search_models
+    from resumerge.optimisation.run import run_search
 
     search = Search(space=space, out=folder, evaluate=evaluate, **chosen)
     reporter = reporter_of(Style.AUTO, err, PrintClock())
@@ -146,7 +146,7 @@ def command(
         say(err, trial_line(row, search.metrics), f"trial {row['number']}:", "bold")
 
     try:
-        document = search_models(search, options, reporter, told)
+        document = run_search(search, options, reporter, told)
     except (Interrupted, Resumable) as stopped:
         reporter.close()
         print_text(str(stopped), err)

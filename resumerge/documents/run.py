@@ -39,7 +39,7 @@ def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:
     for name in (LEDGER_FILE, SNAPSHOT_FILE):
         try:
             with closing(Ledger(folder / name, read_only=True)) as ledger:
-                return describe(ledger, folder, every_tensor=every_tensor)
+                return describe_from_ledger(ledger, folder, every_tensor=every_tensor)
         except sqlite3.DatabaseError as error:
             why = why or str(error)
     return {
@@ -78,7 +78,7 @@ def empty_run(name: str, state: str) -> dict[str, Any]:
     }
 
 
-def describe(
+def describe_from_ledger(
     ledger: Ledger, folder: Path, *, alive: bool | None = None, every_tensor: bool = False
 ) -> dict[str, Any]:
     """Return the document of a run, from its open ledger.

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resumerge.documents.run import describe, describe_attempts, describe_run, empty_run
+from resumerge.documents.run import describe_attempts, describe_from_ledger, describe_run, empty_run
 from resumerge.ledger import LEDGER_FILE, Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.optimisation.state import find_search, list_searches
@@ -94,7 +94,7 @@ def status_of_mirror(url: str, *, every_tensor: bool = False) -> dict[str, Any]:
     alive = lease is not None and _is_alive(lease)
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
         ledger.set_mirror_url(session.url)
-        run = describe(ledger, folder, alive=alive, every_tensor=every_tensor)
+        run = describe_from_ledger(ledger, folder, alive=alive, every_tensor=every_tensor)
     run["state"] = "running" if alive else "interrupted"
     run["mirror"] |= {"here": False, "held_by": str(lease) if alive else None}
     return run

@@ -13,7 +13,7 @@ from resumerge.engine.context import RunContext
 from resumerge.errors import Problem
 from resumerge.ledger import Ledger
 from resumerge.planning import Plan
-from resumerge.planning.written.models import folder_of
+from resumerge.planning.written.models import stage_folder
 
 
 def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
@@ -45,7 +45,7 @@ def _links_of(folder: Path, plan: Plan, out: Path) -> Iterator[tuple[Path, Path]
     """Yield (path of the link, folder of the stage) of every stage that is kept."""
     for stage in plan.stages:
         if stage.recipe.name in plan.kept:
-            yield folder.absolute() / stage.recipe.name, out.absolute() / folder_of(stage)
+            yield folder.absolute() / stage.recipe.name, out.absolute() / stage_folder(stage)
 
 
 def _leads_to(link: Path, stage: Path) -> bool:

@@ -99,7 +99,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
         return refuse(
             "The model is gated, and this account has no access to it",
             where=where,
-            found=f"HTTP {status}, {account()}",
+            found=f"HTTP {status}, {account_in_words()}",
             fix=f"request access on the page of {repo}, then run `hf auth login` or set HF_TOKEN",
         )
     if isinstance(error, hub_errors.RevisionNotFoundError):
@@ -123,7 +123,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             "The Hub has no such model, or this account has no access to it",
             where=where,
             expected="a public model, or one that the token may read",
-            found=f"HTTP {status}, {account()}",
+            found=f"HTTP {status}, {account_in_words()}",
             fix="check the spelling of org/name; for a private model run `hf auth login` or set "
             "HF_TOKEN",
         )
@@ -132,7 +132,7 @@ def _refused(error: Any, repo: str, revision: str | None) -> ResumergeError:
             "The Hub denied access to the model",
             where=where,
             expected="a token that may read this model",
-            found=f"HTTP {status}, {account()}",
+            found=f"HTTP {status}, {account_in_words()}",
             fix="run `hf auth login` with a valid token that has read access, or set HF_TOKEN",
         )
     return refuse("The Hub refused the request", where=where, found=brief(error))
@@ -152,7 +152,7 @@ def is_offline() -> bool:
     return bool(constants.HF_HUB_OFFLINE)
 
 
-def account() -> str:
+def account_in_words() -> str:
     """Return a text that says whether requests carry a token, without the token."""
     from huggingface_hub import get_token
 

@@ -15,7 +15,7 @@ from resumerge.layout.layer_settings import (
     layer_entries,
     mixed_settings,
     move_settings,
-    section_of,
+    section_at,
 )
 from resumerge.layout.layers import Layers, infer_layers, step_position
 from resumerge.layout.match import match_names
@@ -48,7 +48,7 @@ __all__ = [
     "move_settings",
     "own_head",
     "read_layer_list",
-    "section_of",
+    "section_at",
     "split",
     "step_position",
     "write_layer_list",

@@ -55,7 +55,7 @@ class Unstated:
     place: int
 
 
-def section_of(config: Any, path: Sequence[str]) -> Config:
+def section_at(config: Any, path: Sequence[str]) -> Config:
     """Return a (nested) mapping of a config.json; empty if there is none."""
     for step in path:
         config = config.get(step) if isinstance(config, Mapping) else None
@@ -70,7 +70,7 @@ def layer_entries(config: Config, path: Sequence[str], count: int) -> dict[str, 
         path: the keys that lead to the section that counts the layers.
         count: the number of layers.
     """
-    section = section_of(config, path)
+    section = section_at(config, path)
     found = {
         key: entries
         for key, value in section.items()
@@ -108,7 +108,7 @@ def move_settings(
                 config, path, counted, count, origins
             )
             unstated += unstated_there
-        if type(section_of(config, path).get(counted)) is int:
+        if type(section_at(config, path).get(counted)) is int:
             sections[tuple(path)][counted] = len(origins)
     return sections, unstated
 
@@ -156,7 +156,7 @@ def _moved_section(
     config: Config, path: list[str], counted: str, count: int, origins: Sequence[SourceLayer]
 ) -> tuple[dict[str, Any], list[Unstated]]:
     """Return a section with the output's settings of layers, and those that it cannot state."""
-    before = section_of(config, path)
+    before = section_at(config, path)
     section, unstated = dict(before), list[Unstated]()
     states = _States(path, counted, count)
     entries_of_rules = {
@@ -255,7 +255,7 @@ class _States:
         ]
 
     def _entries(self, key: str, config: Config) -> list[Any] | None:
-        section = section_of(config, self.path) or config
+        section = section_at(config, self.path) or config
         stated = section.get(self.counted)
         count = stated if type(stated) is int and 0 < stated <= _MOST_LAYERS else self.count
         for rule in rules_of(section, config, self.path if section is not config else ()):

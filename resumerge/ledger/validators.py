@@ -45,7 +45,7 @@ def like(pattern: str) -> Validator:
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
 
-def shard_name(value: Any) -> bool:
+def weights_name(value: Any) -> bool:
     """Return whether a value is the name of a shard, or one that a user may give a single file."""
     if not isinstance(value, str):
         return False
@@ -80,12 +80,12 @@ def hashes(value: Any) -> bool:
     return value is None or isinstance(value, bytes)
 
 
-def json_object(value: Any) -> bool:
+def mapping(value: Any) -> bool:
     """Return whether a value is JSON of an object."""
     return isinstance(_decoded(value), dict)
 
 
-def fingerprint_parts(value: Any) -> bool:
+def parts_of_fingerprint(value: Any) -> bool:
     """Return whether a value is JSON of a fingerprint's parts, with facts on sources' files."""
     parts = _decoded(value)
     return isinstance(parts, dict) and all(

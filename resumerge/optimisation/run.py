@@ -31,7 +31,7 @@ from resumerge.optimisation.models import TrialModels
 from resumerge.optimisation.progress import TrialReporter
 from resumerge.optimisation.request import Search, asked_for
 from resumerge.optimisation.space import Space, read_space
-from resumerge.optimisation.state import SETTINGS, STUDY_FILE, TRIALS, attributes_of, folder_of
+from resumerge.optimisation.state import SETTINGS, STUDY_FILE, TRIALS, attributes_of, search_folder
 from resumerge.optimisation.study import (
     GRID,
     Settings,
@@ -42,7 +42,7 @@ from resumerge.optimisation.study import (
     open_study,
 )
 from resumerge.options import Options
-from resumerge.options.options import SEED
+from resumerge.options.fields import SEED
 from resumerge.storage import Storage
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ HOPELESS = 5
 """The number of failed trials from the first on that ends a search: the command must be wrong."""
 
 
-def search_models(
+def run_search(
     search: Search,
     options: Options,
     reporter: Reporter,
@@ -82,7 +82,7 @@ def search_models(
     search = replace(search, out=Path(os.path.realpath(search.out)))
     space = read_space(search.space)
     storage, stop = storage or Storage(), stop or StopRequest()
-    folder = folder_of(search.out, RunStore(options.state_dir).folder)
+    folder = search_folder(search.out, RunStore(options.state_dir).folder)
     has_begun = (folder / STUDY_FILE).is_file()
     began = attributes_of(folder)[SETTINGS]["batch"] if has_begun else None
     settings = search.settings(space, SEED if options.seed is None else options.seed, began)

@@ -30,7 +30,7 @@ MAXIMIZE, MINIMIZE = "maximize", "minimize"
 DIRECTIONS = (MAXIMIZE, MINIMIZE)
 
 
-def folder_of(out: Path, state: Path) -> Path:
+def search_folder(out: Path, state: Path) -> Path:
     """Return the folder of the search with an output, an absolute path, in a state folder."""
     name = hashlib.sha256(os.fsencode(out)).hexdigest()[:16]
     return state / FOLDER / f"{out.name}-{name}"
@@ -79,7 +79,7 @@ def find_search(store: RunStore, wanted: str | None) -> Path | None:
         outputs = [model.parents[2] for model in newest if model.parts[-3:-2] == (TRIALS,)]
     else:
         outputs = [Path(os.path.realpath(wanted))]
-    folders = [folder_of(out, store.folder) for out in outputs]
+    folders = [search_folder(out, store.folder) for out in outputs]
     if wanted and Path(wanted).name == wanted:
         folders.append(store.folder / FOLDER / wanted)
     return next((folder for folder in folders if (folder / STUDY_FILE).is_file()), None)

@@ -11,7 +11,7 @@ import yaml
 
 from resumerge.extraction import MadeAdapter
 from resumerge.methods import METHODS
-from resumerge.output.card import described
+from resumerge.output.card import link_and_revision
 from resumerge.output.provenance import KEY, Provenance
 from resumerge.output_path import CARD
 from resumerge.planning.plan import Plan
@@ -110,8 +110,8 @@ def _extracted(plan: Plan, contents: Mapping[str, str]) -> Iterator[str]:
         "the other model as matrices of its ranks can."
     )
     yield ""
-    yield f"- model: {described(plan.reference_model, contents)}"
-    yield f"- base model: {described(_base_of(plan), contents)}"
+    yield f"- model: {link_and_revision(plan.reference_model, contents)}"
+    yield f"- base model: {link_and_revision(_base_of(plan), contents)}"
 
 
 def _combined(plan: Plan, base: str | None, contents: Mapping[str, str]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _combined(plan: Plan, base: str | None, contents: Mapping[str, str]) -> Iter
         f"**{method.name}** method ({method.summary}), with resumerge."
     )
     yield ""
-    yield from (f"- adapter: {described(source, contents)}" for source in plan.sources)
+    yield from (f"- adapter: {link_and_revision(source, contents)}" for source in plan.sources)
     if base:
         yield f"- base model, as the first of them names it: {code_span(base)}"
     if method.papers:

@@ -64,7 +64,7 @@ def model_card(
         role = ", base model" if source.ref == plan.recipe.base_model else ""
         is_reference = source.number == _first_reference(plan)
         role += ", config and tokenizer" if is_reference and source.config else ""
-        lines.append(f"- {described(source, contents)}{role}")
+        lines.append(f"- {link_and_revision(source, contents)}{role}")
     if plan.quantised:
         lines += ["", *_quantised(plan.quantised)]
     lines += ["", *section, "## Recipe", "", *in_fence(plan.recipe.text, "yaml"), ""]
@@ -111,13 +111,13 @@ def _first_reference(plan: Plan) -> int:
     return plan.reference
 
 
-def described(source: Source, contents: Mapping[str, str]) -> str:
+def link_and_revision(source: Source, contents: Mapping[str, str]) -> str:
     """Return the link and the revision of a source, and of its adapter."""
     if source.base is None or source.adapter is None:
         lost = "what that took from the weights was lost before the merge"
         quantised = f", quantised: {source.quantised} ({lost})" if source.quantised else ""
         return f"{_link(source)} ({_revision(source, contents)}){quantised}"
-    base, adapter = (described(part, contents) for part in (source.base, source.adapter))
+    base, adapter = (link_and_revision(part, contents) for part in (source.base, source.adapter))
     return f"{base} with the LoRA adapter {adapter}"
 
 

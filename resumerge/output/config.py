@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.experts.extraction import dense_config
-from resumerge.layout import SourceLayer, move_settings, own_head, section_of
+from resumerge.layout import SourceLayer, move_settings, own_head, section_at
 from resumerge.output.token_ids import remap_token_ids
 from resumerge.planning.plan import Plan
 from resumerge.sources.quantised import unquantised_config
@@ -37,7 +37,7 @@ def output_config(plan: Plan) -> dict[str, Any]:
         ]
         count = plan.layers.counts[layers.stack]
         for path, section in move_settings(config, layers.keys, count, origins)[0].items():
-            written: Any = section_of(config, path)
+            written: Any = section_at(config, path)
             written.update(section)
     if config and _has_own_head(plan):
         config = untied_config(config)

@@ -44,7 +44,7 @@ from resumerge.planning.stacks.config_lists import check_settings, notes_on_numb
 from resumerge.planning.stacks.implied import check_implied
 from resumerge.planning.stacks.kinds import check_kinds, compare_layers
 from resumerge.planning.stacks.mixed import notes_on_mixed_layers, notes_on_mixed_models
-from resumerge.planning.stacks.outside import check_outside, check_shared_counts
+from resumerge.planning.stacks.outside import check_shared_counts, check_tensors_outside
 from resumerge.planning.tensor_specs import (
     TensorSpec,
     aligned,
@@ -299,7 +299,7 @@ class _Planner:
                 problems = list(check_settings(self.recipe, self.models, module, origins))
                 if not problems:
                     problems += check_kinds(self.recipe, self.models, module, part, origins)
-                problems += check_outside(self.recipe, self.models, module, part, origins)
+                problems += check_tensors_outside(self.recipe, self.models, module, part, origins)
                 self.problems += problems
                 self.notes += notes_on_numbers(self.models, origins)
                 self.notes += notes_on_mixed_layers(self.models, origins)

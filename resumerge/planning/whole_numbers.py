@@ -95,7 +95,7 @@ def notes_on_differences(
     with_files = {source.number: source for source in models.sources.values() if source.files}
     notes = []
     for ref, tensors in copied.items():
-        differing, unread = compare(tensors, with_files)
+        differing, unread = differing_tensors(tensors, with_files)
         for names, why in (
             (differing, "not the same in all models"),
             (unread, "not compared (large, not downloaded, or of a stage)"),
@@ -108,7 +108,7 @@ def notes_on_differences(
     return notes
 
 
-def compare(
+def differing_tensors(
     tensors: Mapping[str, Sequence[Tensor]], sources: Mapping[int, Source]
 ) -> tuple[list[str], list[str]]:
     """Return the tensors that differ as numbers between models, and those that were not compared.

@@ -9,7 +9,7 @@ from pathlib import Path
 from resumerge.supervisor.worker_exit import OUTCOMES, WorkerExit
 
 
-def record(ledger: Path, death: WorkerExit, peak_rss: int) -> None:
+def record_death(ledger: Path, death: WorkerExit, peak_rss: int) -> None:
     """Close the attempt of a dead worker, and note the cause of its death.
 
     Args:

@@ -154,7 +154,7 @@ class Supervisor:
             )
             now_committed = committed
             if run is not None:
-                journal.record(self._ledger_of(run), death, worker.peak_rss)
+                journal.record_death(self._ledger_of(run), death, worker.peak_rss)
                 now_committed = journal.committed_blocks(self._ledger_of(run))
             if self._signals:
                 signum = self._signals[0][0]

@@ -20,7 +20,7 @@ from resumerge.recipe.types import ModelRef
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.download import download
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.sources.remote.bucket import open_bucket
+from resumerge.sources.remote.bucket import open_bucket_model
 from resumerge.sources.remote.files import fetch, remote_file
 from resumerge.sources.types import Source
 
@@ -164,7 +164,7 @@ def here(cache: Path, sleeps: list[float]) -> Path:
 
 
 def opened(address: str) -> Source:
-    return open_bucket(ModelRef(address, address))
+    return open_bucket_model(ModelRef(address, address))
 
 
 @pytest.mark.parametrize("kind", ["503", "429", "cut", "cut answer"])
@@ -206,14 +206,14 @@ def test_a_server_that_is_away_is_given_up_for_now(
     """A run that has begun is opened again from what is known of it."""
     address, metadata = upload(bucket, "m", whole(1)), MetadataCache()
     ref = ModelRef(address, address)
-    source = open_bucket(ref, metadata=metadata)
+    source = open_bucket_model(ref, metadata=metadata)
     proxy.choose = lambda method, path: "503"
     with pytest.raises(Resumable, match="HTTP 503") as stopped:
         fetch(source, [MODEL])
     assert stopped.value.reason == "network" and f"{address}/{MODEL}" in str(stopped.value)
     with pytest.raises(Resumable, match="HTTP 503"):
-        open_bucket(ref, metadata=metadata)
-    again = open_bucket(ref, revision=source.revision, metadata=metadata)
+        open_bucket_model(ref, metadata=metadata)
+    again = open_bucket_model(ref, revision=source.revision, metadata=metadata)
     assert again.identity() == source.identity()
 
 
@@ -282,7 +282,7 @@ def test_what_is_not_there_is_told(bucket: Bucket, here: Path) -> None:
     assert "nothing at this address" in refused(f"{at}/mm")
     assert "The weights of a model are missing" in refused(f"{at}/empty")
     with pytest.raises(InputError, match="model's file does not exist") as caught:
-        open_bucket(ModelRef(f"{at}/m/b.safetensors", f"{at}/m", file="b.safetensors"))
+        open_bucket_model(ModelRef(f"{at}/m/b.safetensors", f"{at}/m", file="b.safetensors"))
     assert MODEL in str(caught.value), "what is there instead"
     assert "NoSuchBucket" in refused("s3://no-such-bucket-there/m")
 

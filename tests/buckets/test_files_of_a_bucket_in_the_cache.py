@@ -24,7 +24,7 @@ from resumerge.errors import InputError, Resumable
 from resumerge.recipe.references import read_reference
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
-from resumerge.sources.remote.bucket import open_bucket
+from resumerge.sources.remote.bucket import open_bucket_model
 from resumerge.sources.remote.files import ensure_cached, fetch, remote_file
 from resumerge.sources.types import Source
 from resumerge.storage import Storage
@@ -55,7 +55,7 @@ def metadata() -> MetadataCache:
 
 
 def opened(address: str = ADDRESS, **given: object) -> Source:
-    return open_bucket(read_reference(address), **given)  # type: ignore[arg-type]
+    return open_bucket_model(read_reference(address), **given)  # type: ignore[arg-type]
 
 
 def listed(address: str = ADDRESS, file: str = "") -> BucketModel:

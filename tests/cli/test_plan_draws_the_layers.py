@@ -7,14 +7,14 @@ import io
 from rich.console import Console
 
 from resumerge.ui.terminal.plan import WIDTH, show_layer_map
-from resumerge.ui.text.layer_map import bar, layer_map, runs
+from resumerge.ui.text.layer_map import bar, draw_layer_map, runs
 
 STACKED = [[[0, i]] for i in range(4)] + [[[1, i], [2, i + 1]] for i in range(2, 4)] + [[[1, 0]]]
 
 
 def drawn(layers: list[list[list[int]]], models: list[str], width: int = 80) -> list[str]:
     file = io.StringIO()
-    drawing = layer_map("model.layers", layers, WIDTH)
+    drawing = draw_layer_map("model.layers", layers, WIDTH)
     Console(file=file, width=width).print(show_layer_map(drawing, models))
     return [line.rstrip() for line in file.getvalue().splitlines()]
 

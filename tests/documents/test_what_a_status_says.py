@@ -12,7 +12,7 @@ from made_up_ledgers import at, make_ledger
 
 from resumerge.documents.history import history_of
 from resumerge.documents.panels import panels_of
-from resumerge.documents.run import describe, empty_run
+from resumerge.documents.run import describe_from_ledger, empty_run
 from resumerge.ledger import Ledger
 from resumerge.ui.text.format import format_cluster
 
@@ -32,7 +32,7 @@ def status(
     for sql in changes:
         change(folder / "ledger.db", sql)
     with closing(Ledger(folder / "ledger.db", read_only=True)) as ledger:
-        return describe(ledger, folder, alive=alive)
+        return describe_from_ledger(ledger, folder, alive=alive)
 
 
 KILLED = "UPDATE attempts SET ended = NULL, outcome = NULL"

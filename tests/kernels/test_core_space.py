@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resumerge.kernels.linalg.core_space import core_shape, core_space, energy, stacked
+from resumerge.kernels.linalg.core_space import concatenated, core_shape, core_space, energy
 
 SIDES = st.integers(1, 24)
 RANKS = st.lists(st.integers(1, 9), min_size=1, max_size=4)
@@ -37,7 +37,7 @@ def test_stacked_factors_are_the_weighted_sum(
 ) -> None:
     products = drawn((rows, columns), ranks, seed)
     factors = [0.5 - k for k in range(len(ranks))]
-    left, right = stacked(products, factors)
+    left, right = concatenated(products, factors)
     exact = sum(factor * b @ a for factor, (b, a) in zip(factors, products))
     assert left.shape == (rows, sum(ranks)) and right.shape == (sum(ranks), columns)
     np.testing.assert_allclose(left @ right, exact, atol=1e-9)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tensor_sets import merged, write
 
-from resumerge.methods.averages.model_stock import share
+from resumerge.methods.averages.model_stock import share_of_mean
 from resumerge.methods.spherical.karcher import factors
 
 NORMAL = np.random.default_rng(7).standard_normal((4, 60)).astype(np.float32)
@@ -50,7 +50,7 @@ def gram(*vectors: object) -> np.ndarray:
     ],
 )
 def test_the_share_of_the_mean(vectors: tuple[list[float], ...], expected: float) -> None:
-    assert share(gram(*vectors)) == pytest.approx(expected, rel=1e-12, abs=1e-15)
+    assert share_of_mean(gram(*vectors)) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
 def test_each_row_has_its_share() -> None:
@@ -60,7 +60,7 @@ def test_each_row_has_its_share() -> None:
         gram([1, 0], [-1, 0]),
         gram([1], [1]),
     ]
-    assert share(np.stack(rows, -1)).tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert share_of_mean(np.stack(rows, -1)).tolist() == [0.0, 1.0, 0.0, 1.0]
 
 
 STOCK = "merge_method: model_stock\nbase_model: base\n" + TWO

@@ -14,7 +14,7 @@ from tiny_models import TWO_LAYERS, write_family
 
 from resumerge.engine.reporter import Reporter
 from resumerge.optimisation.request import Search
-from resumerge.optimisation.run import search_models
+from resumerge.optimisation.run import run_search
 from resumerge.options import Options
 
 SPACE = """\
@@ -69,7 +69,7 @@ def search(place: Path, out: str = "out", **asked: Any) -> dict[str, Any]:
     reporter = asked.pop("reporter", Reporter())
     space = place / asked.pop("space", "space.yaml")
     with working_in(place):
-        return search_models(Search(space=space, out=place / out, **asked), options, reporter)
+        return run_search(Search(space=space, out=place / out, **asked), options, reporter)
 
 
 def command(

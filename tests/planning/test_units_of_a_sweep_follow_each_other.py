@@ -12,9 +12,9 @@ from resumerge.planning.stage_results.kept import with_kept
 from resumerge.planning.written import unit_order
 from resumerge.planning.written.models import models_of
 from resumerge.planning.written.sweeps import (
+    plan_of_results,
     problems_of_equal_variants,
     problems_of_sweep,
-    with_variants,
 )
 from resumerge.planning.written.unit_order import order_of_units, read_alike
 from resumerge.recipe import parse_recipe
@@ -39,7 +39,7 @@ def swept() -> Plan:
     sources = llama("a"), llama("b")
     recipe = parse_recipe(SWEEP)
     found = [plan(variant.text, *sources) for variant in recipe.variants.values()]
-    return with_variants(recipe, found)
+    return plan_of_results(recipe, found)
 
 
 def test_those_that_read_the_same_follow_each_other() -> None:
@@ -72,7 +72,7 @@ def test_where_nothing_is_selected_all_variants_are_computed_together() -> None:
     text = LINEAR + "sweep: {'models[0].parameters.weight': [1, 2], out_dtype: [float16, float32]}"
     recipe, sources = parse_recipe(text), (llama("a"), llama("b"))
     plans = [plan(variant.text, *sources) for variant in recipe.variants.values()]
-    found = with_variants(recipe, plans)
+    found = plan_of_results(recipe, plans)
     one, *others = (found.units[number] for number in order_of_units(found)[:4])
     assert all(read_alike(one, other) for other in others)
 
@@ -167,7 +167,7 @@ def test_what_all_variants_say_is_said_once_and_what_one_says_with_its_name() ->
     both, one, two, some = "of all", "of the first", "of the second", "of two"
     said = [(both, one), (some, both), (both, two, some), (both,)]
     plans = [replace(each, notes=notes, reminders=notes[:2]) for each, notes in zip(plans, said)]
-    found = with_variants(recipe, plans)
+    found = plan_of_results(recipe, plans)
     first, second, third, _ = found.variants
     count, *notes = found.notes
     assert count == f"4 models in one run: {', '.join(found.variants)}"
@@ -184,7 +184,7 @@ def test_what_all_variants_say_is_said_once_and_what_one_says_with_its_name() ->
 
 def test_without_a_sweep_there_is_the_plan_alone() -> None:
     made = plan(LINEAR, llama("a"), llama("b"))
-    assert with_variants(made.recipe, [made]) is made
+    assert plan_of_results(made.recipe, [made]) is made
 
 
 def equal_variants(found: Plan, **changed: Plan) -> list[str]:
@@ -259,7 +259,7 @@ def test_windows_that_overlap_follow_each_other() -> None:
         make_plan(each, {ref: sources[ref] for ref in each.models}, seed=0, shard_size=1 << 30)
         for each in recipe.variants.values()
     ]
-    found = with_variants(recipe, plans)
+    found = plan_of_results(recipe, plans)
     units = [found.units[number] for number in order_of_units(found)]
     assert len(found.variants) == 5
     for first in range(0, len(units), 5):

@@ -25,7 +25,7 @@ from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.open import open_source
 from resumerge.sources.remote import prefetch
-from resumerge.sources.remote.bucket import open_bucket
+from resumerge.sources.remote.bucket import open_bucket_model
 from resumerge.sources.remote.files import (
     check_cached,
     describe_missing,
@@ -390,7 +390,7 @@ def test_a_header_is_kept_alone_and_asked_for_once(
     for numel, last in ((10, None), (50_000, FIRST_REQUEST)):
         data = safetensors({"a": (numel,)}, 1)
         objects.put(f"{numel}/{NAME}", data)
-        source = open_bucket(read_reference(f"s3://box/{numel}"), metadata=metadata)
+        source = open_bucket_model(read_reference(f"s3://box/{numel}"), metadata=metadata)
         [get] = objects.asked(f"{numel}/{NAME}")
         assert get.headers["range"] == f"bytes=0-{(last or len(data)) - 1}"
         file = remote_file(source, NAME)
@@ -405,7 +405,7 @@ def test_a_header_that_is_longer_is_asked_for_to_its_end(
 ) -> None:
     data = safetensors({f"{n}.{'x' * 100}": (2,) for n in range(500)}, 1)
     objects.put(f"long/{NAME}", data)
-    assert len(open_bucket(read_reference("s3://box/long"), metadata=metadata).tensors) == 500
+    assert len(open_bucket_model(read_reference("s3://box/long"), metadata=metadata).tensors) == 500
     length = 8 + int.from_bytes(data[:8], "little")
     ranges = [get.headers["range"] for get in objects.asked(f"long/{NAME}")]
     assert ranges == [f"bytes=0-{FIRST_REQUEST - 1}", f"bytes={FIRST_REQUEST}-{length - 1}"]
@@ -428,11 +428,11 @@ def test_of_a_file_whose_description_is_elsewhere_no_header_is_kept(
         for name, data in (("data.pkl", PICKLED), ("data/0", bytes(16)), ("version", b"3")):
             file.writestr(f"archive/{name}", data)
     objects.put("torch/pytorch_model.bin", stream.getvalue())
-    source = open_bucket(read_reference("s3://box/torch"), metadata=metadata)
+    source = open_bucket_model(read_reference("s3://box/torch"), metadata=metadata)
     assert [*source.tensors] == ["a"]
     assert metadata.header(remote_file(source, "pytorch_model.bin").identity) is None
     with pytest.raises(InputError, match=r"missing: pytorch_model\.bin"):
-        open_bucket(source.ref, metadata=metadata, offline=True)
+        open_bucket_model(source.ref, metadata=metadata, offline=True)
 
 
 def test_a_copy_whose_header_is_damaged_is_not_planned_by(
@@ -480,7 +480,7 @@ def test_a_file_that_is_shorter_than_any_header_is_damaged(hub: Hub) -> None:
 def test_files_that_the_index_names_in_vain(objects: Objects, metadata: MetadataCache) -> None:
     objects.upload("m", {name: data for name, data in BASE.items() if name != SHARDS[1]})
     with pytest.raises(InputError, match="The index names files that do not exist") as told:
-        open_bucket(read_reference("s3://box/m"), metadata=metadata)
+        open_bucket_model(read_reference("s3://box/m"), metadata=metadata)
     [problem] = told.value.problems
     assert (problem.where, problem.expected) == ("s3://box/m", "2 files")
     assert (problem.found, problem.fix) == (f"missing: {SHARDS[1]}", "upload them")
@@ -591,14 +591,18 @@ def test_of_a_bucket_that_cannot_be_listed_the_listing_of_then_is_opened(
     found = []
     for seed in (4, 5):
         objects.upload("moved", whole(seed))
-        source = open_bucket(ref, metadata=metadata)
+        source = open_bucket_model(ref, metadata=metadata)
         fetch(source, [*source.files, "config.json"], metadata)
         found.append(source.revision)
     assert found[0] != found[1]
     for then in found:
-        assert open_bucket(ref, revision=then, metadata=metadata, offline=True).revision == then
+        assert (
+            open_bucket_model(ref, revision=then, metadata=metadata, offline=True).revision == then
+        )
     objects.clear()
-    assert [open_bucket(ref, revision=then, metadata=metadata).revision for then in found] == found
+    assert [
+        open_bucket_model(ref, revision=then, metadata=metadata).revision for then in found
+    ] == found
 
 
 # What ends downloads

@@ -76,7 +76,7 @@ def main() -> None:
     }
     exec(sys.argv[1], given)
     numbers = iter(range(1, 100))
-    ledger_entries.record = lambda ledger, death, peak: say(
+    ledger_entries.record_death = lambda ledger, death, peak: say(
         "recorded", ledger=str(ledger), cause=death.cause, peak=peak
     )
     ledger_entries.record_interrupted = lambda ledger, pid, peak: say(

@@ -25,7 +25,7 @@ from resumerge.ledger.run_store import RunStore
 from resumerge.supervisor import heartbeat_pipe
 from resumerge.supervisor.heartbeat_pipe import HeartbeatPipe, Listener
 from resumerge.supervisor.heartbeat_reporter import HeartbeatReporter
-from resumerge.supervisor.ledger_entries import committed_blocks, record, record_interrupted
+from resumerge.supervisor.ledger_entries import committed_blocks, record_death, record_interrupted
 from resumerge.supervisor.worker_exit import WorkerExit, cause_of
 
 Ends = tuple[HeartbeatPipe, Listener, int]
@@ -257,7 +257,7 @@ def attempts(ledger: Path) -> list[tuple[object, ...]]:
     ],
 )
 def test_a_death_is_in_the_ledger(ledger: Path, cause: str, outcome: str, kind: str) -> None:
-    record(ledger, WorkerExit(7, cause, 9), 1000)
+    record_death(ledger, WorkerExit(7, cause, 9), 1000)
     assert attempts(ledger) == [(8, "interrupted", 1, False), (7, outcome, 1000, False)]
     with closing(Ledger(ledger)) as opened:
         [event] = opened.events.all(kind)
@@ -269,7 +269,7 @@ def test_a_second_signal_is_in_the_ledger(ledger: Path) -> None:
     assert attempts(ledger)[1] == (7, "interrupted", 1000, False)
     with closing(Ledger(ledger)) as opened:
         assert not opened.events.all("worker_killed", "worker_crashed", "worker_stalled")
-    record(ledger, WorkerExit(7, "killed", 9), 2000)
+    record_death(ledger, WorkerExit(7, "killed", 9), 2000)
     assert attempts(ledger)[1] == (7, "interrupted", 1000, False), "it had ended"
 
 
@@ -279,6 +279,6 @@ def test_a_ledger_that_cannot_be_used_is_no_hindrance(tmp_path: Path, ledger: Pa
     for damage in (b"", b"no database" * 1000):
         path = tmp_path / "damaged.db"
         path.write_bytes(damage)
-        record(path, WorkerExit(7, "killed", 9), 1)
+        record_death(path, WorkerExit(7, "killed", 9), 1)
         assert committed_blocks(path) == 0
     assert committed_blocks(tmp_path / "none.db") == 0

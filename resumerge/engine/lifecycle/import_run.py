@@ -182,10 +182,10 @@ def _output_here(context: RunContext, record: Mapping[str, Any], url: str) -> Ou
     """Return the output of an imported run on this machine; an output in a bucket stays there."""
     if context.options.output is None and is_output_in(record["output"], url):
         return OutputPath(context.runs.output_in(url))
-    return output_of(record, context.options)
+    return output_of_imported(record, context.options)
 
 
-def output_of(row: Mapping[str, Any], options: Options) -> OutputPath:
+def output_of_imported(row: Mapping[str, Any], options: Options) -> OutputPath:
     """Return the output of an imported run: `--output`, or else its old name in this folder.
 
     Raises:

@@ -26,9 +26,9 @@ from resumerge.planning.other_outputs.adapters import with_ranks
 from resumerge.planning.stage_results.kept import names_to_keep, problems_of_kept, with_kept
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
 from resumerge.planning.written.sweeps import (
+    plan_of_results,
     problems_of_equal_variants,
     problems_of_sweep,
-    with_variants,
 )
 from resumerge.recipe import Recipe
 from resumerge.recipe.references import is_local
@@ -118,7 +118,7 @@ def pinned_plan(
     keep = options.keep or created_with.get("keep") or ()
     keep = names_to_keep(recipe, keep, every=options.intermediate_dir is not None)
     if not problems:
-        plan = with_variants(recipe, plans)
+        plan = plan_of_results(recipe, plans)
         problems += problems_of_equal_variants(plan)
         problems += problems_of_kept(plan, keep, is_file=is_file)
         problems += problems_of_streaming(plan) if options.stream else []

@@ -82,7 +82,7 @@ def core_space(products: Sequence[Product], shape: tuple[int, int]) -> CoreSpace
     return CoreSpace(cores, left, right.T)
 
 
-def stacked(products: Sequence[Product], factors: Sequence[float]) -> Product:
+def concatenated(products: Sequence[Product], factors: Sequence[float]) -> Product:
     """Return the factors of a weighted sum of matrices: their factors, concatenated.
 
     Args:

@@ -15,14 +15,14 @@ from resumerge.layout.layer_rules.rule import (
     Entries,
     Rule,
     Section,
+    add_rules,
     always,
     by_number,
-    declare,
     every,
     fixed,
-    integer,
-    listed,
-    numbers,
+    rule_of_list,
+    rule_of_numbers,
+    stated_number,
 )
 
 PATTERN = "sliding_window_pattern"
@@ -31,7 +31,7 @@ EVERY = "global_attn_every_n_layers"
 
 
 def _attention(types: str, derive: Derive, *keys: str) -> None:
-    declare(types, listed("layer_types", derive, *keys))
+    add_rules(types, rule_of_list("layer_types", derive, *keys))
 
 
 def _from_period(types: str, key: str, default: int, *kinds: str) -> None:
@@ -70,7 +70,7 @@ _attention("muse_glimmer_assistant", always(SLIDING))
 
 
 def _modernbert(section: Section, count: int) -> Entries:
-    period = integer(section, EVERY, 3)
+    period = stated_number(section, EVERY, 3)
     return [SLIDING if n % period else FULL for n in range(count)]
 
 
@@ -79,7 +79,7 @@ _attention("modernbert modernbert-decoder", _modernbert, EVERY)
 
 def ends_full(period: Callable[[Section], int], *keys: str) -> Rule:
     """Return the rule of classes that make their last layer full attention, whatever is stated."""
-    stated = listed("layer_types", lambda section, n: fixed(period(section))(section, n))
+    stated = rule_of_list("layer_types", lambda section, n: fixed(period(section))(section, n))
 
     def read(section: Section, count: int) -> Entries:
         return [*stated.read(section, count)[:-1], FULL]
@@ -87,11 +87,13 @@ def ends_full(period: Callable[[Section], int], *keys: str) -> Rule:
     return Rule("layer_types", read, stated.write, keys)
 
 
-declare(
+add_rules(
     "gemma4_text gemma4_unified_text diffusion_gemma_text",
     ends_full(lambda section: 6),
 )
-declare("embedding_gemma2_text", ends_full(lambda section: integer(section, PATTERN, 6), PATTERN))
+add_rules(
+    "embedding_gemma2_text", ends_full(lambda section: stated_number(section, PATTERN, 6), PATTERN)
+)
 
 
 _attention("neomme", fixed(6, last=FULL))
@@ -128,7 +130,7 @@ def _windows(default: int, switch: bool | None, window: int | None) -> Derive:
     def derive(section: Section, count: int) -> Entries:
         used = switch is None or section.get("use_sliding_window", switch)
         windowed = used and section.get("sliding_window", window) is not None
-        first = integer(section, "max_window_layers", default)
+        first = stated_number(section, "max_window_layers", default)
         return [SLIDING if windowed and n >= first else FULL for n in range(count)]
 
     return derive
@@ -148,7 +150,7 @@ _attention(
     lambda section, count: [
         SLIDING
         if n % 2 == 0
-        and n < integer(section, "max_window_layers", 28)
+        and n < stated_number(section, "max_window_layers", 28)
         and section.get("use_sliding_window")
         else FULL
         for n in range(count)
@@ -168,7 +170,7 @@ _attention("unlimited_ocr_text", _all_windowed("reference_sliding_attention"))
 
 
 def _cohere2_moe(section: Section, count: int) -> Entries:
-    prefix = min(integer(section, "first_k_dense_replace", 0), count)
+    prefix = min(stated_number(section, "first_k_dense_replace", 0), count)
     return [
         *every("prefix_dense_sliding_window_pattern", 1)(section, prefix),
         *every(PATTERN, 4)(section, count - prefix),
@@ -227,16 +229,16 @@ def _write_kimi_linear(section: Section, entries: Entries) -> Mapping[str, Any]:
     return {"linear_attn_config": {**stated, **numbers}}
 
 
-declare(
+add_rules(
     "kimi_linear",
     Rule(
         "layer_types",
-        listed("layer_types", _kimi_linear).read,
+        rule_of_list("layer_types", _kimi_linear).read,
         _write_kimi_linear,
         ("linear_attn_config",),
     ),
 )
-declare("lfm2", numbers("full_attn_idxs", always(True)))
+add_rules("lfm2", rule_of_numbers("full_attn_idxs", always(True)))
 _attention(
     "lfm2",
     lambda section, count: [
@@ -262,29 +264,29 @@ def _indexers(section: Section, count: int) -> Entries:
     pattern = section.get("index_topk_pattern")
     if pattern is not None and len(pattern) == count:
         return [{"F": "full", "S": "shared"}.get(letter, letter) for letter in pattern]
-    period = max(integer(section, "index_topk_freq", 1), 1)
-    first = integer(section, "index_skip_topk_offset", 2) - 1
+    period = max(stated_number(section, "index_topk_freq", 1), 1)
+    first = stated_number(section, "index_skip_topk_offset", 2) - 1
     return ["shared" if max(n - first, 0) % period else "full" for n in range(count)]
 
 
-declare(
+add_rules(
     "glm5_next_text glm_moe_dsa mistral_large4_text",
-    listed("indexer_types", _indexers, "index_topk_freq", "index_topk_pattern"),
+    rule_of_list("indexer_types", _indexers, "index_topk_freq", "index_topk_pattern"),
 )
-declare(
+add_rules(
     "hy_v4",
-    listed("indexer_types", by_number(lambda n: "shared" if n and (n - 1) % 4 else "full")),
+    rule_of_list("indexer_types", by_number(lambda n: "shared" if n and (n - 1) % 4 else "full")),
 )
 
 
 def _no_rope(section: Section, count: int) -> Entries:
-    period = max(integer(section, "no_rope_layer_interval", 4), 1)
+    period = max(stated_number(section, "no_rope_layer_interval", 4), 1)
     return [int((n + 1) % period != 0) for n in range(count)]
 
 
-declare(
+add_rules(
     "smollm3 llama4_text mistral_large4_text",
-    listed("no_rope_layers", _no_rope, "no_rope_layer_interval"),
+    rule_of_list("no_rope_layers", _no_rope, "no_rope_layer_interval"),
 )
 _attention(
     "smollm3",
@@ -294,7 +296,7 @@ _attention(
         and section.get("sliding_window") is not None
         and not rope
         else FULL
-        for rope in listed("no_rope_layers", _no_rope).read(section, count)
+        for rope in rule_of_list("no_rope_layers", _no_rope).read(section, count)
     ],
     "no_rope_layer_interval",
 )
@@ -302,7 +304,7 @@ _attention(
     "llama4_text",
     lambda section, count: [
         "chunked_attention" if rope else FULL
-        for rope in listed("no_rope_layers", _no_rope).read(section, count)
+        for rope in rule_of_list("no_rope_layers", _no_rope).read(section, count)
     ],
     "no_rope_layer_interval",
 )
@@ -313,17 +315,17 @@ def _theta(section: Section) -> Any:
     return stated.get("rope_theta") if isinstance(stated, Mapping) else section.get("rope_theta")
 
 
-declare(
+add_rules(
     "granite_swa granitemoe_swa",
-    listed("layer_rope_theta", lambda section, count: [_theta(section)] * count),
+    rule_of_list("layer_rope_theta", lambda section, count: [_theta(section)] * count),
 )
-declare(
+add_rules(
     "muse_glimmer_text muse_spark_text",
-    listed(
+    rule_of_list(
         "layer_rope_theta",
         lambda section, count: [
             _theta(section) if (count - 1 - n) % 4 else 0 for n in range(count)
         ],
     ),
 )
-declare("molmo2_text", numbers("rope_scaling_layers", always(True)))
+add_rules("molmo2_text", rule_of_numbers("rope_scaling_layers", always(True)))

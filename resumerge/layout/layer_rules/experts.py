@@ -10,19 +10,19 @@ from resumerge.layout.layer_rules.rule import (
     Entries,
     Rule,
     Section,
+    add_rules,
     always,
-    declare,
     first,
-    integer,
-    listed,
-    numbers,
+    rule_of_list,
+    rule_of_numbers,
+    stated_number,
 )
 
 DENSE = "first_k_dense_replace"
 
 
 def _experts(types: str, derive: Derive, *keys: str) -> None:
-    declare(types, listed("mlp_layer_types", derive, *keys))
+    add_rules(types, rule_of_list("mlp_layer_types", derive, *keys))
 
 
 _experts("bailing_hybrid", first(DENSE, 2), DENSE)
@@ -37,7 +37,7 @@ _experts("deepseek_v4", first("num_hash_layers", 3, "hash_moe", "moe"), "num_has
 
 
 def _moe_frequency(section: Section, count: int) -> Entries:
-    frequency, first = section.get("moe_layer_freq", 1), integer(section, DENSE, 1)
+    frequency, first = section.get("moe_layer_freq", 1), stated_number(section, DENSE, 1)
     if isinstance(frequency, list):
         every = [bool(f) for f in frequency] + [True] * count
     else:
@@ -64,7 +64,7 @@ def _pyramid(section: Section, count: int) -> Entries:
     return [None] * count if section.get("mlp_layer_types") else _PYRAMID[:count]
 
 
-declare("dots3_note_vision_encoder", listed("pyramid_num_routed", _pyramid))
+add_rules("dots3_note_vision_encoder", rule_of_list("pyramid_num_routed", _pyramid))
 
 
 def _step3(section: Section, count: int) -> Entries:
@@ -88,18 +88,18 @@ def _leading(key: str, default: int) -> Rule:
     return Rule(key, first(key, default), write, (key,))
 
 
-declare("deepseek_v2 dots1 mistral4", _leading(DENSE, 0))
-declare("glm4_moe glm4v_moe_text", _leading(DENSE, 1))
-declare("deepseek_v3", _leading(DENSE, 3))
-declare("afmoe", _leading("num_dense_layers", 1))
-declare("lfm2_moe", _leading("num_dense_layers", 2))
+add_rules("deepseek_v2 dots1 mistral4", _leading(DENSE, 0))
+add_rules("glm4_moe glm4v_moe_text", _leading(DENSE, 1))
+add_rules("deepseek_v3", _leading(DENSE, 3))
+add_rules("afmoe", _leading("num_dense_layers", 1))
+add_rules("lfm2_moe", _leading("num_dense_layers", 2))
 
 
 def _mlp_only(default: tuple[int, ...] = ()) -> Rule:
     """Return the rule of Qwen's mixtures: experts in each n-th layer that no list excludes."""
 
     def read(section: Section, count: int) -> Entries:
-        step = max(integer(section, "decoder_sparse_step", 1), 1)
+        step = max(stated_number(section, "decoder_sparse_step", 1), 1)
         dense = section.get("mlp_only_layers")
         dense = default if dense is None else dense
         return [
@@ -113,23 +113,23 @@ def _mlp_only(default: tuple[int, ...] = ()) -> Rule:
     return Rule("mlp_only_layers", read, write, ("decoder_sparse_step", "mlp_only_layers"))
 
 
-declare("qwen2_moe qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_omni_moe_text", _mlp_only())
-declare("qwen3_omni_moe_talker_text", _mlp_only())
-declare("flint", _mlp_only((0, 1)))
+add_rules("qwen2_moe qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_omni_moe_text", _mlp_only())
+add_rules("qwen3_omni_moe_talker_text", _mlp_only())
+add_rules("flint", _mlp_only((0, 1)))
 
 
 def _moe_layers(section: Section, count: int) -> Entries:
-    step = max(integer(section, "interleave_moe_layer_step", 1), 1)
+    step = max(stated_number(section, "interleave_moe_layer_step", 1), 1)
     return [(n + 1) % step == 0 for n in range(count)]
 
 
-declare("llama4_text", numbers("moe_layers", _moe_layers, "interleave_moe_layer_step"))
+add_rules("llama4_text", rule_of_numbers("moe_layers", _moe_layers, "interleave_moe_layer_step"))
 
 _ERNIE = ("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval")
 
 
 def _ernie(section: Section, count: int) -> Entries:
-    start, end, step = (integer(section, key, n) for key, n in zip(_ERNIE, (1, -1, 1)))
+    start, end, step = (stated_number(section, key, n) for key, n in zip(_ERNIE, (1, -1, 1)))
     end = count - 1 if end == -1 else end
     return [(n + 1) % max(step, 1) == 0 and start <= n <= end for n in range(count)]
 
@@ -141,15 +141,15 @@ def _write_ernie(section: Section, entries: Entries) -> Mapping[str, Any]:
     return dict(zip(_ERNIE, (*ends, step)))
 
 
-declare("ernie4_5_moe", Rule("moe_layer_start_index", _ernie, _write_ernie, _ERNIE))
+add_rules("ernie4_5_moe", Rule("moe_layer_start_index", _ernie, _write_ernie, _ERNIE))
 
 
 def _periods(period: str, offset: str, at: int, of: int) -> Rule:
     """Return the rule of Jamba: one layer of each period is of another kind."""
 
     def read(section: Section, count: int) -> Entries:
-        every = max(integer(section, period, of), 1)
-        return [n % every == integer(section, offset, at) for n in range(count)]
+        every = max(stated_number(section, period, of), 1)
+        return [n % every == stated_number(section, offset, at) for n in range(count)]
 
     def write(section: Section, entries: Entries) -> Mapping[str, Any]:
         found = [n for n, entry in enumerate(entries) if entry] or [len(entries)]
@@ -159,5 +159,5 @@ def _periods(period: str, offset: str, at: int, of: int) -> Rule:
     return Rule(period, read, write, (period, offset))
 
 
-declare("jamba", _periods("attn_layer_period", "attn_layer_offset", 4, 8))
-declare("jamba", _periods("expert_layer_period", "expert_layer_offset", 1, 2))
+add_rules("jamba", _periods("attn_layer_period", "attn_layer_offset", 4, 8))
+add_rules("jamba", _periods("expert_layer_period", "expert_layer_offset", 1, 2))

@@ -13,28 +13,30 @@ from resumerge.layout.layer_rules.rule import (
     Entries,
     Rule,
     Section,
+    add_rules,
     by_number,
-    declare,
-    integer,
-    listed,
+    rule_of_list,
+    stated_number,
     unwritten,
 )
 
 
 def _zamba(section: Section, count: int) -> Entries:
     period, offset = (
-        integer(section, "attn_layer_period", 6),
-        integer(section, "attn_layer_offset", 4),
+        stated_number(section, "attn_layer_period", 6),
+        stated_number(section, "attn_layer_offset", 4),
     )
     rest = [HYBRID if n % max(period, 1) == offset else LINEAR for n in range(count - 3)]
     return [LINEAR, LINEAR, HYBRID, *rest][:count]
 
 
-declare("zamba", listed("layers_block_type", _zamba, "attn_layer_period", "attn_layer_offset"))
+add_rules(
+    "zamba", rule_of_list("layers_block_type", _zamba, "attn_layer_period", "attn_layer_offset")
+)
 _ZAMBA2 = "LLLLLLH" + "LLLLLH" * 6 + "LLLLHLLLHLL"
-declare(
+add_rules(
     "zamba2",
-    listed(
+    rule_of_list(
         "layers_block_type",
         by_number(lambda n: HYBRID if _ZAMBA2[n % len(_ZAMBA2)] == "H" else LINEAR),
     ),
@@ -57,8 +59,8 @@ def _shared_blocks(own: Rule, *, counted: bool) -> Rule:
     return Rule("shared blocks", read, unwritten, ("layers_block_type",))
 
 
-declare("zamba", _shared_blocks(RULES["zamba"][0], counted=False))
-declare("zamba2", _shared_blocks(RULES["zamba2"][0], counted=True))
+add_rules("zamba", _shared_blocks(RULES["zamba"][0], counted=False))
+add_rules("zamba2", _shared_blocks(RULES["zamba2"][0], counted=True))
 _LETTERS = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
 
 
@@ -69,7 +71,7 @@ def _nemotron_h(section: Section, count: int) -> Entries:
     return [(LINEAR, "moe", FULL, "mlp")[n % 4] for n in range(count)]
 
 
-declare("nemotron_h", listed("layers_block_type", _nemotron_h, "hybrid_override_pattern"))
+add_rules("nemotron_h", rule_of_list("layers_block_type", _nemotron_h, "hybrid_override_pattern"))
 
 
 def _gpt_neo(section: Section, count: int) -> Entries:
@@ -80,12 +82,12 @@ def _write_gpt_neo(section: Section, entries: Entries) -> Mapping[str, Any]:
     return {"attention_types": [[entries, 1]]}
 
 
-declare(
+add_rules(
     "gpt_neo",
-    Rule("attention_types", listed("attention_types", _gpt_neo).read, _write_gpt_neo),
+    Rule("attention_types", rule_of_list("attention_types", _gpt_neo).read, _write_gpt_neo),
 )
-declare("reformer", listed("attn_layers", by_number(lambda n: ("local", "lsh")[n % 2])))
-declare(
+add_rules("reformer", rule_of_list("attn_layers", by_number(lambda n: ("local", "lsh")[n % 2])))
+add_rules(
     "recurrent_gemma",
-    listed("block_types", by_number(lambda n: "attention" if n % 3 == 2 else "recurrent")),
+    rule_of_list("block_types", by_number(lambda n: "attention" if n % 3 == 2 else "recurrent")),
 )

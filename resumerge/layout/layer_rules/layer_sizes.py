@@ -12,10 +12,10 @@ from resumerge.layout.layer_rules.rule import (
     Entries,
     Rule,
     Section,
-    declare,
+    add_rules,
     fixed,
-    integer,
-    listed,
+    rule_of_list,
+    stated_number,
 )
 
 
@@ -23,17 +23,17 @@ def _widths(section: Section, count: int) -> Entries:
     return [section.get("intermediate_size", 16384)] * count
 
 
-declare("gemma3n_text", listed("intermediate_size", _widths))
-declare(
+add_rules("gemma3n_text", rule_of_list("intermediate_size", _widths))
+add_rules(
     "gemma3n_text",
-    listed(
+    rule_of_list(
         "activation_sparsity_pattern",
         lambda section, count: [0.95 if count > 10 and n < 10 else 0.0 for n in range(count)],
     ),
 )
-declare(
+add_rules(
     "laguna",
-    listed(
+    rule_of_list(
         "num_attention_heads_per_layer",
         lambda section, count: [section.get("num_attention_heads", 48)] * count,
     ),
@@ -41,16 +41,16 @@ declare(
 
 
 def _sapiens2(section: Section, count: int) -> Entries:
-    first = integer(section, "num_first_full_attention_layers", 8)
-    last = count - integer(section, "num_last_full_attention_layers", 8)
+    first = stated_number(section, "num_first_full_attention_layers", 8)
+    last = count - stated_number(section, "num_last_full_attention_layers", 8)
     heads = section.get("num_attention_heads", 16)
     fewer = section.get("num_key_value_attention_heads", heads // 2)
     return [fewer if first <= n < last else heads for n in range(count)]
 
 
-declare(
+add_rules(
     "sapiens2",
-    listed(
+    rule_of_list(
         "num_key_value_heads_per_layer",
         _sapiens2,
         "num_first_full_attention_layers",
@@ -61,7 +61,7 @@ declare(
 
 def _long_windows(section: Section, count: int) -> Entries:
     """Return NeoMME's windows: short and long in turn, over the layers that have one."""
-    kinds = listed("layer_types", fixed(6, last=FULL)).read(section, count)
+    kinds = rule_of_list("layer_types", fixed(6, last=FULL)).read(section, count)
     stated = read_layer_list("per_layer_config", section.get("per_layer_config"), count)
     if stated is not None:
         return stated
@@ -78,7 +78,7 @@ def _write_by_number(section: Section, entries: Entries) -> Mapping[str, Any]:
     return {"per_layer_config": {str(n): e for n, e in enumerate(entries) if e is not None}}
 
 
-declare("neomme", Rule("per_layer_config", _long_windows, _write_by_number))
+add_rules("neomme", Rule("per_layer_config", _long_windows, _write_by_number))
 
 
 def _residual(section: Section, count: int) -> Entries:
@@ -86,7 +86,7 @@ def _residual(section: Section, count: int) -> Entries:
     return [(2 * count) ** -0.5 if stated is None else stated] * count
 
 
-declare(
+add_rules(
     "neomme",
     Rule(
         "residual_multiplier",
@@ -97,7 +97,7 @@ declare(
 
 
 _WINDOWS = [[16, 4], [16, 4], [16, 0], [16, 0], [16, 4], [16, 4]]
-declare(
+add_rules(
     "moonshine_streaming_encoder",
-    listed("sliding_windows", lambda section, count: _WINDOWS[:count]),
+    rule_of_list("sliding_windows", lambda section, count: _WINDOWS[:count]),
 )

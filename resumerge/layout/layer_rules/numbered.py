@@ -7,12 +7,12 @@ from resumerge.layout.layer_rules.rule import (
     LINEAR,
     Derive,
     Rule,
+    add_rules,
     by_number,
-    declare,
     fixed,
-    integer,
-    listed,
-    numbers,
+    rule_of_list,
+    rule_of_numbers,
+    stated_number,
     unwritten,
 )
 
@@ -22,7 +22,7 @@ def _never_written(name: str, read: Derive, *keys: str) -> Rule:
     return Rule(name, read, unwritten, keys)
 
 
-declare(
+add_rules(
     "gpt2 imagegpt decision_transformer",
     _never_written(
         "scale_attn_by_inverse_layer_idx",
@@ -32,53 +32,55 @@ declare(
         "scale_attn_by_inverse_layer_idx",
     ),
 )
-declare("diffllama", _never_written("lambda_init", lambda section, count: list(range(count))))
-declare(
+add_rules("diffllama", _never_written("lambda_init", lambda section, count: list(range(count))))
+add_rules(
     "minimax",
     _never_written(
         "slope_rate",
         lambda section, count: [
             (n, count) if kind == LINEAR else None
             for n, kind in enumerate(
-                listed("layer_types", fixed(2, LINEAR, FULL)).read(section, count)
+                rule_of_list("layer_types", fixed(2, LINEAR, FULL)).read(section, count)
             )
         ],
     ),
 )
-declare(
+add_rules(
     "inkling2_text",
     _never_written(
         "n_layers_per_attn_res_block",
         lambda section, count: [
-            n % max(integer(section, "n_layers_per_attn_res_block", 6), 1) == 0
+            n % max(stated_number(section, "n_layers_per_attn_res_block", 6), 1) == 0
             for n in range(count)
         ],
         "n_layers_per_attn_res_block",
     ),
 )
-declare(
+add_rules(
     "evolla",
     _never_written(
         "aligner_num_add_layers",
         lambda section, count: [
-            (n + 1) % max(count // max(integer(section, "aligner_num_add_layers", 8), 1), 1) == 0
+            (n + 1) % max(count // max(stated_number(section, "aligner_num_add_layers", 8), 1), 1)
+            == 0
             for n in range(count)
         ],
         "aligner_num_add_layers",
     ),
 )
-declare(
+add_rules(
     "blip_2_qformer instructblip_qformer instructblipvideo_qformer",
     _never_written(
         "cross_attention_frequency",
         lambda section, count: [
-            n % max(integer(section, "cross_attention_frequency", 2), 1) == 0 for n in range(count)
+            n % max(stated_number(section, "cross_attention_frequency", 2), 1) == 0
+            for n in range(count)
         ],
         "cross_attention_frequency",
     ),
 )
-declare(
+add_rules(
     "granite_speech5_encoder",
     _never_written("the middle layer", lambda section, n: [i + 1 == n // 2 for i in range(n)]),
-    numbers("subsample_layers", by_number(lambda n: n < 2)),
+    rule_of_numbers("subsample_layers", by_number(lambda n: n < 2)),
 )

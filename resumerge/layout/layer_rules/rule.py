@@ -50,7 +50,7 @@ RULES: dict[Any, list[Rule]] = defaultdict(list)
 """The rules of each model type."""
 
 
-def declare(types: str, *rules: Rule) -> None:
+def add_rules(types: str, *rules: Rule) -> None:
     """Add rules to those of model types, whose names are separated by spaces."""
     for name in types.split():
         RULES[name] += rules
@@ -61,7 +61,7 @@ def unwritten(section: Section, entries: Entries) -> Mapping[str, Any]:
     return {}
 
 
-def listed(key: str, derive: Derive, *keys: str) -> Rule:
+def rule_of_list(key: str, derive: Derive, *keys: str) -> Rule:
     """Return the rule of a setting that a list may state, and that is derived without the list."""
 
     def read(section: Section, count: int) -> Entries:
@@ -74,7 +74,7 @@ def listed(key: str, derive: Derive, *keys: str) -> Rule:
     return Rule(key, read, write, keys)
 
 
-def numbers(key: str, derive: Derive, *keys: str) -> Rule:
+def rule_of_numbers(key: str, derive: Derive, *keys: str) -> Rule:
     """Return the rule of a setting that a list of the numbers of layers may state."""
 
     def read(section: Section, count: int) -> Entries:
@@ -87,7 +87,7 @@ def numbers(key: str, derive: Derive, *keys: str) -> Rule:
     return Rule(key, read, write, keys)
 
 
-def integer(section: Section, key: str, default: int) -> int:
+def stated_number(section: Section, key: str, default: int) -> int:
     """Return a number that config.json states, or the class's default."""
     value = section.get(key, default)
     return value if type(value) is int else default
@@ -107,14 +107,16 @@ def fixed(period: int, hit: str = FULL, miss: str = SLIDING, last: str = "") -> 
 
 def every(key: str, default: int, hit: str = FULL, miss: str = SLIDING) -> Derive:
     """Return the pattern with `hit` at the end of each period, whose length a key states."""
-    return lambda section, count: fixed(integer(section, key, default), hit, miss)(section, count)
+    return lambda section, count: fixed(stated_number(section, key, default), hit, miss)(
+        section, count
+    )
 
 
 def first(key: str, default: int, first: str = "dense", rest: str = "sparse") -> Derive:
     """Return the pattern with another kind in the first layers, whose number a key states."""
 
     def derive(section: Section, count: int) -> Entries:
-        return [first if n < integer(section, key, default) else rest for n in range(count)]
+        return [first if n < stated_number(section, key, default) else rest for n in range(count)]
 
     return derive
 

@@ -13,29 +13,29 @@ from resumerge.layout.layer_rules.rule import (
     LayerNumber,
     Rule,
     Section,
-    declare,
+    add_rules,
     fixed,
-    integer,
-    listed,
+    rule_of_list,
+    stated_number,
     unwritten,
 )
 
 
 def _value_embeddings(section: Section, count: int) -> Entries:
     """Return which layers of NeoMME read the value embedding: the first and last full ones."""
-    kinds = listed("layer_types", fixed(6, last=FULL)).read(section, count)
+    kinds = rule_of_list("layer_types", fixed(6, last=FULL)).read(section, count)
     full = [n for n, kind in enumerate(kinds) if kind == FULL]
     return [n in (full[:1] + full[-1:]) for n in range(count)]
 
 
-declare("neomme", Rule("value embeddings", _value_embeddings, unwritten, ("layer_types",)))
+add_rules("neomme", Rule("value embeddings", _value_embeddings, unwritten, ("layer_types",)))
 
 
 def _shared_states(kinds: Derive, default: int) -> Rule:
     """Return the rule of the last layers that take keys and values from an earlier one."""
 
     def read(section: Section, count: int) -> Entries:
-        shared = integer(section, "num_kv_shared_layers", default)
+        shared = stated_number(section, "num_kv_shared_layers", default)
         own, found = kinds(section, count), [LayerNumber(n) for n in range(count)]
         for n in range(max(count - shared, 0), count) if shared else ():
             makers = [m for m in range(count - shared) if own[m] == own[n]]
@@ -49,8 +49,8 @@ def _shared_states(kinds: Derive, default: int) -> Rule:
     return Rule("num_kv_shared_layers", read, write, ("num_kv_shared_layers",))
 
 
-declare("gemma4_text gemma4_unified_text", _shared_states(ends_full(lambda section: 6).read, 0))
-declare("gemma3n_text", _shared_states(listed("layer_types", fixed(5)).read, 15))
+add_rules("gemma4_text gemma4_unified_text", _shared_states(ends_full(lambda section: 6).read, 0))
+add_rules("gemma3n_text", _shared_states(rule_of_list("layer_types", fixed(5)).read, 15))
 
 
 def _kv_sources(section: Section, count: int) -> Entries:
@@ -58,7 +58,7 @@ def _kv_sources(section: Section, count: int) -> Entries:
     return [LayerNumber(n) for n in (range(count) if stated is None else stated)]
 
 
-declare(
+add_rules(
     "mistral_large4_text",
     Rule(
         "kv_source_layers",

@@ -48,7 +48,7 @@ class ModelStock(KernelMethod):
     def statistics(self, tensor: TensorContext, scan: Scan[Any]) -> float:
         """Return the share t of the models' mean."""
         products = scan(lambda x, run: kernels.gram(kernels.subtract_base(x, tensor.base), run))
-        return float(share(kernels.sum_blocks(products)))
+        return float(share_of_mean(kernels.sum_blocks(products)))
 
     def compute(
         self,
@@ -64,7 +64,7 @@ class ModelStock(KernelMethod):
             kernels.add_sum(base, deltas, statistics / len(deltas), out)
             return
         row = tensor.shape[-1]
-        shares = share(kernels.row_gram(deltas, row)) / len(deltas)
+        shares = share_of_mean(kernels.row_gram(deltas, row)) / len(deltas)
         factors = np.array([np.ones(len(shares)), shares])
         terms = [base, kernels.weighted_sum(deltas, [1.0] * len(deltas))]
         kernels.weighted_sum_along(terms, factors, row, False, out)
@@ -74,7 +74,7 @@ class ModelStock(KernelMethod):
 
 
 @np.errstate(invalid="ignore")
-def share(products: np.ndarray) -> np.ndarray:
+def share_of_mean(products: np.ndarray) -> np.ndarray:
     """Return the share t of the models' mean from the dot products of the task vectors.
 
     t is 0 where the task vectors cancel, so that the result is the base. t is 1 where a product is

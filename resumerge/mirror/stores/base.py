@@ -255,7 +255,7 @@ class Store(ABC):
         return False
 
 
-def checked(name: str, reserved: str = "") -> str:
+def safe_name(name: str, reserved: str = "") -> str:
     """Return the name of a file in a mirror, unchanged.
 
     Args:

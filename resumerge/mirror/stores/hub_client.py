@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from resumerge.errors import InputError, Reason, Resumable, ResumergeError
-from resumerge.hub.client import account, brief, http_error, is_page_of_others, retry_after
+from resumerge.hub.client import account_in_words, brief, http_error, is_page_of_others, retry_after
 from resumerge.mirror.stores.base import StoreError
 from resumerge.retry import is_temporary_status
 from resumerge.storage import DISK_FULL
@@ -128,7 +128,8 @@ def _failure(error: Exception, repo: str) -> StoreError | None:
     if (status in (401, 403) and by_hub) or missing:
         kind = NoRepo if status == 404 else StoreError
         return kind(
-            f"The Hub denied this account access to {repo}: {_words(refusal)} ({account()})",
+            f"The Hub denied this account access to {repo}: {_words(refusal)} "
+            f"({account_in_words()})",
             fix="log in with `hf auth login`, or set HF_TOKEN, with a token that may write to it",
             denied=True,
         )

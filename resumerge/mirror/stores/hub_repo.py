@@ -11,13 +11,13 @@ from typing import Any
 from resumerge.hub.cache import COMMIT
 from resumerge.hub.file import LIST_TIMEOUT
 from resumerge.hub.http import get
-from resumerge.mirror.stores.base import METADATA, StoreError, checked
+from resumerge.mirror.stores.base import METADATA, StoreError, safe_name
 from resumerge.mirror.stores.hub_address import SCHEME
 from resumerge.mirror.stores.hub_client import NoFile, NoRepo, hub_errors
 from resumerge.mirror.stores.hub_uploads import BRANCH, ListedFile
 from resumerge.sizes import some
 
-checked_in_repo = partial(checked, reserved=".git")
+checked_in_repo = partial(safe_name, reserved=".git")
 
 
 @dataclass(frozen=True, kw_only=True)

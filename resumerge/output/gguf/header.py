@@ -42,7 +42,7 @@ class Placed:
     offset: int
 
 
-def aligned(nbytes: int) -> int:
+def aligned_end(nbytes: int) -> int:
     """Return the next place where a tensor may begin."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
@@ -61,7 +61,7 @@ def header(values: Mapping[str, Value], tensors: Sequence[Placed]) -> bytes:
         parts += [_text(tensor.name), struct.pack(f"<I{len(shape)}Q", len(shape), *shape)]
         parts.append(struct.pack("<IQ", _CODES[tensor.type], tensor.offset))
     size = sum(map(len, parts))
-    return b"".join([*parts, bytes(aligned(size) - size)])
+    return b"".join([*parts, bytes(aligned_end(size) - size)])
 
 
 def _value(value: Value) -> Iterable[bytes]:

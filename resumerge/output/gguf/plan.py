@@ -10,7 +10,7 @@ from typing import Any
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.output.config import output_config
-from resumerge.output.gguf.header import ALIGNMENT, Placed, Value, aligned, header
+from resumerge.output.gguf.header import ALIGNMENT, Placed, Value, aligned_end, header
 from resumerge.output.gguf.hyperparameters import Hyperparameters
 from resumerge.output.gguf.tensors import TYPES, Written, WrittenTensors
 from resumerge.output.gguf.vocabulary import WrittenTokenizer
@@ -189,7 +189,7 @@ def _placed(
     places, end = [], 0
     for tensor in written:
         places.append(Placed(tensor.name, tensor.shape, tensor.type, end))
-        end = aligned(end + sum(part.nbytes for part in tensor.parts))
+        end = aligned_end(end + sum(part.nbytes for part in tensor.parts))
     try:
         first = header(values, places)
     except (UnicodeEncodeError, struct.error, OverflowError) as error:
@@ -235,7 +235,7 @@ def _parts(tensor: Written, index: int) -> Iterator[Unit]:
             tensors={} if number else {tensor.name: whole},
         )
     size = sum(part.nbytes for part in tensor.parts)
-    if gap := aligned(size) - size:
+    if gap := aligned_end(size) - size:
         filling = Literal.of(f"after {tensor.name}", "U8", (0,) * gap)
         yield replace(
             blank, name=filling.name, dtype="U8", shape=(gap,), nbytes=gap, expression=filling

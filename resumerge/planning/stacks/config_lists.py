@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resumerge.errors import Problem
-from resumerge.layout import SourceLayer, Unstated, layer_entries, move_settings, section_of
+from resumerge.layout import SourceLayer, Unstated, layer_entries, move_settings, section_at
 from resumerge.layout.layer_rules import RULES, rules_of
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
@@ -141,7 +141,7 @@ def notes_on_numbers(models: ModelViews, layers: LayerMap) -> Iterator[str]:
         path = key.split(".")[:-1]
         if layer_entries(config, path, count).keys() & _PATTERNS:
             return
-        section = section_of(config, path)
+        section = section_at(config, path)
         rules = rules_of(section, config, path)
         harmless = {name for rule in rules for name in rule.keys}
         if not section.get("use_sliding_window", True):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from resumerge.errors import Problem
-from resumerge.layout import ModulePart, is_bridge, listed, section_of, split
+from resumerge.layout import ModulePart, is_bridge, listed, section_at, split
 from resumerge.layout.model_views import ModelViews
 from resumerge.planning.plan import LayerMap
 from resumerge.recipe import Module, Recipe
@@ -21,7 +21,7 @@ _CONVOLUTIONS = re.compile(r"conv|stem|patch")
 _PERIOD = re.compile(r"(interval|period|every\w*|frequency)$")
 
 
-def check_outside(
+def check_tensors_outside(
     recipe: Recipe, models: ModelViews, module: Module, part: ModulePart, layers: LayerMap
 ) -> Iterator[Problem]:
     """Check that no tensor outside the layers has a part for each of them."""
@@ -53,7 +53,7 @@ def _parts_of_layers(
         for name in part.tensors
         if inferred.locate(name) is None and not name.startswith(f"{layers.stack}.")
     }
-    sections = [section_of(reference.config, key.split(".")[:-1]) for key in layers.keys]
+    sections = [section_at(reference.config, key.split(".")[:-1]) for key in layers.keys]
     numbers = {k: v for s in sections for k, v in s.items() if type(v) is int and v > 0}
     for key, width in numbers.items():
         if "per_layer" in key:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from resumerge.errors import Problem
 from resumerge.output_path import is_stage_folder
 from resumerge.planning.plan import Plan
-from resumerge.planning.written.models import folder_of, with_models
+from resumerge.planning.written.models import stage_folder, with_models
 from resumerge.recipe import Recipe
 
 
@@ -23,7 +23,7 @@ def with_kept(plan: Plan, names: Sequence[str]) -> Plan:
     Kept stages are computed from the sources, like the model; the model is not computed from the
     kept files.
     """
-    kept = {folder_of(stage): stage for stage in plan.stages if stage.recipe.name in names}
+    kept = {stage_folder(stage): stage for stage in plan.stages if stage.recipe.name in names}
     written = (f"the result of {s.recipe.name} is written, too: to {f}" for f, s in kept.items())
     return replace(
         with_models(plan, kept.items()),

@@ -43,7 +43,7 @@ def models_of(plan: Plan) -> Iterator[WrittenModel]:
     first = results
     for stage in kept:
         units = range(first, first := first + len(stage.units))
-        yield WrittenModel(folder_of(stage), stage.recipe.name, stage, units)
+        yield WrittenModel(stage_folder(stage), stage.recipe.name, stage, units)
     first = 0
     for name, variant in plan.variants.items():
         units = range(first, first := first + len(variant.units))
@@ -54,7 +54,7 @@ def models_of(plan: Plan) -> Iterator[WrittenModel]:
         yield WrittenModel("", "", own, range(results))
 
 
-def folder_of(stage: Plan) -> str:
+def stage_folder(stage: Plan) -> str:
     """Return the folder in the output where the result of a stage is: ``stages/NAME/``."""
     return f"{STAGES}/{stage.recipe.name}/"
 

@@ -20,7 +20,7 @@ from resumerge.recipe.sweep import SWEEP
 from resumerge.sizes import counted
 
 
-def with_variants(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
+def plan_of_results(recipe: Recipe, plans: Sequence[Plan]) -> Plan:
     """Return the plan of all results of a recipe: its only one, or the variants of a sweep.
 
     Args:

@@ -25,7 +25,7 @@ from resumerge.recipe.schema.sections import (
 )
 from resumerge.recipe.schema.settings import read_setting
 from resumerge.recipe.schema.tokenizer import (
-    read_chat_template,
+    read_template_setting,
     read_tokenizer,
     read_tokenizer_source,
 )
@@ -215,7 +215,7 @@ class MergeFile:
     tokenizer_source: TokenizerSetting | None = field(
         default=None, metadata=key(value_of(read_tokenizer_source))
     )
-    chat_template: str | None = field(default=None, metadata=key(value_of(read_chat_template)))
+    chat_template: str | None = field(default=None, metadata=key(value_of(read_template_setting)))
     experts: str | None = field(default=None, metadata=key(optional(value_of(_read_experts))))
     extract_expert: int | None = field(default=None, metadata=key(optional(value_of(_read_number))))
     average: Any = field(default=None, metadata=key(value_of(lambda value: value)))  # `average.py`

@@ -52,7 +52,7 @@ def read_tokenizer_source(value: object) -> TokenizerSetting | None:
     return TokenizerSetting(_read_vocabulary(value), key="tokenizer_source")
 
 
-def read_chat_template(value: object) -> str | None:
+def read_template_setting(value: object) -> str | None:
     """Return the value of ``chat_template``: auto, a built-in name, or a Jinja template."""
     if value is None or value == "":
         return None

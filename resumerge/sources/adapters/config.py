@@ -143,12 +143,12 @@ def parse_adapter_config(config: Mapping[str, Any], where: str) -> LoraConfig:
             + _MERGE_WITH_PEFT,
         )
     return LoraConfig(
-        alpha=number(config.get("lora_alpha", 8), "lora_alpha", where),
+        alpha=finite_number(config.get("lora_alpha", 8), "lora_alpha", where),
         alpha_pattern=_by_pattern(config, "alpha_pattern", where),
         rslora=bool(config.get("use_rslora")),
         fan_in_fan_out=bool(config.get("fan_in_fan_out")),
         dora=bool(config.get("use_dora")),
-        rank=None if config.get("r") is None else number(config["r"], "r", where),
+        rank=None if config.get("r") is None else finite_number(config["r"], "r", where),
         rank_pattern=_by_pattern(config, "rank_pattern", where),
         modules_to_save=_words(config.get("modules_to_save"), "modules_to_save", where),
         bias=str(config.get("bias") or "none"),
@@ -165,7 +165,7 @@ def _by_pattern(config: Mapping[str, Any], key: str, where: str) -> dict[str, fl
     if not isinstance(patterns, Mapping):
         raise _invalid(where, f"{key}: a mapping", type(patterns).__name__)
     return {
-        _checked_pattern(pattern, where): number(value, f"{key} of {pattern[:40]!r}", where)
+        _checked_pattern(pattern, where): finite_number(value, f"{key} of {pattern[:40]!r}", where)
         for pattern, value in patterns.items()
     }
 
@@ -194,7 +194,7 @@ def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
     return tuple(word for word in value if word)
 
 
-def number(value: Any, name: str, where: str) -> float:
+def finite_number(value: Any, name: str, where: str) -> float:
     """Return a finite number of an adapter's config.
 
     Raises:

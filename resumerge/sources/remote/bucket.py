@@ -18,7 +18,7 @@ from resumerge.sources.remote.model import open_remote_model
 from resumerge.sources.types import Source
 
 
-def open_bucket(
+def open_bucket_model(
     ref: ModelRef,
     *,
     revision: str | None = None,

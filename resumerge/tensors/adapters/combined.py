@@ -13,10 +13,10 @@ from resumerge.kernels import BlockRun
 from resumerge.kernels.blocks import MapFunction
 from resumerge.kernels.linalg.core_space import (
     Product,
+    concatenated,
     core_shape,
     core_space,
     energy,
-    stacked,
     working_bytes,
 )
 from resumerge.kernels.linalg.low_rank import decompose
@@ -180,7 +180,7 @@ class Combined(BothMatrices):
     ) -> tuple[np.ndarray, np.ndarray, float, float]:
         """Return both factors of one matrix, its energy, and the energy of the factors' product."""
         if self.factors:
-            product = stacked(products, [self.factors[pair.place] for pair in self.pairs])
+            product = concatenated(products, [self.factors[pair.place] for pair in self.pairs])
             total = energy(product)
             if not np.isfinite(total):
                 raise FloatingPointError("not all elements are finite")

@@ -93,7 +93,7 @@ INT4 = whole_numbers(4, 8)
 """Whole numbers from -8 to 7."""
 
 
-def decoded(codes: np.ndarray, code: Code, out: np.ndarray) -> None:
+def decode_codes(codes: np.ndarray, code: Code, out: np.ndarray) -> None:
     """Write the numbers of codes of a kind.
 
     Args:

@@ -16,7 +16,7 @@ from resumerge.tensors.adapters.adapted import Adapted
 from resumerge.tensors.dtypes import BITS
 from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
 from resumerge.tensors.merged import Merged
-from resumerge.tensors.quantised.codes import E8M0, decoded
+from resumerge.tensors.quantised.codes import E8M0, decode_codes
 from resumerge.tensors.target import block_elements
 from resumerge.tensors.tensor import Tensor
 
@@ -382,7 +382,7 @@ class Quantised(Tensor):
         grid = grid[: size // columns]
         for numbers in written:
             quantise(numbers, columns, grid, width, code, codes)
-            decoded(codes, code, numbers)
+            decode_codes(codes, code, numbers)
             apply_grid(numbers, columns, grid, width, subtracts=False)
         return np.ascontiguousarray(written[:, :count])
 

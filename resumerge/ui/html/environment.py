@@ -13,7 +13,7 @@ from resumerge.ledger import now
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_seconds, show_size
 from resumerge.ui.text.accounts import reason_line
-from resumerge.ui.text.comparison import number, share, tokens_sentence
+from resumerge.ui.text.comparison import number, part_in_percent, tokens_sentence
 from resumerge.ui.text.format import committed_share, format_event, format_time, state_word
 
 
@@ -54,7 +54,7 @@ TEMPLATES.filters |= {
     "counted": counted,
     "event": format_event,
     "number": number,
-    "part": share,
+    "part": part_in_percent,
     "share": committed_share,
     "known": lambda share: "" if share is None else f"{share:.1%}",
     "percent": lambda share: f"{share:.0%}",

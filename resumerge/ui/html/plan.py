@@ -8,7 +8,7 @@ from typing import Any
 from resumerge.errors import Problem
 from resumerge.ui.html.environment import render
 from resumerge.ui.text.host import choice_rows, host_rows
-from resumerge.ui.text.layer_map import layer_map
+from resumerge.ui.text.layer_map import draw_layer_map
 
 Document = Mapping[str, Any]
 
@@ -24,7 +24,7 @@ def fragment(document: Document) -> str:
         models=[*document["sources"], *document["stages"]],
         problems=[Problem(**problem) for problem in document["problems"]],
         layer_maps=[
-            layer_map(found["stack"], found["layers"], MOST_COLUMNS)
+            draw_layer_map(found["stack"], found["layers"], MOST_COLUMNS)
             for found in document["layer_maps"]
         ],
         host_rows=host_rows(document["host"]),

@@ -13,7 +13,7 @@ from rich.text import Text
 from resumerge.printable import printable
 from resumerge.sizes import counted, show_size, some
 from resumerge.ui.terminal.prose import Prose
-from resumerge.ui.text.comparison import CAUTION, number, share, tokens_sentence
+from resumerge.ui.text.comparison import CAUTION, number, part_in_percent, tokens_sentence
 
 MOST_KINDS, MOST_KEYS = 24, 12
 """The most kinds of tensors, and keys of config.json, that are shown."""
@@ -95,7 +95,7 @@ def _figures(group: Document) -> tuple[str, ...]:
     return (
         str(group["tensors"]),
         str(equal),
-        share(group["differing"], group["elements"]),
+        part_in_percent(group["differing"], group["elements"]),
         number(group["relative_l2"]),
         number(group["max_abs"]),
         number(group["cosine"], 6),

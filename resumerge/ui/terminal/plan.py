@@ -15,7 +15,7 @@ from resumerge.ui.terminal.prose import Prose
 from resumerge.ui.text.accounts import account_lines
 from resumerge.ui.text.format import both_ends
 from resumerge.ui.text.host import choice_rows, host_rows
-from resumerge.ui.text.layer_map import LayerDrawing, layer_map
+from resumerge.ui.text.layer_map import LayerDrawing, draw_layer_map
 
 PLANNING = "opening the models and planning"
 
@@ -46,7 +46,10 @@ def show_plan(document: dict[str, Any]) -> RenderableType:
     parts += ["", *_host(document)]
     models = [model["model"] for model in (*document["sources"], *document["stages"])]
     for found in document["layer_maps"]:
-        parts += ["", show_layer_map(layer_map(found["stack"], found["layers"], WIDTH), models)]
+        parts += [
+            "",
+            show_layer_map(draw_layer_map(found["stack"], found["layers"], WIDTH), models),
+        ]
     parts += [Prose(note, "note:", "yellow") for note in document["notes"]]
     return Group(*parts)
 

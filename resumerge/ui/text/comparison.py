@@ -27,7 +27,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}g}"
 
 
-def share(part: int, whole: int) -> str:
+def part_in_percent(part: int, whole: int) -> str:
     """Return a part of a whole in percent; 0 % and 100 % only if they are exact."""
     if not part or part == whole:
         return "100%" if part else "0%"

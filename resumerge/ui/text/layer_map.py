@@ -28,7 +28,7 @@ class LayerDrawing:
     ranges: tuple[tuple[str, str], ...]
 
 
-def layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerDrawing:
+def draw_layer_map(stack: str, layers: Sequence[Origin], columns: int) -> LayerDrawing:
     """Return the drawing of a list of layers.
 
     Args:

@@ -54,7 +54,7 @@ def check_paths(text: str, folder: Path) -> None:
         raise InputError(problems)
 
 
-def check_models(models: Iterable[str], folder: Path) -> None:
+def check_model_names(models: Iterable[str], folder: Path) -> None:
     """Refuse models, named as in a recipe, that lie outside of a folder.
 
     Args:

@@ -29,7 +29,7 @@ def settings(without: Collection[str] = ()) -> list[Option]:
     ]
 
 
-def options_of(declarations: Sequence[Option], values: Sequence[Any]) -> Options:
+def options_from_fields(declarations: Sequence[Option], values: Sequence[Any]) -> Options:
     """Return the options with the values of a page's fields.
 
     Args:

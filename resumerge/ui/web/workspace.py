@@ -22,7 +22,7 @@ from resumerge.options import Options
 from resumerge.sources.formats.registry import is_readable
 from resumerge.storage import Storage
 from resumerge.ui.web.commands import Commands, Process
-from resumerge.ui.web.recipe_paths import RECIPE, check_models, check_paths
+from resumerge.ui.web.recipe_paths import RECIPE, check_model_names, check_paths
 from resumerge.ui.web.settings import words_of
 
 STATE, RECIPES = "state", "recipes"
@@ -163,7 +163,7 @@ class Workspace:
             InputError: a model is outside of the folder, or the command refused it.
             Resumable, Interrupted: it stopped before its end.
         """
-        check_models([*models, base], self.folder)
+        check_model_names([*models, base], self.folder)
         of_base = ["--base", base] if base else []
         return self._commands.follow(["compare", *of_base, "--", *models], began)
 

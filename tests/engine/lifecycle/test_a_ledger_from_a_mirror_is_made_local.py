@@ -14,7 +14,7 @@ from merging import merge, working_in
 from ordered_storage import Ordered
 from tiny_models import TWO_LAYERS, write_family
 
-from resumerge.engine.lifecycle.import_run import localize, output_of
+from resumerge.engine.lifecycle.import_run import localize, output_of_imported
 from resumerge.errors import InputError
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger
 from resumerge.ledger.run_store import RECIPE_FILE, RunStore
@@ -110,9 +110,9 @@ def test_a_local_model_that_is_where_it_was_stays_there(folder: Path) -> None:
 def test_the_output_has_the_name_that_it_had_or_one_that_is_given(tmp_path: Path) -> None:
     record = {"id": "run", "output": "/there/merged"}
     with working_in(tmp_path):
-        assert output_of(record, Options()) == OutputPath(tmp_path / "merged")
+        assert output_of_imported(record, Options()) == OutputPath(tmp_path / "merged")
         named = Options(output=Path("named"))
-        assert output_of(record, named) == OutputPath(tmp_path / "named")
+        assert output_of_imported(record, named) == OutputPath(tmp_path / "named")
     for name in ("/", "/there/.hidden", "/there/.."):
         with pytest.raises(InputError, match="--output"):
-            output_of({**record, "output": name}, Options())
+            output_of_imported({**record, "output": name}, Options())

@@ -15,7 +15,7 @@ from resumerge.kernels.quantised import Code
 from resumerge.native import Vector
 from resumerge.tensors import Merged, Quantised, Stored
 from resumerge.tensors.evaluation import as_vector
-from resumerge.tensors.quantised.codes import E2M1, E8M0, INT4, decoded
+from resumerge.tensors.quantised.codes import E2M1, E8M0, INT4, decode_codes
 from resumerge.tensors.quantised.quantised import Form
 from resumerge.tensors.target import BLOCK
 
@@ -190,9 +190,9 @@ def test_its_bytes_are_those_of_codes_scales_factor_and_description() -> None:
 def test_codes_are_decoded_as_what_they_are() -> None:
     codes = np.array([0x1F, 0x38], np.uint8)
     out = np.empty(4, np.float32)
-    decoded(codes, Code.INT4, out)
+    decode_codes(codes, Code.INT4, out)
     assert out.tolist() == [7, -7, 0, -5] == [INT4.numbers[n] for n in (15, 1, 8, 3)]
-    decoded(codes, Code.E2M1, out)
+    decode_codes(codes, Code.E2M1, out)
     assert out.tolist() == [-6, 0.5, -0.0, 1.5] == [E2M1.numbers[n] for n in (15, 1, 8, 3)]
-    decoded(codes, Code.E4M3, out[:2])
+    decode_codes(codes, Code.E4M3, out[:2])
     assert out[:2].tolist() == [15 * 2.0**-7, 1.0]

@@ -9,7 +9,7 @@ import pytest
 from resumerge.errors import InputError
 from resumerge.options import declared
 from resumerge.options.types import Folder
-from resumerge.ui.web.settings import options_of, settings, words_of
+from resumerge.ui.web.settings import options_from_fields, settings, words_of
 
 
 def chosen(**given: Any) -> list[Any]:
@@ -28,17 +28,17 @@ def test_every_option_of_run_is_there_but_folders_and_clusters() -> None:
 def test_empty_fields_ask_for_nothing() -> None:
     for nothing in (None, "", " ", False):
         values = [nothing for _ in settings()]
-        assert words_of(options_of(settings(), values), "run") == []
+        assert words_of(options_from_fields(settings(), values), "run") == []
 
 
 def test_fields_are_the_words_of_the_command() -> None:
     values = chosen(memory=" 2GB ", threads="3", keep="a, b", stream=True, materialize="never")
-    options = options_of(settings(), values)
+    options = options_from_fields(settings(), values)
     assert words_of(options, "run") == [
         *("--memory", "2000000000", "--threads", "3", "--keep", "a", "--keep", "b"),
         *("--materialize", "never", "--stream"),
     ]
-    assert words_of(options_of(settings(), chosen(seed="0")), "run") == ["--seed", "0"]
+    assert words_of(options_from_fields(settings(), chosen(seed="0")), "run") == ["--seed", "0"]
     assert "--keep" not in words_of(options, "resume")
 
 
@@ -56,9 +56,9 @@ def test_fields_are_the_words_of_the_command() -> None:
 )
 def test_what_is_invalid_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        options_of(settings(), chosen(**given))
+        options_from_fields(settings(), chosen(**given))
 
 
 def test_a_mirror_is_an_address() -> None:
-    options = options_of(settings(), chosen(mirror="hf://org/name"))
+    options = options_from_fields(settings(), chosen(mirror="hf://org/name"))
     assert words_of(options, "run") == ["--mirror", "hf://org/name"]

@@ -18,7 +18,7 @@ from resumerge.buckets.base import Listed
 from resumerge.buckets.calls import check_library
 from resumerge.buckets.errors import Changed, Unsupported
 from resumerge.errors import refuse
-from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError, checked
+from resumerge.mirror.stores.base import METADATA, SMALL, Moved, Store, StoreError, safe_name
 from resumerge.mirror.stores.buckets.client import BucketClient
 from resumerge.storage import Storage
 
@@ -105,7 +105,7 @@ class BucketStore(Store):
         return False
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        checked(name)
+        safe_name(name)
         if self.lease_obstacle():
             if name in self.list():
                 return False
@@ -120,7 +120,7 @@ class BucketStore(Store):
     def put_if_unchanged(
         self, name: str, data: bytes, before: bytes | None, remove: Sequence[str] = ()
     ) -> bool:
-        checked(name)
+        safe_name(name)
         if before is None:
             written = self.put_if_absent(name, data)
         else:
@@ -177,7 +177,7 @@ class BucketStore(Store):
             StoreError: bytes are missing, or differ from the server's.
         """
         md5, nbytes = hashlib.md5(usedforsecurity=False), 0
-        with self._client.read(checked(name)) as body:
+        with self._client.read(safe_name(name)) as body:
             if body.nbytes > most:
                 return body.version
             for piece in body.pieces:
@@ -192,14 +192,14 @@ class BucketStore(Store):
     # The files
 
     def list(self) -> dict[str, int]:
-        return {checked(name): nbytes for name, nbytes in self._client.list().items()}
+        return {safe_name(name): nbytes for name, nbytes in self._client.list().items()}
 
     def listed(self, name: str) -> Listed | None:
         """Return the size in bytes of a file, and its ETag; None if it does not exist.
 
         Every change of the content changes the ETag.
         """
-        return self._client.listed(checked(name))
+        return self._client.listed(safe_name(name))
 
     def get(self, name: str, most: int = SMALL) -> bytes:
         found = bytearray()
@@ -208,15 +208,15 @@ class BucketStore(Store):
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name, data in files.items():
-            self._client.put(checked(name), data)
+            self._client.put(safe_name(name), data)
         for name, data in files.items():
             if not self._holds(name, data):
                 raise StoreError(f"{name} in {self.url} differs from what was sent")
         for name in remove:
-            self._client.remove(checked(name))
+            self._client.remove(safe_name(name))
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
-        return self._client.upload(checked(name), path, moved)
+        return self._client.upload(safe_name(name), path, moved)
 
     def create(self, name: str, path: Path, moved: Moved) -> str | None:
         """Upload a file as `upload` does, but replace no object with other content.
@@ -229,7 +229,7 @@ class BucketStore(Store):
         """
         absent = not self.lease_obstacle()
         try:
-            return self._client.upload(checked(name), path, moved, absent=absent)
+            return self._client.upload(safe_name(name), path, moved, absent=absent)
         except Changed:
             return None
 
@@ -237,8 +237,8 @@ class BucketStore(Store):
         self._client.abandon_uploads(names)
 
     def rename(self, name: str, other: str) -> bool:
-        checked(other)
-        self._client.copy(checked(name), other)
+        safe_name(other)
+        self._client.copy(safe_name(name), other)
         if self.sha256(name, _ignore) != self.sha256(other, _ignore):
             raise StoreError(f"{other} in {self.url} differs from {name}, which it was copied from")
         self._client.remove(name)
@@ -260,7 +260,7 @@ class BucketStore(Store):
     def download(self, name: str, path: Path, moved: Moved) -> None:
         here = Storage()
         done = path.stat().st_size if path.exists() else 0
-        nbytes = self.list().get(checked(name))
+        nbytes = self.list().get(safe_name(name))
         if nbytes is None:
             raise FileNotFoundError(f"{self.url} has no {name}")
         if done > nbytes:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import refuse
-from resumerge.sources.adapters.config import LoraConfig, number
+from resumerge.sources.adapters.config import LoraConfig, finite_number
 from resumerge.sources.tied_names import is_embedding
 from resumerge.tensors import Stored, Tensor
 
@@ -48,7 +48,7 @@ def read_mlx_config(config: Mapping[str, Any], where: str) -> LoraConfig:
             if kind in _KINDS
             else "fuse it with its model (mlx_lm.fuse) and name the result",
         )
-    rank, scale = number(rank, "rank", where), number(scale, "scale", where)
+    rank, scale = finite_number(rank, "rank", where), finite_number(scale, "scale", where)
     return LoraConfig(
         alpha=scale * rank,
         alpha_pattern={},

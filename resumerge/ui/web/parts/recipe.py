@@ -15,7 +15,7 @@ from resumerge.ui.html.plan import fragment
 from resumerge.ui.web.parts.options import option_fields
 from resumerge.ui.web.parts.run import RunPart, choices_of
 from resumerge.ui.web.parts.shared import PRIVATE, QUIET, WorkspaceOf, error_html
-from resumerge.ui.web.settings import options_of
+from resumerge.ui.web.settings import options_from_fields
 
 RECIPE = """\
 merge_method: linear
@@ -136,7 +136,7 @@ class RecipePart:
         if not text.strip():
             return ""
         try:
-            chosen = options_of(self._declarations, options)
+            chosen = options_from_fields(self._declarations, options)
             plan = self._workspace_of(request).plan(text, name.strip(), chosen)
             # The choices name arguments, which a page does not have.
             return fragment({**plan, "choices": []})
@@ -149,7 +149,9 @@ class RecipePart:
         """Start a merge, and choose its run."""
         try:
             workspace = self._workspace_of(request)
-            run = workspace.merge(text, name.strip(), options_of(self._declarations, options))
+            run = workspace.merge(
+                text, name.strip(), options_from_fields(self._declarations, options)
+            )
         except ResumergeError as error:
             return error_html("The merge did not begin", error), gr.skip()
         return "", gr.update(choices=choices_of(workspace), value=run)

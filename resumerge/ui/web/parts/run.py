@@ -22,7 +22,7 @@ from resumerge.ui.web.parts.shared import (
     error_html,
     message_html,
 )
-from resumerge.ui.web.settings import options_of
+from resumerge.ui.web.settings import options_from_fields
 from resumerge.ui.web.workspace import Workspace
 
 SECONDS = 1.0
@@ -138,7 +138,9 @@ class RunPart:
         """Resume a run."""
 
         def resume() -> None:
-            self._workspace_of(request).resume(run or "", options_of(self._declarations, options))
+            self._workspace_of(request).resume(
+                run or "", options_from_fields(self._declarations, options)
+            )
 
         return _tried("The run did not go on", resume)
 

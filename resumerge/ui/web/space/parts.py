@@ -12,7 +12,7 @@ from resumerge.options import Option
 from resumerge.ui.web.parts.options import Field
 from resumerge.ui.web.parts.run import RunPart, choices_of
 from resumerge.ui.web.parts.shared import PRIVATE, error_html, message_html
-from resumerge.ui.web.settings import options_of
+from resumerge.ui.web.settings import options_from_fields
 from resumerge.ui.web.space.people import People
 
 
@@ -71,7 +71,7 @@ class SpacePart:
         """Resume a run from its mirror, and choose it."""
         try:
             folder = self._people.folder_of(request)
-            run = folder.go_on(name or "", options_of(self._declarations, options))
+            run = folder.go_on(name or "", options_from_fields(self._declarations, options))
         except ResumergeError as error:
             return error_html("The run did not go on", error), gr.skip()
         return "", gr.update(choices=choices_of(folder), value=run)
