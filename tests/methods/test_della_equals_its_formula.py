@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import oracles
 import pytest
-from family_recipes import NAMES, fine_tuned, merged, recipe, shaped
+from array_merges import NAMES, fine_tuned, merged, recipe, shaped
 from rank_masks import dense_mask
 
 from resumerge.kernels import BlockRun

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from family_recipes import example, inputs, merged
+from array_merges import example, inputs, merged
 
 from resumerge.methods import METHODS
 

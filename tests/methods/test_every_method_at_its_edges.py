@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from family_recipes import NAMES, example, fine_tuned, inputs, merged, recipe, shaped
+from array_merges import NAMES, example, fine_tuned, inputs, merged, recipe, shaped
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import more_oracles as oracles
 import numpy as np
 import pytest
-from family_recipes import NAMES, fine_tuned, merged, recipe, shaped
+from array_merges import NAMES, fine_tuned, merged, recipe, shaped
 
 from resumerge.methods import METHODS
 
