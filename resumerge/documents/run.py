@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -24,8 +24,6 @@ from resumerge.event_kinds import EventKind
 from resumerge.ledger import LEDGER_FILE, SNAPSHOT_FILE, Ledger, Row
 from resumerge.ledger.run_store import output_as_named
 from resumerge.output_path import OutputPath
-
-Document = Mapping[str, Any]
 
 
 def describe_run(folder: Path, *, every_tensor: bool = False) -> dict[str, Any]:

@@ -214,35 +214,23 @@ def _recipe(
     file: str,
     document: Document,
 ) -> Recipe:
-    ignored = {descend("", at): str(at[-1]) for at in findings.ignored}
-    if isinstance(written, MixtureFile):
-        return Recipe(
-            merge_method=MIXTURE,
-            base_model=written.base_model,
-            dtype=written.dtype,
-            mixture=_mixture(written),
-            ignored=ignored,
-            text=text,
-            file=file,
-            lines=document.lines,
-            name=written.name or "",
-        )
-    if isinstance(written, ExtractionFile):
-        return Recipe(
-            merge_method=EXTRACTION,
-            base_model=written.base_model,
-            out_dtype=written.out_dtype,
-            extraction=_extraction(written.extract_lora),
-            ignored=ignored,
-            text=text,
-            file=file,
-            lines=document.lines,
-            name=written.name or "",
-        )
-    return Recipe(
-        merge_method=written.merge_method,
-        modules=tuple(_modules(written)),
+    recipe = Recipe(
+        merge_method=_method(written),
         base_model=written.base_model,
+        ignored={descend("", at): str(at[-1]) for at in findings.ignored},
+        text=text,
+        file=file,
+        lines=document.lines,
+        name=written.name or "",
+    )
+    if isinstance(written, MixtureFile):
+        return replace(recipe, dtype=written.dtype, mixture=_mixture(written))
+    if isinstance(written, ExtractionFile):
+        extraction = _extraction(written.extract_lora)
+        return replace(recipe, out_dtype=written.out_dtype, extraction=extraction)
+    return replace(
+        recipe,
+        modules=tuple(_modules(written)),
         parameters=written.parameters,
         dtype=written.dtype,
         out_dtype=written.out_dtype,
@@ -251,12 +239,13 @@ def _recipe(
         experts_together=written.experts is not None,
         extract_expert=written.extract_expert,
         rank=written.rank,
-        ignored=ignored,
-        text=text,
-        file=file,
-        lines=document.lines,
-        name=written.name or "",
     )
+
+
+def _method(written: AnyFile) -> str:
+    if isinstance(written, MixtureFile):
+        return MIXTURE
+    return EXTRACTION if isinstance(written, ExtractionFile) else written.merge_method
 
 
 def _valid_part(section: type[AnyFile], top: dict[Any, Any], errors: Findings) -> AnyFile | None:
