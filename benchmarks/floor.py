@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.models import safetensors_files
 
-BLOCK = 4 << 20  # bytes read by one call
+BLOCK_BYTES = 4 << 20  # read by one call
 THREADS = 2
 Block = tuple[int, int, "int | None"]  # file, offset in it, offset in the output if written
 
@@ -57,13 +57,13 @@ def floor_seconds(inputs: list[Path], out: Path, threads: int = THREADS) -> floa
 
 
 def _blocks(source: int, length: int, write_at: int | None) -> Iterator[Block]:
-    for offset in range(0, length, BLOCK):
+    for offset in range(0, length, BLOCK_BYTES):
         yield source, offset, None if write_at is None else write_at + offset
 
 
 def _copy(target: int, blocks: list[Block]) -> None:
     """Read each block into one reused buffer; write those that belong to the output."""
-    with mmap.mmap(-1, BLOCK) as memory, memoryview(memory) as buffer:
+    with mmap.mmap(-1, BLOCK_BYTES) as memory, memoryview(memory) as buffer:
         for source, offset, write_at in blocks:
             count = os.preadv(source, [buffer], offset)
             if write_at is None:

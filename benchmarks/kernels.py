@@ -24,12 +24,12 @@ from resumerge.engine.resources.allocator import reuse_freed_memory
 from resumerge.kernels import BlockRun
 from resumerge.kernels.blocks import sampled
 from resumerge.native import BF16, INSTRUCTION_SET, Vector, instruction_sets
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 NUMEL = 1 << 20
 ROW = 2048
 REPEATS = 15
-RUN = BlockRun(0, BLOCK, NUMEL)
+RUN = BlockRun(0, BLOCK_ELEMENTS, NUMEL)
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,14 @@ def scanned(whole: Vector) -> Any:
         if not sample:
             yield function({0: whole}, RUN)
             return
-        size = sampled(BLOCK)
+        size = sampled(BLOCK_ELEMENTS)
         yield function({0: samples_of(whole)}, BlockRun(0, size, size * len(RUN)))
 
     return scan
 
 
 def samples_of(whole: Vector) -> Vector:
-    data = whole.data.reshape(-1, BLOCK)[:, : sampled(BLOCK)].reshape(-1)
+    data = whole.data.reshape(-1, BLOCK_ELEMENTS)[:, : sampled(BLOCK_ELEMENTS)].reshape(-1)
     return Vector(data, whole.dtype, whole.base and samples_of(whole.base))
 
 

@@ -1,4 +1,4 @@
-"""The context of one command, which every stage of its pipeline is given."""
+"""The context of one command, which each of its phases is given."""
 
 from __future__ import annotations
 

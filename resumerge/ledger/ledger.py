@@ -1,4 +1,4 @@
-"""The journal of one run: its plan, its committed units, and its attempts and events."""
+"""The ledger of one run: its plan, its committed units, and its attempts and events."""
 
 from __future__ import annotations
 
@@ -131,13 +131,15 @@ class Ledger:
         units = self._db.read("units", ("state", "nbytes", "blocks", "committed_blocks"))
         shards = self._db.read("shards", ["state", "copied"])
         return Totals(
-            len(units),
-            sum(row["state"] == "committed" for row in units),
-            sum(row["nbytes"] for row in units),
-            sum(row["nbytes"] * row["committed_blocks"] // row["blocks"] for row in units),
-            len(shards),
-            sum(row["state"] == "sealed" for row in shards),
-            sum(bool(row["copied"]) for row in shards),
+            units=len(units),
+            units_committed=sum(row["state"] == "committed" for row in units),
+            nbytes=sum(row["nbytes"] for row in units),
+            nbytes_committed=sum(
+                row["nbytes"] * row["committed_blocks"] // row["blocks"] for row in units
+            ),
+            shards=len(shards),
+            shards_sealed=sum(row["state"] == "sealed" for row in shards),
+            shards_copied=sum(bool(row["copied"]) for row in shards),
         )
 
     def written_names(self) -> list[str]:

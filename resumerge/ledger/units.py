@@ -20,7 +20,7 @@ _OF_UNIT = ("offset", "nbytes", "shape", "block_elements", "expression", "blocks
 _OF_BYTES = ("block_hashes", "checksum", "measurements")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """The progress of one unit, as the ledger has it.
 
@@ -49,7 +49,7 @@ class Progress:
         return self.checksum is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class UnitCommit:
     """The blocks of one unit that are on disk and ready to be committed.
 
@@ -82,7 +82,7 @@ class UnitCommit:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Totals:
     """The progress of a whole run.
 
@@ -149,13 +149,13 @@ class Units:
         nothing: Row = {"input_hashes": None, "measurements": None}
         return [
             Progress(
-                row["committed_blocks"],
-                row["block_hashes"] or b"",
-                incomplete.get(row["number"], nothing)["input_hashes"] or b"",
-                row["checksum"],
-                row["attempt"],
-                row["batch"],
-                _measurements_of(
+                committed_blocks=row["committed_blocks"],
+                hashes=row["block_hashes"] or b"",
+                input_hashes=incomplete.get(row["number"], nothing)["input_hashes"] or b"",
+                checksum=row["checksum"],
+                attempt=row["attempt"],
+                batch=row["batch"],
+                measurements=_measurements_of(
                     incomplete.get(row["number"], nothing)["measurements"], row["committed_blocks"]
                 ),
             )

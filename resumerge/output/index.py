@@ -22,7 +22,7 @@ def index_files(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def index_json(plan: Plan, shards: list[Shard]) -> str:
     """Return the JSON with the shard of each tensor, as transformers and diffusers read it."""
-    units = [unit for unit in plan.units if shards[0].first <= unit.index < shards[-1].last]
+    units = [unit for unit in plan.units if shards[0].first <= unit.number < shards[-1].last]
     prefix = shards[0].name.removesuffix(PurePosixPath(shards[0].name).name)
     files = {
         name.removeprefix(prefix): plan.shards[unit.shard].name.removeprefix(prefix)

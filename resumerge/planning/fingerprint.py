@@ -13,7 +13,7 @@ from resumerge.methods import METHODS
 from resumerge.planning.plan import NUMERICS, Plan
 from resumerge.recipe.normalized import normalized
 from resumerge.tensors import Computed
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 METHOD = "method"
 TOKENIZER = "tokenizer of "
@@ -33,7 +33,7 @@ def fingerprint_parts(plan: Plan) -> dict[str, Any]:
         "seed": plan.seed,
         "shard size": plan.shard_size,
         "numerics version": NUMERICS,
-        "block": BLOCK,
+        "block": BLOCK_ELEMENTS,
         **{f"source {source.ref}": source.identity() for source in plan.sources},
         **({UNSHARED: plan.unshared.value} if plan.unshared.value else {}),
         **({KEPT: sorted(plan.kept)} if plan.kept else {}),

@@ -44,13 +44,13 @@ class Unit:
     """An output tensor, or several tensors that are computed as one. The ledger journals units.
 
     Args:
-        index: position in the plan.
+        number: the unit's place in the plan.
         dtype: the elements' type, by safetensors' name.
         shard: number of the shard that has the unit.
         offset: offset of its first byte in the shard's file.
         nbytes: length in bytes.
-        block_elements: elements of a block; `BLOCK`, or as many whole rows as fit if rows must not
-            be split.
+        block_elements: elements of a block; `BLOCK_ELEMENTS`, or as many whole rows as fit if
+            rows must not be split.
         expression: the tensor that computes the unit's elements; one that is not `Merged` is
             copied.
         tensors: shapes of the output tensors that begin in the unit, by name, in the order of their
@@ -59,7 +59,7 @@ class Unit:
         dtypes: the dtypes of `tensors`, if the unit is the bytes (U8) of tensors of several dtypes.
     """
 
-    index: int
+    number: int
     name: str
     dtype: str
     shape: tuple[int, ...]
@@ -104,29 +104,30 @@ class Unit:
         """
         return isinstance(self.expression, Stored) and self.expression.is_contiguous
 
-    def run_blocks(self, nbytes: int) -> int:
-        """Return the number of blocks that are computed together; see `Tensor.run_blocks`."""
-        return self.expression.run_blocks(self.block_elements, nbytes)
+    def blocks_at_once(self, nbytes: int) -> int:
+        """Return the number of blocks that are computed at once; see `Tensor.blocks_at_once`."""
+        return self.expression.blocks_at_once(self.block_elements, nbytes)
 
     def block_run(self, indices: range) -> BlockRun:
         """Return the run of consecutive blocks, which are read and computed together."""
         return BlockRun.of(self.numel, self.block_elements, indices)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shard:
     """One output file.
 
     Args:
+        number: the shard's place in the plan.
         name: final name, without ``.partial``; in a pipeline, with the folder of its component.
         header: the file's first bytes: the length and the JSON.
         nbytes: size of the whole file.
-        first: index of its first unit.
-        last: one past the index of its last unit.
+        first: number of its first unit.
+        last: one past the number of its last unit.
         copied: the weight file that it is an exact copy of; None if it is no copy.
     """
 
-    index: int
+    number: int
     name: str
     header: bytes
     nbytes: int

@@ -21,7 +21,7 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
 
     Tensors that are read once and held for many blocks are left out (`reads_once`).
     """
-    step = unit.run_blocks(RUN_BYTES)
+    step = unit.blocks_at_once(RUN_BYTES)
     for at in range(first, unit.blocks if unit.numel else 0, step):
         [(start, stop)] = unit.block_run(range(at, min(at + step, unit.blocks))).ranges()
         yield list(_stored(unit.expression.reads(start, stop)))
@@ -29,7 +29,7 @@ def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
 
 def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
     """Yield the reads of each run of one pass over the blocks of a tensor."""
-    step = tensor.run_blocks(tensor.block_elements, RUN_BYTES)
+    step = tensor.blocks_at_once(tensor.block_elements, RUN_BYTES)
     for at in range(0, tensor.blocks, step):
         indices = range(at, min(at + step, tensor.blocks))
         run = BlockRun.of(tensor.numel, tensor.block_elements, indices, sample=sample)

@@ -11,7 +11,7 @@ import resumerge
 from resumerge.methods import METHODS
 from resumerge.planning.plan import NUMERICS, Plan
 from resumerge.tensors import Combined, Merged
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 _METHOD = "merge method "
 
@@ -67,7 +67,7 @@ def _version(name: str) -> Any:
     if name == "numerics":
         return NUMERICS
     if name == "block":
-        return BLOCK
+        return BLOCK_ELEMENTS
     if name == "resumerge":
         return resumerge.__version__
     if name.startswith(_METHOD):

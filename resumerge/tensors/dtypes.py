@@ -28,6 +28,9 @@ BITS: dict[str, int] = {
 }
 """Bits of one element."""
 
+FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
+"""Bytes of one element of the types that numbers are computed in."""
+
 FLOATS: dict[str, str] = {
     "F16": "float16",
     "BF16": "bfloat16",

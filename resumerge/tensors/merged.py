@@ -13,13 +13,11 @@ from resumerge.kernels.hashes import hash_blocks
 from resumerge.kernels.measurements import keeping_exact, measured_bytes
 from resumerge.methods import METHODS, KernelMethod, MergeMethod, TensorContext, Value
 from resumerge.native import Vector, read_ranges
-from resumerge.tensors.dtypes import BITS, nbytes
+from resumerge.tensors.dtypes import BITS, FLOAT32_BYTES, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
 from resumerge.tensors.stored import Stored
 from resumerge.tensors.target import RUN_BYTES
 from resumerge.tensors.tensor import Tensor
-
-FLOAT32 = 4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,22 +133,22 @@ class Merged(Tensor):
         """Return the bytes of buffers while so many elements are computed at once."""
         cost, inputs = self.merge_method.cost, len(self.operands)
         widths = sum(BITS[operand.dtype] // 8 for operand in self.operands)
-        scratch = FLOAT32 * (cost.scratch + cost.per_input * inputs)
+        scratch = FLOAT32_BYTES * (cost.scratch + cost.per_input * inputs)
         within = super().working_bytes(elements) + measured_bytes(elements, self.block_elements)
         if self.uses_torch:  # block by block, with inputs in float32
             block = min(self.numel, self.block_elements)
-            return within + elements * widths + block * (FLOAT32 * inputs + scratch)
+            return within + elements * widths + block * (FLOAT32_BYTES * inputs + scratch)
         return within + elements * (widths + scratch)
 
     def working_bytes(self, elements: int) -> float:
-        blocks = min(self._run_blocks, -(-elements // self.block_elements) + 1)
+        blocks = min(self._blocks_at_once, -(-elements // self.block_elements) + 1)
         run = min(self.numel, blocks * self.block_elements)
         return run * (BITS[self.dtype] // 8) + self.computing_bytes(run)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         size, length = self.block_elements, stop - start
         whole_blocks = start % size == 0 and (length % size == 0 or stop == self.numel)
-        if whole_blocks and length <= self._run_blocks * size:
+        if whole_blocks and length <= self._blocks_at_once * size:
             run = BlockRun(start // size, size, length)
             self._compute(evaluation, run, as_vector(out, self.dtype))
         else:
@@ -158,7 +156,7 @@ class Merged(Tensor):
 
     def _read_parts(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
         """Compute a range run by run. A run that the range cuts is computed in a buffer."""
-        width, size, step = BITS[self.dtype] // 8, self.block_elements, self._run_blocks
+        width, size, step = BITS[self.dtype] // 8, self.block_elements, self._blocks_at_once
         end_block = -(-stop // size)
         for block in range(start // size, end_block, step):
             run = self.block_run(range(block, min(block + step, end_block)))
@@ -231,8 +229,8 @@ class Merged(Tensor):
         self.compute(evaluation, self.inputs(evaluation, run), run, out)
 
     @property
-    def _run_blocks(self) -> int:
-        return self.run_blocks(self.block_elements, RUN_BYTES)
+    def _blocks_at_once(self) -> int:
+        return self.blocks_at_once(self.block_elements, RUN_BYTES)
 
     @property
     def _codes(self) -> list[int]:

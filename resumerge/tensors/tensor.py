@@ -114,12 +114,12 @@ class Tensor(ABC):
             yield from child.nodes()
         yield self
 
-    def run_blocks(self, block_elements: int, nbytes: int) -> int:
-        """Return how many blocks are computed together: at least one.
+    def blocks_at_once(self, block_elements: int, nbytes: int) -> int:
+        """Return how many blocks one call computes: at least one.
 
         Args:
             block_elements: elements of a block.
-            nbytes: bytes that a run may take of the widest tensor in the tree.
+            nbytes: the most bytes of these blocks, in the widest tensor of the tree.
         """
         return max(1, 8 * nbytes // (self._widest * block_elements))
 

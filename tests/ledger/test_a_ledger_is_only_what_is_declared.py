@@ -159,7 +159,9 @@ def test_a_unit_is_of_an_attempt_that_there_was(tmp_path: Path) -> None:
 def test_sums_of_the_largest_numbers_can_be_read(tmp_path: Path) -> None:
     path = altered(tmp_path, f"UPDATE samples SET rss = {LARGEST}, available = {LARGEST};"
                              f"UPDATE units SET seconds = {MOST_SECONDS}")  # fmt: skip
-    unit = UnitCommit(UNIT["number"], bytes(16), b"", None, 5000.0)
+    unit = UnitCommit(
+        number=UNIT["number"], hashes=bytes(16), input_hashes=b"", checksum=None, seconds=5000.0
+    )
     with closing(Ledger(path)) as ledger:
         ledger.check()
         assert ledger.samples.groups(5)[0]["left_high"] == 2 * LARGEST

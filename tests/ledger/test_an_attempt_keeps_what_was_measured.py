@@ -44,7 +44,9 @@ def attempt(path: Path, n: int) -> dict[str, Any]:
 def commit(ledger: Ledger, attempt: int, batch: int, blocks: int, seconds: float) -> None:
     """Commit the first blocks of the first tensor."""
     checksum = "1" * 32 if blocks == 2 else None
-    unit = UnitCommit(0, bytes(16 * blocks), b"", checksum, seconds)
+    unit = UnitCommit(
+        number=0, hashes=bytes(16 * blocks), input_hashes=b"", checksum=checksum, seconds=seconds
+    )
     ledger.units.commit_batch(attempt, batch, [unit], COUNTS)
 
 

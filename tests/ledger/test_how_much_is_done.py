@@ -40,7 +40,13 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 def commit(ledger: Ledger, batch: int, number: int, blocks: int) -> None:
     checksum = "1" * 32 if blocks == 4 else None
-    unit = UnitCommit(number, b"h" * 16 * blocks, b"i" * 32 * blocks, checksum, 0.5)
+    unit = UnitCommit(
+        number=number,
+        hashes=b"h" * 16 * blocks,
+        input_hashes=b"i" * 32 * blocks,
+        checksum=checksum,
+        seconds=0.5,
+    )
     ledger.units.commit_batch(1, batch, [unit], COUNTS)
 
 
@@ -168,7 +174,7 @@ def test_an_event_before_the_first_attempt_is_of_none(path: Path) -> None:
 def test_what_belongs_together_is_stored_together_or_not_at_all(ledger: Ledger) -> None:
     """A batch whose sample cannot be stored is not committed."""
     before = ledger.units.all(), ledger.attempts.all()
-    unit = UnitCommit(0, b"h" * 64, b"", "1" * 32, 0.5)
+    unit = UnitCommit(number=0, hashes=b"h" * 64, input_hashes=b"", checksum="1" * 32, seconds=0.5)
     with pytest.raises(Exception, match="too large"):
         ledger.units.commit_batch(1, 1, [unit], COUNTS, replace(SAMPLE, rss=1 << 70))
     assert (ledger.units.all(), ledger.attempts.all()) == before

@@ -67,7 +67,12 @@ def test_a_run_is_resumed_with_its_ledger_as_it_was_made(tmp_path: Path) -> None
     with closing(Ledger(path)) as ledger:
         ledger.check()
         number = ledger.attempts.start({"pid": 1, "host": "here", "boot_id": None})
-        ledger.units.commit_batch(number, 1, [UnitCommit(0, b"", b"", None, 1.0)], {})
+        ledger.units.commit_batch(
+            number,
+            1,
+            [UnitCommit(number=0, hashes=b"", input_hashes=b"", checksum=None, seconds=1.0)],
+            {},
+        )
         ledger.shards.seal(0)
         ledger.units.forget([0], "lost")
         ledger.set_mirror("/mirror")
@@ -101,7 +106,12 @@ def test_measurements_that_an_earlier_version_went_on_without_are_none(tmp_path:
         hashes = bytes(16)
         checksum = xxhash.xxh3_128_hexdigest(hashes)
         ledger.attempts.start({"pid": 1, "host": "here", "boot_id": None})
-        ledger.units.commit_batch(1, 1, [UnitCommit(0, hashes, b"", checksum, 1.0)], {})
+        ledger.units.commit_batch(
+            1,
+            1,
+            [UnitCommit(number=0, hashes=hashes, input_hashes=b"", checksum=checksum, seconds=1.0)],
+            {},
+        )
         assert ledger.units.measurements() == []
         change(path, "UPDATE units SET measurements = ?", [measured.plus([[0.0] * 16]).as_json()])
         ledger.check()

@@ -63,8 +63,13 @@ def ledger(tmp_path: Path) -> Path:
             ],
         )
         ledger.attempts.start({"pid": 1, "host": "here", "boot_id": None})
-        whole = [UnitCommit(n, HASHES, bytes(64), DONE, 0.5) for n in range(2)]
-        part = UnitCommit(2, HASHES[:16], bytes(32), None, 0.5)
+        whole = [
+            UnitCommit(number=n, hashes=HASHES, input_hashes=bytes(64), checksum=DONE, seconds=0.5)
+            for n in range(2)
+        ]
+        part = UnitCommit(
+            number=2, hashes=HASHES[:16], input_hashes=bytes(32), checksum=None, seconds=0.5
+        )
         ledger.units.commit_batch(1, 1, [*whole, part], {"bytes_committed": 40})
         ledger.shards.seal(0)
         ledger.set_mirror_url("/mirror")

@@ -56,7 +56,9 @@ def test_rows_are_compared_as_they_are_at_one_moment(
 
     def meanwhile(tables: Mapping[str, Any], units: Any) -> None:
         number = other.attempts.start({"pid": 2, "host": "here", "boot_id": None})
-        done = UnitCommit(0, bytes(16), b"", CHECKSUM, 0.5)
+        done = UnitCommit(
+            number=0, hashes=bytes(16), input_hashes=b"", checksum=CHECKSUM, seconds=0.5
+        )
         other.units.commit_batch(number, 1, [done], {"units_committed": 1, "bytes_committed": 16})
         check_agreement(tables, units)
 

@@ -43,7 +43,10 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def commit(ledger: Ledger, *numbers: int, hashes: bytes = HASHES) -> None:
-    units = [UnitCommit(n, hashes, HASHES, f"{n:032x}", 0.5) for n in numbers]
+    units = [
+        UnitCommit(number=n, hashes=hashes, input_hashes=HASHES, checksum=f"{n:032x}", seconds=0.5)
+        for n in numbers
+    ]
     ledger.units.commit_batch(1, 1, units, {"units_committed": 0, "bytes_committed": 0})
 
 
@@ -142,7 +145,12 @@ def test_sources_are_in_the_order_of_the_plan(ledger: Ledger) -> None:
 def test_a_shard_that_a_task_left_is_sealed_with_its_results(
     ledger: Ledger, mirrored: tuple[int, str] | None
 ) -> None:
-    done = [UnitCommit(n, HASHES, bytes(16), f"{n:032x}", 1e300) for n in (2, 3)]
+    done = [
+        UnitCommit(
+            number=n, hashes=HASHES, input_hashes=bytes(16), checksum=f"{n:032x}", seconds=1e300
+        )
+        for n in (2, 3)
+    ]
     ledger.shards.adopt_computed(1, done, mirrored)
     assert results(ledger)[2:] == [
         ("committed", HASHES, bytes(16), f"{n:032x}", None, None) for n in (2, 3)
@@ -157,4 +165,8 @@ def test_a_shard_that_a_task_left_is_sealed_with_its_results(
 
 def test_every_result_of_a_unit_is_committed_with_it() -> None:
     declared = {column.name for column in TABLES["units"].columns if column.result}
-    assert {*UnitCommit(0, HASHES, bytes(16), None, 1.0).results} == declared | {"state"}
+    assert {
+        *UnitCommit(
+            number=0, hashes=HASHES, input_hashes=bytes(16), checksum=None, seconds=1.0
+        ).results
+    } == declared | {"state"}

@@ -26,7 +26,16 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def commit(ledger: Ledger, attempt: int, batch: int, *numbers: int) -> None:
-    units = [UnitCommit(n, bytes(range(n, n + 16)), bytes(16), f"{n:032x}", 0.5) for n in numbers]
+    units = [
+        UnitCommit(
+            number=n,
+            hashes=bytes(range(n, n + 16)),
+            input_hashes=bytes(16),
+            checksum=f"{n:032x}",
+            seconds=0.5,
+        )
+        for n in numbers
+    ]
     totals = {"units_committed": 0, "bytes_committed": 0}
     ledger.units.commit_batch(attempt, batch, units, totals)
 

@@ -6,4 +6,4 @@ from tensor_sets import BLOCK
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", BLOCK)

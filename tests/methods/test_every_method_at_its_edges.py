@@ -86,7 +86,7 @@ def test_where_blocks_end_changes_no_more_than_the_last_bits(
     found = []
     for size in (block, 1 << 18):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("resumerge.tensors.target.BLOCK", size)
+            patch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", size)
             found.append(merged(tmp_path_factory.mktemp("m"), text, given_models))
     for key, array in base.items():
         assert found[0][key].shape == array.shape

@@ -142,7 +142,7 @@ CASES: dict[str, tuple[str, Oracle]] = {
 def test_equals_its_formula(
     case: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", block)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", block)
     text, oracle = CASES[case]
     base = shaped(0)
     models = {name: fine_tuned(base, seed) for seed, name in enumerate(NAMES[:3], start=1)}
@@ -161,7 +161,7 @@ def test_arcee_fusion_takes_the_important_elements(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Importances are float32 as in mergekit: an element at the threshold may go the other way."""
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", block)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", block)
     random = np.random.default_rng(0)
     base = {"x": random.standard_normal((200, 30)).astype(np.float32)}
     other = {"x": base["x"] + random.standard_normal((200, 30)).astype(np.float32)}

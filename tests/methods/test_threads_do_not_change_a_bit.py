@@ -13,7 +13,7 @@ from resumerge.methods import METHODS
 def test_threads_change_no_bit(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 100)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 100)
     random = np.random.default_rng(0)
     base, a, b = ({"x": random.standard_normal((60, 20)).astype(np.float32)} for _ in range(3))
     text = example(method)

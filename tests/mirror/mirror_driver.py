@@ -18,7 +18,6 @@ from far_storage import FarStorage
 from fork_server import exit_code_of, serve
 from rich.console import Console
 
-from resumerge.engine.execute import scheduler as engine
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.resources import governor
 from resumerge.mirror import replicator as mirror_module
@@ -34,8 +33,7 @@ BUCKETS = {"AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_CONNECTIO
 
 def shrink() -> None:
     """Small blocks and batches, so that a small merge has many; short pauses between tries."""
-    target.BLOCK = 512
-    engine.BLOCK = 512
+    target.BLOCK_ELEMENTS = 512
     governor.LARGEST_BATCH = governor.SMALLEST_BATCH = 8192
     mirror_module.BACKOFF = Backoff(first=0.01, longest=0.1)
     folder_module.SETTLE_SECONDS = 0.1

@@ -17,7 +17,9 @@ from resumerge.options import Options
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
 
-PENDING = Progress(0, b"", b"", None, None, None)
+PENDING = Progress(
+    committed_blocks=0, hashes=b"", input_hashes=b"", checksum=None, attempt=None, batch=None
+)
 
 
 def test_downloads_leave_room(small_models: Path, tmp_path: Path) -> None:

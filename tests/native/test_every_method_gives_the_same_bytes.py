@@ -89,7 +89,7 @@ def test_the_same_bytes(
     soak: bool,
 ) -> None:
     """With --soak in each dtype; else in one, which differs from method to method."""
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", BLOCK)
     method, params = RECIPES[name]
 
     def merged(blocks: int) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ from resumerge.sources.types import Source, numbered
 from resumerge.tensors import Adapted, Gathered, Merged
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
-from resumerge.tensors.target import BLOCK, RUN_BYTES
+from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES
 from resumerge.tokenizers.required import Tokenizers
 from resumerge.tokenizers.vocabulary import Vocabulary
 
@@ -99,7 +99,7 @@ def test_a_block_that_an_adapter_changes_takes_a_chunk_more() -> None:
 
 
 def test_a_tensor_that_is_copied_is_a_block_at_a_time() -> None:
-    assert estimate(plan(COPY, plain("a"))).memory.blocks(1) == 4 * BLOCK
+    assert estimate(plan(COPY, plain("a"))).memory.blocks(1) == 4 * BLOCK_ELEMENTS
 
 
 # Vocabularies
@@ -137,7 +137,7 @@ def test_tokenizers_and_each_map_of_rows_are_held() -> None:
 
 def of_sizes(*blocks: int) -> Plan:
     """TIES of tensors of so many blocks each."""
-    tables = [tensor(f"x.{n}", (count * BLOCK,)) for n, count in enumerate(blocks)]
+    tables = [tensor(f"x.{n}", (count * BLOCK_ELEMENTS,)) for n, count in enumerate(blocks)]
     recipe = (
         "merge_method: ties\nbase_model: a\nparameters: {weight: 1, density: 0.5}\n"
         "models: [{model: b}]\n"
@@ -207,7 +207,7 @@ def test_torch_computes_block_by_block_in_float32(dtypes: tuple[str, str]) -> No
     out = {"F32": 4, "BF16": 2}[unit.dtype]
     stored = sum({"F32": 4, "BF16": 2}[dtype] for dtype in dtypes) + out
     wide = 4 * (2 + METHODS["arcee_fusion"].cost.scratch)
-    block = BLOCK // COLUMNS * COLUMNS
+    block = BLOCK_ELEMENTS // COLUMNS * COLUMNS
     assert estimate(found).memory.blocks(1) == int(
         ROWS * COLUMNS * stored + block * wide + measured(found)
     )
@@ -233,11 +233,13 @@ def test_what_a_method_takes_besides_counts(method: str, models: str) -> None:
 
 def test_a_run_takes_so_much_of_an_operand_at_most() -> None:
     def of(blocks: int, dtype: str) -> int:
-        models = [llama(m, 0, others=[tensor(HEAD, (blocks * BLOCK,), dtype)]) for m in "ab"]
+        models = [
+            llama(m, 0, others=[tensor(HEAD, (blocks * BLOCK_ELEMENTS,), dtype)]) for m in "ab"
+        ]
         return estimate(plan(LINEAR, *models)).memory.blocks(1)
 
     for dtype, width in (("F32", 4), ("BF16", 2)):
-        most = RUN_BYTES // (width * BLOCK)
+        most = RUN_BYTES // (width * BLOCK_ELEMENTS)
         assert of(3, dtype) == pytest.approx(3 * of(1, dtype), abs=3)
         assert of(most - 1, dtype) < of(most, dtype) == of(most + 1, dtype) == of(100, dtype)
 

@@ -20,14 +20,16 @@ from resumerge.planning.fingerprint import changes, fingerprint, fingerprint_par
 from resumerge.planning.plan import Unit
 from resumerge.planning.shards import pack
 from resumerge.tensors.dtypes import BITS
-from resumerge.tensors.target import BLOCK, Target, block_elements
+from resumerge.tensors.target import BLOCK_ELEMENTS, Target, block_elements
 
 COPY = tensor("x", (1,))
 
 
 def targets(*facts: tuple[str, str, int]) -> list[Target]:
     """Names, dtypes and numbers of elements."""
-    return [Target(n, dtype, (count,), BLOCK, COPY, {n: (count,)}) for n, dtype, count in facts]
+    return [
+        Target(n, dtype, (count,), BLOCK_ELEMENTS, COPY, {n: (count,)}) for n, dtype, count in facts
+    ]
 
 
 @given(
@@ -40,7 +42,7 @@ def test_any_tensors(facts: list[tuple[str, int]], shard_size: int) -> None:
     wanted = targets(*((f"t{n}", dtype, count) for n, (dtype, count) in enumerate(facts)))
     units, shards = pack(wanted, shard_size)
     assert {unit.name for unit in units} == {target.name for target in wanted}
-    assert [unit.index for unit in units] == list(range(len(units)))
+    assert [unit.number for unit in units] == list(range(len(units)))
     assert [shard.name for shard in shards] == [
         shard_name(n, len(shards)) for n in range(len(shards))
     ]
@@ -58,7 +60,7 @@ def test_any_tensors(facts: list[tuple[str, int]], shard_size: int) -> None:
         assert entries.pop("__metadata__") == {"format": "pt"}
         at = len(shard.header)
         for unit in inside:
-            assert unit.shard == shard.index and unit.offset == at
+            assert unit.shard == shard.number and unit.offset == at
             assert unit.offset % (BITS[unit.dtype] // 8) == 0, "aligned to its element size"
             begin = at - len(shard.header)
             assert entries.pop(unit.name) == {
@@ -92,7 +94,7 @@ def test_names_of_shards() -> None:
 
 
 def test_several_tensors_of_one_unit_follow_each_other() -> None:
-    packed = Target("experts", "F32", (2, 3), BLOCK, COPY, {"e.0": (3,), "e.1": (3,)})
+    packed = Target("experts", "F32", (2, 3), BLOCK_ELEMENTS, COPY, {"e.0": (3,), "e.1": (3,)})
     [unit], [shard] = pack([packed], 1000)
     entries = json.loads(shard.header[8:])
     assert [entries[name]["data_offsets"] for name in ("e.0", "e.1")] == [[0, 12], [12, 24]]
@@ -111,7 +113,7 @@ def test_several_tensors_of_one_unit_follow_each_other() -> None:
 )
 def test_blocks_of_a_unit(numel: int, size: int, expected: list[tuple[int, int]]) -> None:
     unit = Unit(
-        index=0,
+        number=0,
         name="x",
         dtype="BF16",
         shape=(numel,),
@@ -133,7 +135,7 @@ def test_a_run_reads_its_blocks_or_samples_of_them(
     numel: int, size: int, data: st.DataObject
 ) -> None:
     unit = Unit(
-        index=0,
+        number=0,
         name="x",
         dtype="BF16",
         shape=(numel,),
@@ -205,7 +207,7 @@ def test_what_decides_the_bytes_is_in_the_fingerprint(name: str) -> None:
 def test_what_decides_nothing_is_not() -> None:
     before = fingerprint_parts(linear())
     assert before["numerics version"] == NUMERICS
-    assert before["block"] == BLOCK
+    assert before["block"] == BLOCK_ELEMENTS
     same = linear("# a comment\n" + LINEAR.replace("weight: 1", "weight: 1.0"))
     moved = replace(
         linear(), sources=tuple(replace(s, folder=s.folder / "moved") for s in linear().sources)

@@ -140,7 +140,7 @@ def test_a_file_whose_tensors_change_places_is_no_copy(models: Path) -> None:
     packed = pack_as_source(found.recipe, found.sources[0], targets)
     assert packed is not None
     assert [shard.copied is None for shard in packed[1]] == [
-        shard.index == one.shard for shard in packed[1]
+        shard.number == one.shard for shard in packed[1]
     ]
 
 

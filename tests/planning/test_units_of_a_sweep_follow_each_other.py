@@ -57,7 +57,7 @@ def test_those_that_read_the_same_follow_each_other() -> None:
 
 def test_those_of_one_selection_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in one block: what is selected is found as it is computed."""
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 8)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 8)
     found = swept()
     units = [found.units[number] for number in order_of_units(found)]
     assert {unit.blocks > 1 for unit in units} == {True, False}
@@ -109,7 +109,7 @@ def test_what_is_read_once_for_two(one: str, other: str, number: int, *, expecte
 
     Statistics of a tensor of one block are found as it is computed.
     """
-    units = [replace(unit_of(text, number), index=n) for n, text in enumerate((one, other))]
+    units = [replace(unit_of(text, number), number=n) for n, text in enumerate((one, other))]
     assert read_alike(*units) == expected
 
 
@@ -141,22 +141,22 @@ def test_what_is_computed_of_results_of_stages_is_not_read_at_once() -> None:
 
 def test_those_of_the_same_statistics_follow_each_other_where_all_read_the_same() -> None:
     texts = (TIES, LINEAR, TIES.replace("0.5", "0.4"), TIES)
-    units = (replace(unit_of(text), index=n) for n, text in enumerate(texts))
+    units = (replace(unit_of(text), number=n) for n, text in enumerate(texts))
     found = replace(swept(), units=tuple(units))
     assert [*order_of_units(found)] == [0, 3, 1, 2]
 
 
 def test_those_that_read_all_the_same_come_before_those_that_read_some_of_it() -> None:
     other = LINEAR.replace("model: b", "model: c")
-    units = [replace(unit_of(text), index=n) for n, text in enumerate((TIES, other, LINEAR))]
+    units = [replace(unit_of(text), number=n) for n, text in enumerate((TIES, other, LINEAR))]
     assert [*order_of_units(replace(swept(), units=tuple(units)))] == [0, 2, 1]
 
 
 def test_without_a_sweep_the_order_is_the_plan_s() -> None:
     found = next(iter(swept().variants.values()))
-    assert [*order_of_units(found)] == [unit.index for unit in found.units]
+    assert [*order_of_units(found)] == [unit.number for unit in found.units]
     units = [unit_of(TIES), unit_of(LINEAR), unit_of(TIES)]
-    found = replace(found, units=tuple(replace(each, index=n) for n, each in enumerate(units)))
+    found = replace(found, units=tuple(replace(each, number=n) for n, each in enumerate(units)))
     assert [*order_of_units(found)] == [0, 1, 2]
 
 
@@ -229,7 +229,7 @@ def test_each_variant_has_its_folder_units_and_shards() -> None:
     found = swept()
     models = [*models_of(found)]
     assert [model.folder for model in models] == [f"{name}/" for name in found.variants]
-    assert [unit.index for unit in found.units] == [n for model in models for n in model.units]
+    assert [unit.number for unit in found.units] == [n for model in models for n in model.units]
     for model in models:
         own = [found.units[number] for number in model.units]
         assert [unit.name for unit in own] == [model.folder + u.name for u in model.plan.units]
@@ -265,4 +265,4 @@ def test_windows_that_overlap_follow_each_other() -> None:
     for first in range(0, len(units), 5):
         group = units[first : first + 5]
         assert len({unit.name.partition("/")[2] for unit in group}) == 1
-        assert [unit.index for unit in group] == sorted(unit.index for unit in group)
+        assert [unit.number for unit in group] == sorted(unit.number for unit in group)

@@ -25,7 +25,7 @@ from resumerge.planning.estimates.time import REFERENCE_COMPUTE, START_SECONDS, 
 from resumerge.recipe import ModelRef
 from resumerge.sources.types import Source, SourceFile
 from resumerge.tensors import Adapted, Rounded
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
@@ -258,8 +258,8 @@ def test_a_budget_is_a_little_more_than_what_is_predicted() -> None:
 def test_copied_blocks_are_held_once_as_they_are_stored() -> None:
     for dtype, width in (("F32", 4), ("BF16", 2)):
         found = plan(COPY, large("a", 4000, dtype))
-        assert estimate(found).memory.blocks(1) == width * BLOCK
-        assert estimate(found).memory.blocks(3) == 3 * width * BLOCK
+        assert estimate(found).memory.blocks(1) == width * BLOCK_ELEMENTS
+        assert estimate(found).memory.blocks(3) == 3 * width * BLOCK_ELEMENTS
 
 
 def test_a_tensor_smaller_than_a_block_takes_less() -> None:

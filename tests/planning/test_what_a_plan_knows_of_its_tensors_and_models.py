@@ -20,19 +20,19 @@ from resumerge.planning.plan import LayerMap, LayerOrigin
 from resumerge.planning.versions import Versions
 from resumerge.recipe import ModelRef, parse_recipe
 from resumerge.tensors import Combined, Computed, Sliced, Stacked
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 TIES = LINEAR.replace("linear", "ties") + "base_model: a\n"
 
 
 def unit(name: str, shape: tuple[int, ...], **more: Any) -> Unit:
     stored = tensor(name, shape, more.get("dtype", "F32"))
-    facts = {"dtype": "F32", "shard": 0, "offset": 0, "nbytes": stored.nbytes, "index": 0}
+    facts = {"dtype": "F32", "shard": 0, "offset": 0, "nbytes": stored.nbytes, "number": 0}
     return Unit(
         **{**facts, "tensors": {name: shape}, **more},
         name=name,
         shape=shape,
-        block_elements=BLOCK,
+        block_elements=BLOCK_ELEMENTS,
         expression=stored,
     )
 
@@ -175,7 +175,7 @@ def test_the_versions_of_what_a_plan_computes_with() -> None:
     linear = known(plan(LINEAR, *models))
     assert linear.keys() == always | {"merge method linear"}
     assert linear["merge method linear"] == METHODS.identity("linear")
-    assert (linear["numerics"], linear["block"]) == (NUMERICS, BLOCK)
+    assert (linear["numerics"], linear["block"]) == (NUMERICS, BLOCK_ELEMENTS)
     assert {*known(staged(THREE.replace(LINEAR, TIES), *models, llama("c")))} >= {
         "merge method linear",
         "merge method ties",
@@ -212,8 +212,8 @@ def test_a_difference_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
         "merge method of_mine: version 1 from mine.py at the driver, none here",
         "no-such-library: 1.0 at the driver, none here",
     ]
-    monkeypatch.setattr(versions_module, "BLOCK", 1)
-    assert here.differences("there") == [f"block: {BLOCK} there, 1 here"]
+    monkeypatch.setattr(versions_module, "BLOCK_ELEMENTS", 1)
+    assert here.differences("there") == [f"block: {BLOCK_ELEMENTS} there, 1 here"]
 
 
 # What decides the bytes

@@ -94,18 +94,18 @@ def test_a_tensor_of_another_source_or_place_is_another() -> None:
 
 def test_blocks_are_read_together_by_the_widest_tensor_of_the_tree() -> None:
     narrow, wide = stored("n", "BF16"), stored("w", "F64")
-    assert narrow.run_blocks(100, 800) == 4
-    assert Rounded.of(wide, "BF16").run_blocks(100, 800) == 1
+    assert narrow.blocks_at_once(100, 800) == 4
+    assert Rounded.of(wide, "BF16").blocks_at_once(100, 800) == 1
     for operands in ((narrow, Rounded.of(wide, "BF16")), (Rounded.of(wide, "BF16"), narrow)):
-        assert merged(*operands, dtype="BF16").run_blocks(100, 1600) == 2
-    assert stored("c", "F4").run_blocks(100, 800) == 16
-    assert wide.run_blocks(100, 1) == 1, "one at least"
+        assert merged(*operands, dtype="BF16").blocks_at_once(100, 1600) == 2
+    assert stored("c", "F4").blocks_at_once(100, 800) == 16
+    assert wide.blocks_at_once(100, 1) == 1, "one at least"
     codes = Quantised.of("q", stored("w", shape=(4, 8)), _int4(), (1, 8))
-    assert codes.run_blocks(100, 1600) == 2, "of half a byte each, from float32"
-    assert codes.run_blocks(100, 1) == 1
+    assert codes.blocks_at_once(100, 1600) == 2, "of half a byte each, from float32"
+    assert codes.blocks_at_once(100, 1) == 1
     of_blocks = encoded(stored("w", shape=(4, 8)))
-    assert of_blocks.run_blocks(36, 4 * 32 * 3) == 3, "9 bytes are 8 numbers"
-    assert of_blocks.run_blocks(1, 1) == 1
+    assert of_blocks.blocks_at_once(36, 4 * 32 * 3) == 3, "9 bytes are 8 numbers"
+    assert of_blocks.blocks_at_once(1, 1) == 1
 
 
 def _int4() -> Any:

@@ -210,7 +210,7 @@ def test_a_tensor_without_elements_has_no_bytes(tensor: Tensor) -> None:
     assert (tensor.numel, tensor.nbytes) == (0, 0)
     assert read(with_, tensor) == b""
     assert not told(tensor.reads(0, 0)) and not told(tensor.no_longer_read(0, 0))
-    assert tensor.working_bytes(0) >= 0 and tensor.run_blocks(5, 100) >= 1
+    assert tensor.working_bytes(0) >= 0 and tensor.blocks_at_once(5, 100) >= 1
 
 
 def test_one_number_is_dequantised_too() -> None:

@@ -13,16 +13,23 @@ from reading import evaluation, read
 
 from resumerge.tensors import Gathered, Rounded, Stored, gathered
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_rows
-from resumerge.tensors.target import BLOCK, RUN_BYTES, Target, block_elements
+from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES, Target, block_elements
 
 A = Stored("a", "F32", (4, 3), "f", 64)
 
 
 def test_a_block_is_of_whole_rows_that_must_not_be_split() -> None:
-    assert BLOCK == 1 << 18 and RUN_BYTES == 4 * 4 * BLOCK
-    table = {None: BLOCK, 0: BLOCK, 1: BLOCK, 1000: 262000, BLOCK: BLOCK, BLOCK + 1: BLOCK + 1}
+    assert BLOCK_ELEMENTS == 1 << 18 and RUN_BYTES == 4 * 4 * BLOCK_ELEMENTS
+    table = {
+        None: BLOCK_ELEMENTS,
+        0: BLOCK_ELEMENTS,
+        1: BLOCK_ELEMENTS,
+        1000: 262000,
+        BLOCK_ELEMENTS: BLOCK_ELEMENTS,
+        BLOCK_ELEMENTS + 1: BLOCK_ELEMENTS + 1,
+    }
     assert {row: block_elements(row) for row in table} == table
-    assert block_elements(BLOCK // 2 + 1) == BLOCK // 2 + 1
+    assert block_elements(BLOCK_ELEMENTS // 2 + 1) == BLOCK_ELEMENTS // 2 + 1
 
 
 def test_a_target_has_the_alignment_of_its_widest_tensor() -> None:

@@ -38,7 +38,7 @@ from resumerge.tensors import (
 from resumerge.tensors import merged as merged_module
 from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.rows import AVERAGE, ZERO, Rows
-from resumerge.tensors.target import BLOCK, RUN_BYTES
+from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES
 
 SHAPE = (40, 25)
 NUMEL = math.prod(SHAPE)
@@ -275,8 +275,8 @@ def test_whole_blocks_are_computed_into_what_is_read_and_nothing_beside(
 @pytest.mark.parametrize(("dtype", "blocks"), [("F32", 4), ("BF16", 8)])
 def test_four_mebibytes_of_the_widest_operand_are_read_at_once(dtype: str, blocks: int) -> None:
     narrow, wide = (Stored("w", kind, SHAPE, "f", 0) for kind in ("BF16", dtype))
-    tensor = merged("linear", [narrow, wide], "BF16", BLOCK)
-    assert tensor.run_blocks(BLOCK, RUN_BYTES) == blocks
+    tensor = merged("linear", [narrow, wide], "BF16", BLOCK_ELEMENTS)
+    assert tensor.blocks_at_once(BLOCK_ELEMENTS, RUN_BYTES) == blocks
 
 
 @pytest.mark.usefixtures("short_runs")
@@ -288,7 +288,7 @@ def test_what_a_scratch_file_is_written_from_counts_in_the_memory(stages: Stages
         for operand in (inner, Spilled.of(inner, FIRST))
     )
     more = estimate(spilled).memory.blocks(1) - estimate(nested).memory.blocks(1)
-    run = spilled.units[0].run_blocks(RUN_BLOCKS * FIRST * 4) * SECOND
+    run = spilled.units[0].blocks_at_once(RUN_BLOCKS * FIRST * 4) * SECOND
     assert more == 2 * run
 
 

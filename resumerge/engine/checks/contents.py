@@ -70,7 +70,7 @@ def changed_files(
 def read_before(plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]) -> ReadBefore:
     """Return how much of the tensors of these files was read for committed blocks."""
     blocks = committed = 0
-    for row in (row for shard in plan.shards for row in ledger.units.all(shard.index)):
+    for row in (row for shard in plan.shards for row in ledger.units.all(shard.number)):
         unit = plan.units[row["number"]]
         if any(files & touched for files in hashed_operands(plan, unit).values()):
             blocks += unit.blocks
@@ -98,7 +98,7 @@ def _suspects(
 ) -> Iterator[tuple[Unit, Row, int, frozenset[SourceFileKey]]]:
     """Yield every operand of a committed unit that reads touched files, with the unit's row."""
     for shard in plan.shards:
-        for row in ledger.units.all(shard.index):
+        for row in ledger.units.all(shard.number):
             unit = plan.units[row["number"]]
             if row["committed_blocks"]:
                 for operand, files in hashed_operands(plan, unit).items():

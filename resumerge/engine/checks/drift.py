@@ -237,8 +237,8 @@ def _check_fits(plan: Plan, ledger: Ledger) -> None:
     Raises:
         InputError: they differ: the ledger was not written for this plan, and cannot be trusted.
     """
-    shards = [(s.index, s.name, s.nbytes, len(s.header)) for s in plan.shards]
-    units = [(u.index, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
+    shards = [(s.number, s.name, s.nbytes, len(s.header)) for s in plan.shards]
+    units = [(u.number, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
     of_shards = itemgetter("number", "name", "nbytes", "header_bytes")
     of_units = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
     in_ledger = list(map(of_shards, ledger.shards.all())), list(map(of_units, ledger.units.all()))

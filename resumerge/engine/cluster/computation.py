@@ -21,7 +21,7 @@ class ClusterComputation(Computation):
 
     def run(self, progress: Sequence[Progress]) -> None:
         sealed = {row["number"] for row in self.ledger.shards.all() if row["state"] == "sealed"}
-        pending = [shard for shard in self.plan.shards if shard.index not in sealed]
+        pending = [shard for shard in self.plan.shards if shard.number not in sealed]
         if not pending:
             return
         context, exchange = self.context, self._exchange()

@@ -152,7 +152,7 @@ class Cluster:
             self._has_answered = True
 
     def submit(self, task: ShardTask, request: TaskRequest, avoid: Collection[str] = ()) -> Any:
-        """Submit a task, and return a reference to its outcome.
+        """Submit a task, and return the future of its outcome (Ray's `ObjectRef`).
 
         Args:
             task: the task.
@@ -173,13 +173,13 @@ class Cluster:
         done, _ = ray.wait(list(running), num_returns=1, timeout=seconds)
         return list(done)
 
-    def outcome(self, reference: Any) -> Outcome:
+    def outcome(self, future: Any) -> Outcome:
         """Return the outcome of a task that has ended."""
         import ray
         from ray import exceptions
 
         try:
-            outcome: Outcome = ray.get(reference)
+            outcome: Outcome = ray.get(future)
             return outcome
         except exceptions.OutOfMemoryError as error:
             return Failed(None, Reason.OOM, _first_line(error))
@@ -188,14 +188,14 @@ class Cluster:
         except exceptions.RayError as error:
             return Failed(None, Reason.LOST, _first_line(error))
 
-    def cancel(self, reference: Any) -> None:
+    def cancel(self, future: Any) -> None:
         """End a task. Its worker is killed, if it can be reached."""
         import ray
 
         if self.is_lost:
             return
         with suppress(Exception):
-            ray.cancel(reference, force=True)
+            ray.cancel(future, force=True)
 
 
 def _first_line(error: BaseException) -> str:

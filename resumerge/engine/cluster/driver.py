@@ -71,9 +71,10 @@ class Driver:
         self._context, self._plan = computation.context, computation.plan
         self._ledger, self._reporter = computation.ledger, computation.context.reporter
         self._stop = computation.context.stop
-        self._unfinished = {shard.index: shard for shard in pending}
-        self._tries = {shard.index: Tries() for shard in pending}
+        self._unfinished = {shard.number: shard for shard in pending}
+        self._tries = {shard.number: Tries() for shard in pending}
         self._running: dict[Any, RunningTask] = {}
+        """The running tasks, by the futures of their outcomes."""
         self._fingerprint = computation.ledger.run()["fingerprint"]
         self._heartbeats_read_at = 0.0
         self._head_asked_at = self._head_answered_at = self._last_progress = time.monotonic()
@@ -97,26 +98,26 @@ class Driver:
                 self._reporter.heartbeat()
                 self._exchange.check()
                 if self._active():
-                    for reference in self._cluster.finished(self._running, POLL_SECONDS):
-                        outcome = self._cluster.outcome(reference)
-                        self._handle_end(self._running.pop(reference), outcome)
+                    for future in self._cluster.finished(self._running, POLL_SECONDS):
+                        outcome = self._cluster.outcome(future)
+                        self._handle_end(self._running.pop(future), outcome)
                     self._check_tasks()
                 else:
                     self._compute_here(next(iter(self._unfinished.values())))
         finally:
-            for reference in self._running:
-                self._cluster.cancel(reference)
+            for future in self._running:
+                self._cluster.cancel(future)
 
     def _submit(self, shard: Shard) -> None:
         """Submit a task for a shard, if possible on a machine where none of its tasks failed."""
         self._cluster.answers()  # reads the machines again: one may be gone if a task has failed
-        tries, machines = self._tries[shard.index], self._cluster.machines
+        tries, machines = self._tries[shard.number], self._cluster.machines
         request = self._request(tries, machines)
         suited = {machine.id for machine in machines if request.fits(machine)}
         tries.count += 1
         task = self._task(shard, request.threads)
-        reference = self._cluster.submit(task, request, tries.avoided(suited))
-        self._running[reference] = RunningTask(task, shard, request)
+        future = self._cluster.submit(task, request, tries.avoided(suited))
+        self._running[future] = RunningTask(task, shard, request)
 
     def _request(self, tries: Tries, machines: Sequence[Machine]) -> TaskRequest:
         """Return the resources that the next task of a shard asks for.
@@ -133,12 +134,12 @@ class Driver:
         return replace(request, threads=int(fewest))
 
     def _task(self, shard: Shard, threads: int | None) -> ShardTask:
-        tries = self._tries[shard.index]
-        plan = shard_plan(self._plan, shard.index)
-        name, options = f"shard{shard.index}-{tries.count}", self._context.options
+        tries = self._tries[shard.number]
+        plan = shard_plan(self._plan, shard.number)
+        name, options = f"shard{shard.number}-{tries.count}", self._context.options
         return ShardTask(
             id=name,
-            shard=shard.index,
+            shard=shard.number,
             first=shard.first,
             endpoint=self._exchange.endpoint(name, shard),
             fingerprint=self._fingerprint,
@@ -160,7 +161,7 @@ class Driver:
         task, shard = running.task, running.shard
         if isinstance(outcome, Finished):
             self._computation.reader.ranges.count(outcome.bytes_received, outcome.requests)
-            if shard.index not in self._unfinished:
+            if shard.number not in self._unfinished:
                 self._journal.compare(shard, outcome.record, task.id, str(outcome.node))
             elif self._journal.commit(shard, outcome, task.id):
                 self._finish_shard(running, outcome)
@@ -176,7 +177,7 @@ class Driver:
     def _finish_shard(self, running: RunningTask, finished: Finished) -> None:
         """Note that a shard is committed, and give up other tasks of it."""
         shard = running.shard
-        del self._unfinished[shard.index]
+        del self._unfinished[shard.number]
         self._note_start(running, finished.node)
         self._ledger.events.add(
             EventKind.TASK_FINISHED,
@@ -212,7 +213,7 @@ class Driver:
         if self._adopt_if_published(running, node):
             return
         self._give_up(running)
-        tries = self._tries[running.shard.index]
+        tries = self._tries[running.shard.number]
         budget = beat.budget if beat else 0
         tries.note(failed, node.id if node else "", budget)
         if tries.may_try_again:
@@ -227,9 +228,9 @@ class Driver:
         finished = Finished(node, record, shard.nbytes, 0.0, 0)
         if not self._journal.commit(shard, finished, running.task.id):
             return False
-        for reference in [r for r, other in self._running.items() if other is running]:
-            del self._running[reference]
-            self._cluster.cancel(reference)
+        for future in [each for each, other in self._running.items() if other is running]:
+            del self._running[future]
+            self._cluster.cancel(future)
         self._finish_shard(running, finished)
         return True
 
@@ -247,9 +248,9 @@ class Driver:
         """Mark a task as given up, and have it end if it is still running."""
         running.given_up = True
         self._exchange.give_up(running.task.id)
-        for reference, other in self._running.items():
+        for future, other in self._running.items():
             if other is running:
-                self._cluster.cancel(reference)
+                self._cluster.cancel(future)
 
     def _check_tasks(self) -> None:
         """Read the heartbeats, and handle tasks that are silent for too long as failed."""
@@ -344,7 +345,7 @@ class Driver:
             Interrupted: a signal stopped the run.
             Resumable: the computation fails here, too.
         """
-        tries, here = self._tries[shard.index], Node("", hostname())
+        tries, here = self._tries[shard.number], Node("", hostname())
         why = f"{shard.name} failed {tries.failed} times on the cluster"
         if tries.is_refused:
             why = f"No machine of the cluster takes {shard.name}"
@@ -361,7 +362,7 @@ class Driver:
                 f"{shard.name} cannot be computed, on the cluster or here: {outcome.message}",
             )
         self._handle_end(running, outcome)
-        if shard.index in self._unfinished:
+        if shard.number in self._unfinished:
             raise Resumable(
                 Reason.CLUSTER,
                 f"{shard.name} was computed, but the output folder lacks it or has another file of "

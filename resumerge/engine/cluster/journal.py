@@ -81,12 +81,12 @@ class ShardJournal:
         )
         for unit in fresh:
             self.progress[unit.number] = Progress(
-                len(unit.hashes) // HASH_BYTES,
-                unit.hashes,
-                b"",
-                unit.checksum,
-                self.computation.attempt,
-                self._batch,
+                committed_blocks=len(unit.hashes) // HASH_BYTES,
+                hashes=unit.hashes,
+                input_hashes=b"",
+                checksum=unit.checksum,
+                attempt=self.computation.attempt,
+                batch=self._batch,
             )
         self.computation.files.remove(
             shard
@@ -95,7 +95,7 @@ class ShardJournal:
             shard, self.computation.ledger, self.computation.context.storage, record.mirrored
         )
         self.exchange.journaled(task, shard)
-        self.computation.sealed(shard.index)
+        self.computation.sealed(shard.number)
         return True
 
     def compare(self, shard: Shard, record: ShardRecord, task: str, node: str) -> None:

@@ -19,8 +19,8 @@ def shard_plan(plan: Plan, number: int) -> Plan:
     """
     shard = plan.shards[number]
     units = tuple(
-        replace(unit, index=index, shard=0)
-        for index, unit in enumerate(plan.units[shard.first : shard.last])
+        replace(unit, number=n, shard=0)
+        for n, unit in enumerate(plan.units[shard.first : shard.last])
     )
     read = {(s.source, s.file) for unit in units for s in stored_in(unit.expression)}
     sources = tuple(
@@ -32,7 +32,7 @@ def shard_plan(plan: Plan, number: int) -> Plan:
         sources=sources,
         stage_models=tuple(_with_files(model, set()) for model in plan.stage_models),
         units=units,
-        shards=(replace(shard, index=0, first=0, last=len(units)),),
+        shards=(replace(shard, number=0, first=0, last=len(units)),),
         stages=(),
         layer_maps=(),
         notes=(),

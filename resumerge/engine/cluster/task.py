@@ -164,12 +164,14 @@ def _compute(
         context.stop.check()
         units = tuple(
             UnitCommit(
-                task.first + row["number"],
-                row["block_hashes"],
-                row["input_hashes"] or b"",
-                row["checksum"],
-                row["seconds"] or 0.0,
-                UnitMeasurements.of_json(row["measurements"]) if row["measurements"] else None,
+                number=task.first + row["number"],
+                hashes=row["block_hashes"],
+                input_hashes=row["input_hashes"] or b"",
+                checksum=row["checksum"],
+                seconds=row["seconds"] or 0.0,
+                measurements=UnitMeasurements.of_json(row["measurements"])
+                if row["measurements"]
+                else None,
             )
             for row in ledger.units.all()
         )

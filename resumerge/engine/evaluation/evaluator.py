@@ -119,7 +119,7 @@ class Evaluator(TensorEvaluator):
         Raises:
             Resumable: a user's method fails, or returns something that is no block.
         """
-        hashes = {operand: bytearray() for operand in self._hashed(unit.index)}
+        hashes = {operand: bytearray() for operand in self._hashed(unit.number)}
         evaluation = self._evaluation(statistics, hashes, measurements, unit.block_elements)
         data = self._read(unit, indices, evaluation)
         return data, _by_block([*hashes.values()])
@@ -145,7 +145,7 @@ class Evaluator(TensorEvaluator):
             measurements, None if they are not measured.
         """
         merged = [unit.expression for unit in units if isinstance(unit.expression, Merged)]
-        hashes = {operand: bytearray() for operand in self._hashed(units[0].index)}
+        hashes = {operand: bytearray() for operand in self._hashed(units[0].number)}
         run = merged[0].block_run(indices)
         inputs = merged[0].inputs(self._evaluation({}, hashes), run)
         input_hashes = _by_block([*hashes.values()])
@@ -168,7 +168,7 @@ class Evaluator(TensorEvaluator):
         """
         if unit.numel == 0:
             return b""
-        evaluation = self._evaluation(self._statistics_of_operands(unit.index))
+        evaluation = self._evaluation(self._statistics_of_operands(unit.number))
         indices = range(index, index + 1)
         if not isinstance(unit.expression, Merged):
             return hash_block(self._read(unit, indices, evaluation))

@@ -78,7 +78,7 @@ def content_hashes(plan: Plan, ledger: Ledger, model: WrittenModel | None = None
     folder, units = (model.folder, model.units) if model else ("", range(len(plan.units)))
     digests: dict[str, xxhash.xxh3_128] = {}
     for shard in plan.shards:
-        for row in ledger.units.all(shard.index):
+        for row in ledger.units.all(shard.number):
             if row["number"] not in units:
                 continue
             unit = plan.units[row["number"]]

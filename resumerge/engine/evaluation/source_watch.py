@@ -41,7 +41,7 @@ class SourceWatch:
         Raises:
             Resumable: a file was replaced, changed or deleted.
         """
-        by_unit = {unit.index: _files_of(self._plan, unit) for unit in self._plan.units}
+        by_unit = {unit.number: _files_of(self._plan, unit) for unit in self._plan.units}
         files = frozenset[SourceFileKey]().union(*by_unit.values())
         changed = {key for key in files if self._reader.changed([key])}
         if not changed:
@@ -49,7 +49,7 @@ class SourceWatch:
         names = [
             unit.name
             for unit, done in zip(self._plan.units, self._ledger.units.progress())
-            if done.committed_blocks and by_unit[unit.index] & changed
+            if done.committed_blocks and by_unit[unit.number] & changed
         ]
         sources = self._plan.sources
         models = sorted({sources[n].part_of(name)[0].ref.text for n, name in changed})

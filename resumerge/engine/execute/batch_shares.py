@@ -1,4 +1,4 @@
-"""The shares of a batch: how much of its bytes each stage of the main loop may have at once.
+"""The shares of a batch: how much of its bytes each part of the main loop may have at once.
 
 Under memory pressure the governor halves the batch, and every share shrinks with it.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.resources.governor import Governor
-from resumerge.tensors.target import BLOCK, RUN_BYTES
+from resumerge.tensors.dtypes import FLOAT32_BYTES
+from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES
 
 RUNS_OF_A_BATCH = 32
 """The least runs of blocks in a batch, so that all threads have work in it."""
@@ -36,7 +37,7 @@ def most_together(execution: ExecutionContext) -> int:
 
 def most_tasks(execution: ExecutionContext) -> int:
     """Return how many tasks may wait or run: enough for every thread, fewer under pressure."""
-    tasks_that_fit = execution.governor.batch_bytes // (2 * 4 * BLOCK)
+    tasks_that_fit = execution.governor.batch_bytes // (2 * FLOAT32_BYTES * BLOCK_ELEMENTS)
     return max(1, min(2 * execution.threads, tasks_that_fit))
 
 

@@ -105,7 +105,7 @@ class Committer:
         self._last_sample = float("-inf")
         units = execution.plan.units
         self._hashes = {
-            unit.index: (bytearray(done.hashes), bytearray(done.input_hashes))
+            unit.number: (bytearray(done.hashes), bytearray(done.input_hashes))
             for unit, done in zip(units, execution.progress)
             if not done.is_complete
         }
@@ -149,11 +149,11 @@ class Committer:
         Nor does it claim blocks that were computed from a source that changed meanwhile.
         """
         self._execution.watch.check(
-            {written.unit.index: written.unit for written in batch}.values()
+            {written.unit.number: written.unit for written in batch}.values()
         )
         shards = {written.unit.shard for written in batch}
         self._execution.files.sync(sorted(shards))
-        batch = sorted(batch, key=lambda written: written.unit.index)
+        batch = sorted(batch, key=lambda written: written.unit.number)
         for unit, parts in groupby(batch, lambda written: written.unit):
             indices = [part.indices for part in parts]
             self._page_cache.finished(unit, range(indices[0].start, indices[-1].stop))
@@ -165,7 +165,7 @@ class Committer:
     def _journal(self, batch: list[WrittenBlocks]) -> None:
         seconds: dict[int, float] = {}
         for written in batch:
-            number = written.unit.index
+            number = written.unit.number
             hashes, inputs = self._hashes[number]
             if not hashes:
                 self._measurements[number] = _empty_measurements(written.unit)
@@ -202,7 +202,14 @@ class Committer:
         hashes, inputs = map(bytes, self._hashes[number])
         is_complete = len(hashes) == self._execution.plan.units[number].blocks * HASH_BYTES
         checksum = unit_checksum(hashes) if is_complete else None
-        return UnitCommit(number, hashes, inputs, checksum, seconds, self._measurements[number])
+        return UnitCommit(
+            number=number,
+            hashes=hashes,
+            input_hashes=inputs,
+            checksum=checksum,
+            seconds=seconds,
+            measurements=self._measurements[number],
+        )
 
     def _sample(self) -> Sample | None:
         """Return a sample of memory and progress for the ledger; None if it is too early."""

@@ -50,7 +50,7 @@ class DownloadEvictor:
                 blob = remote_file(plan.sources[number], name).blob
                 self._files.setdefault(blob, set()).add((number, name))
             if not done.is_complete:
-                self._readers.update(self._blobs(unit.index))
+                self._readers.update(self._blobs(unit.number))
 
     def started(self, file: RemoteFile, inode: int) -> None:
         """Note a file whose download has started, and the inode that it will have."""

@@ -39,7 +39,7 @@ class PageCache:
         self._drop(
             (leaf, begin, until)
             for leaf, begin, until in unit.expression.no_longer_read(start, stop)
-            if self._last_use[leaf] == unit.index
+            if self._last_use[leaf] == unit.number
         )
 
     def passed_over(self, tensor: Merged | Spilled, indices: range) -> None:

@@ -65,7 +65,7 @@ class Passes:
             execution.governor.wait_for_memory(execution.stop)
             if execution.stop.requested:
                 raise PassStopped
-            count = tensor.run_blocks(tensor.block_elements, run_bytes(execution))
+            count = tensor.blocks_at_once(tensor.block_elements, run_bytes(execution))
             count *= SAMPLE_RUNS if sample else 1
             indices = range(first, min(first + count, tensor.blocks))
             running.append((indices, self._pool.submit(function, indices)))

@@ -33,12 +33,12 @@ class ReadAhead:
         """Announce that the blocks of a unit will be computed, from block `first` on."""
         if self.is_needed:
             reads = reads_of_blocks(unit, first)
-            self._units[unit.index] = self._reader.expect(reads, keep=is_kept(unit))
+            self._units[unit.number] = self._reader.expect(reads, keep=is_kept(unit))
 
     def end(self, unit: Unit) -> None:
         """Announce that all blocks of a unit are computed."""
-        if unit.index in self._units:
-            self._reader.ranges.forget(self._units.pop(unit.index))
+        if unit.number in self._units:
+            self._reader.ranges.forget(self._units.pop(unit.number))
 
     @contextmanager
     def expect_pass(self, tensor: Merged | Spilled, *, sample: bool) -> Iterator[None]:

@@ -51,7 +51,7 @@ class BlockTask:
 
 
 class UnitFeed:
-    """The units of the queue, begun in order and handed out as runs of blocks.
+    """The units of the queue, begun in order and handed out as tasks of consecutive blocks.
 
     Args:
         execution: what the attempt's threads share.
@@ -95,19 +95,36 @@ class UnitFeed:
         """
         while not self._execution.stop.requested:
             if self._blocks_left:
-                units, statistics = self._current
-                if len(units) > 1:
-                    nbytes = min(nbytes, most_together(self._execution))
-                fitting = max(1, nbytes // (len(units) * self._largest_block))
-                run = run_bytes(self._execution)
-                count = min(fitting, *(unit.run_blocks(run) for unit in units))
-                indices, self._blocks_left = self._blocks_left[:count], self._blocks_left[count:]
-                return BlockTask(units, indices, statistics)
+                return self._next_task(nbytes)
             self._start_units()
             if not self._upcoming:
                 break
             self._enter(*self._upcoming.popleft())
         return None
+
+    def _next_task(self, nbytes: int) -> BlockTask:
+        """Take the next blocks of the current units; there are such blocks.
+
+        Args:
+            nbytes: the most bytes of all blocks together, but at least one block of each unit.
+        """
+        units, statistics = self._current
+        count = self._blocks_at_once(units, nbytes)
+        indices = self._blocks_left[:count]
+        self._blocks_left = self._blocks_left[count:]
+        return BlockTask(units, indices, statistics)
+
+    def _blocks_at_once(self, units: Sequence[Unit], nbytes: int) -> int:
+        """Return how many blocks of each unit one task computes: at least one.
+
+        Args:
+            units: the units of the task.
+            nbytes: the most bytes of all blocks together.
+        """
+        limit = nbytes if len(units) == 1 else min(nbytes, most_together(self._execution))
+        fitting = max(1, limit // (len(units) * self._largest_block))
+        most_bytes = run_bytes(self._execution)
+        return min(fitting, *(unit.blocks_at_once(most_bytes) for unit in units))
 
     def close(self) -> None:
         """Wait for the threads that compute statistics, and end them."""
@@ -188,4 +205,4 @@ class UnitFeed:
 
     def _first_block(self, unit: Unit) -> int:
         """Return the first block of a unit that is not committed."""
-        return self._execution.progress[unit.index].committed_blocks
+        return self._execution.progress[unit.number].committed_blocks

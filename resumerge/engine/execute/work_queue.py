@@ -36,7 +36,7 @@ def download_order(
     first_units: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
         files = (f for f in remote_files_of(plan, unit) if not plan.sources[f[0]].is_streamed(f[1]))
-        first_units.setdefault((unit.shard if by_shard else 0, frozenset(files)), unit.index)
+        first_units.setdefault((unit.shard if by_shard else 0, frozenset(files)), unit.number)
     chosen: dict[tuple[int, str], None] = {}
 
     def cost(wanted: tuple[int, RemoteFiles]) -> tuple[int, int, int]:
@@ -74,7 +74,7 @@ class WorkQueue:
         for unit, done in zip(self._plan.units, execution.progress):
             if not done.is_complete:
                 files = remote_files_of(self._plan, unit)
-                self._waiting.setdefault(files, []).append(self._places[unit.index])
+                self._waiting.setdefault(files, []).append(self._places[unit.number])
 
     def take(self) -> Unit | None:
         """Return the next unit; None if no unit is ready whose shard has space on the disk."""
@@ -90,11 +90,11 @@ class WorkQueue:
         None as well if that unit is not ready, its shard has no space, or its first uncommitted
         block has another number.
         """
-        place = self._places[unit.index] + 1
+        place = self._places[unit.number] + 1
         if place == len(self._order):
             return None
         other = self._plan.units[self._order[place]]
-        blocks, other_blocks = (self._progress[u.index].committed_blocks for u in (unit, other))
+        blocks, other_blocks = (self._progress[u.number].committed_blocks for u in (unit, other))
         if blocks != other_blocks or self._ready.get(other.shard, [-1])[0] != place:
             return None
         if not read_alike(unit, other) or not self._space.reserve(other.shard):

@@ -150,7 +150,7 @@ def _write(
     progress = ledger.units.progress()
     storage.write(new, after.shards[0].header, 0)
     for unit, new_unit in zip(before.units, after.units, strict=True):
-        hashes, measurements = progress[unit.index].hashes, measured.get(unit.name)
+        hashes, measurements = progress[unit.number].hashes, measured.get(unit.name)
         if isinstance(unit.expression, Factors) and isinstance(new_unit.expression, Factors):
             data = _read(old, unit.offset, unit.nbytes)
             rank = new_unit.expression.rank
@@ -169,7 +169,14 @@ def _write(
                     new, _read(old, unit.offset + start, size).data, new_unit.offset + start
                 )
         commits.append(
-            UnitCommit(new_unit.index, hashes, b"", unit_checksum(hashes), 0.0, measurements)
+            UnitCommit(
+                number=new_unit.number,
+                hashes=hashes,
+                input_hashes=b"",
+                checksum=unit_checksum(hashes),
+                seconds=0.0,
+                measurements=measurements,
+            )
         )
         on_progress(new_unit.offset + new_unit.nbytes, after.output_bytes)
     return commits

@@ -146,7 +146,7 @@ def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
 def _committed(plan: Plan, ledger: Ledger) -> Iterator[_CommittedBlocks]:
     """Yield the committed blocks of each unit, in the plan's order."""
     for shard in plan.shards:
-        for row in ledger.units.all(shard.index):
+        for row in ledger.units.all(shard.number):
             if row["committed_blocks"]:
                 indices = range(row["committed_blocks"])
                 yield _CommittedBlocks(plan.units[row["number"]], indices, row["block_hashes"])
@@ -199,7 +199,7 @@ def _first_difference(
 ) -> int | None:
     """Compute blocks of a unit, run by run; return the number of the first that differs."""
     unit, first = blocks.unit, blocks.indices.start
-    size, statistics = unit.run_blocks(RUN_BYTES), evaluator.statistics(unit)
+    size, statistics = unit.blocks_at_once(RUN_BYTES), evaluator.statistics(unit)
     for start in range(first, blocks.indices.stop, size):
         indices = range(start, min(start + size, blocks.indices.stop))
         data, _ = evaluator.compute(unit, indices, statistics)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resumerge.engine.context import RunContext
 from resumerge.engine.lifecycle.find import NewRun, find_for_resume, find_for_run
-from resumerge.engine.lifecycle.pipeline import run_pipeline
+from resumerge.engine.lifecycle.phases import complete_run
 from resumerge.engine.opening.pinned_plan import pinned_plan
 from resumerge.engine.recovery.swept_model import SweptModel
 from resumerge.engine.reporter import Reporter, Result
@@ -85,7 +85,7 @@ class Session:
             found = find_for_run(self._context, config, output)
             if isinstance(found, NewRun):
                 found = replace(found, swept=swept)
-            return run_pipeline(self._context, found)
+            return complete_run(self._context, found)
 
     def resume(self, name: str | None = None) -> Result:
         """Resume a run, named by its id, output or mirror; by default the newest.
@@ -96,7 +96,7 @@ class Session:
             Resumable: the run cannot go on now.
         """
         with self._context.working():
-            return run_pipeline(self._context, find_for_resume(self._context, name))
+            return complete_run(self._context, find_for_resume(self._context, name))
 
     def reproduce(self, named: str, out: Path) -> Result:
         """Make a model again from its card, or resume the run of `out` that does so.
@@ -123,7 +123,7 @@ class Session:
                 found = find_for_run(context, config, OutputPath(out.absolute()))
                 if isinstance(found, NewRun):
                     found = replace(found, pins=original.pins)
-                return run_pipeline(context, found)
+                return complete_run(context, found)
 
     def compare_with_original(self, named: str, out: Path) -> Reproduction:
         """Compare a model with what `reproduce` made of it.

@@ -32,7 +32,7 @@ def shard_rows(plan: Plan) -> Iterator[Row]:
     """Yield the rows of ``shards``, each open."""
     for shard in plan.shards:
         yield {
-            "number": shard.index,
+            "number": shard.number,
             "name": shard.name,
             "nbytes": shard.nbytes,
             "header_bytes": len(shard.header),
@@ -46,7 +46,7 @@ def unit_rows(plan: Plan) -> Iterator[Row]:
     """Yield the rows of ``units``, each pending."""
     for unit in plan.units:
         yield {
-            "number": unit.index,
+            "number": unit.number,
             "name": unit.name,
             "shard": unit.shard,
             "offset": unit.offset,

@@ -64,7 +64,7 @@ def forget_damaged(
             return
         for key, damage in damages.items():
             units = [
-                unit.index
+                unit.number
                 for unit, done in zip(plan.units, progress)
                 if done.committed_blocks and key in remote_files_of(plan, unit)
             ]

@@ -84,17 +84,17 @@ def adopt_published(
     progress = ledger.units.progress()
     adopted = []
     for shard in plan.shards:
-        searched = attempts if shard.index in is_open else ()
-        records = (published_record(record_path(attempt, shard.index)) for attempt in searched)
+        searched = attempts if shard.number in is_open else ()
+        records = (published_record(record_path(attempt, shard.number)) for attempt in searched)
         for record in filter(None, records):
             if not record.fits(plan, shard, fingerprint):
                 continue
             if record.contradicts(progress):  # the blocks that were committed first are kept
                 files.remove_final(shard)
             elif _is_whole(plan, files, shard, record, report_read):
-                ledger.shards.adopt_computed(shard.index, record.units)
+                ledger.shards.adopt_computed(shard.number, record.units)
                 files.remove(shard)
-                adopted.append(shard.index)
+                adopted.append(shard.number)
                 break
     remove_tasks(files.folder)
     return adopted

@@ -64,7 +64,7 @@ class Recovery:
         self._recent = self._ledger.units.recent(LAST_BATCHES)
         self._mirrored = set(self._ledger.mirrored.checksums())
         for shard in self._plan.shards:
-            if states[shard.index] == "sealed":
+            if states[shard.number] == "sealed":
                 self._check_sealed(shard)
             elif self._files.final(shard).exists() and not self._files.partial(shard).exists():
                 self._check_renamed(shard)

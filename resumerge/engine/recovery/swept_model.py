@@ -123,10 +123,10 @@ def _is_planned(swept: Mapping[str, Any], planned: Mapping[str, Any]) -> bool:
 def _commit(swept: Mapping[str, Any], planned: Mapping[str, Any]) -> UnitCommit:
     measurements = swept["measurements"]
     return UnitCommit(
-        planned["number"],
-        swept["block_hashes"],
-        swept["input_hashes"],
-        swept["checksum"],
-        swept["seconds"] or 0.0,
-        UnitMeasurements.of_json(measurements) if measurements else None,
+        number=planned["number"],
+        hashes=swept["block_hashes"],
+        input_hashes=swept["input_hashes"],
+        checksum=swept["checksum"],
+        seconds=swept["seconds"] or 0.0,
+        measurements=UnitMeasurements.of_json(measurements) if measurements else None,
     )

@@ -64,14 +64,14 @@ def adopt_uploaded(
         shard = plan.shards[task.shard] if task.shard < len(plan.shards) else None
         if record is None or shard is None or not record.fits(plan, shard, fingerprint):
             removed.append(task.name)
-        elif shard.index not in is_open or shard.index in adopted:
+        elif shard.number not in is_open or shard.number in adopted:
             superfluous.append(task.name)
         elif record.contradicts(progress):  # the blocks that were committed first are kept
             removed += [shard.name, task.name]
         elif retry_store(store, lambda: is_uploaded(store, shard, record)):  # noqa: B023
-            ledger.shards.adopt_computed(shard.index, record.units, record.mirrored)
+            ledger.shards.adopt_computed(shard.number, record.units, record.mirrored)
             files.remove(shard)
-            adopted.append(shard.index)
+            adopted.append(shard.number)
             superfluous.append(task.name)
         else:
             removed.append(task.name)

@@ -359,7 +359,7 @@ def unit_of_row(row: dict[str, Any]) -> Unit:
     """Return the unit of a ledger's row: its place in the output, without its expression."""
     shape = tuple(json.loads(row["shape"]))
     return Unit(
-        index=row["number"],
+        number=row["number"],
         name=row["name"],
         dtype=row["dtype"],
         shape=shape,

@@ -28,5 +28,5 @@ def record_sealed(
         storage: writes the snapshot.
         mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only there.
     """
-    ledger.shards.seal(shard.index, mirrored)
+    ledger.shards.seal(shard.number, mirrored)
     take_snapshot(ledger, storage)

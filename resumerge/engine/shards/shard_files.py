@@ -97,7 +97,7 @@ class ShardFiles:
 
     def remove(self, shard: Shard) -> None:
         """Delete the partial file, if there is one."""
-        self._close(shard.index)
+        self._close(shard.number)
         self._storage.remove(self.partial(shard))
 
     def remove_final(self, shard: Shard) -> None:
@@ -185,7 +185,7 @@ class ShardFiles:
             return False
         assert self._links is not None and shard.copied is not None
         if self._links.make(self._plan.sources[shard.copied[0]], shard.copied[1], path):
-            self._close(shard.index)
+            self._close(shard.number)
             return True
         self.unlinked.add(shard.name)
         return False
@@ -231,10 +231,10 @@ class ShardFiles:
         if not path.exists():  # an attempt to link removed it
             self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
         elif has_other_names(path):
-            self._close(shard.index)
+            self._close(shard.number)
             self._storage.part(path, self.compacted(shard))
         source = self._copied_file(shard)
-        return source is not None and self._storage.clone(source, self._descriptor(shard.index))
+        return source is not None and self._storage.clone(source, self._descriptor(shard.number))
 
     def sync(self, numbers: Iterable[int]) -> None:
         """Make the bytes written to shards durable, with several files at the same time.
@@ -248,13 +248,13 @@ class ShardFiles:
 
     def seal(self, shard: Shard) -> None:
         """Rename a complete shard to its final name, durably."""
-        self._close(shard.index)
+        self._close(shard.number)
         self._storage.sync_file(self.partial(shard))
         self._storage.rename(self.partial(shard), self.final(shard))
 
     def unseal(self, shard: Shard) -> None:
         """Rename a shard that turned out to be incomplete back to its partial name."""
-        self._shared.pop(shard.index, None)
+        self._shared.pop(shard.number, None)
         self._storage.rename(self.final(shard), self.partial(shard))
 
     def close(self) -> None:

@@ -108,12 +108,12 @@ class ShardRecord:
                 raise ValueError("no measurements of these blocks")
             units.append(
                 UnitCommit(
-                    int(number),
-                    hashes,
-                    bytes.fromhex(inputs),
-                    checksum,
-                    float(seconds),
-                    measurements,
+                    number=int(number),
+                    hashes=hashes,
+                    input_hashes=bytes.fromhex(inputs),
+                    checksum=checksum,
+                    seconds=float(seconds),
+                    measurements=measurements,
                 )
             )
         uploaded = Uploaded.of_json(value.get("uploaded"))
@@ -123,7 +123,7 @@ class ShardRecord:
         """Return whether the record is of this shard of this run, with a hash of each block."""
         units = plan.units[shard.first : shard.last]
         return self.fingerprint == fingerprint and [
-            (unit.index, unit.blocks * HASH_BYTES) for unit in units
+            (unit.number, unit.blocks * HASH_BYTES) for unit in units
         ] == [(commit.number, len(commit.hashes)) for commit in self.units]
 
     @property

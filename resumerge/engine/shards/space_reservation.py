@@ -57,7 +57,7 @@ class SpaceReservation:
         self._plan, self._files, self._replicator = plan, files, replicator
         pending = (unit.shard for unit, done in zip(plan.units, progress) if not done.is_complete)
         self._pending = sorted(set(pending))
-        self._allocated = {shard.index for shard in plan.shards if files.partial(shard).exists()}
+        self._allocated = {shard.number for shard in plan.shards if files.partial(shard).exists()}
 
     def is_allocated(self, number: int) -> bool:
         """Return whether a shard has its space."""

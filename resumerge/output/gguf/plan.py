@@ -20,7 +20,7 @@ from resumerge.recipe.schema.output_dtypes import OF_GGUF
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.tensors.dtypes import BY_TORCH_NAME
 from resumerge.tensors.generated import Literal
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 from resumerge.tokenizers.origin import has_tokenizer
 from resumerge.tokenizers.output_files import extended_tokenizer
 from resumerge.tokenizers.vocabulary import CONFIG, read_chat_template, read_json, read_vocabulary
@@ -204,26 +204,28 @@ def _placed(
     for tensor in written:
         for part in _parts(tensor, len(units)):
             offset = units[-1].offset + units[-1].nbytes if units else len(first)
-            units.append(replace(part, index=len(units), offset=offset))
+            units.append(replace(part, number=len(units), offset=offset))
     assert units[-1].offset + units[-1].nbytes == len(first) + end
-    return tuple(units), Shard(0, name, first, len(first) + end, 0, len(units))
+    return tuple(units), Shard(
+        number=0, name=name, header=first, nbytes=len(first) + end, first=0, last=len(units)
+    )
 
 
-def _parts(tensor: Written, index: int) -> Iterator[Unit]:
+def _parts(tensor: Written, number: int) -> Iterator[Unit]:
     """Yield the units of a tensor, and one of zeros where the next one is aligned."""
     blank = Unit(
-        index=index,
+        number=number,
         name=tensor.name,
         dtype="",
         shape=(),
         shard=0,
         offset=0,
         nbytes=0,
-        block_elements=BLOCK,
+        block_elements=BLOCK_ELEMENTS,
         expression=tensor.parts[0],
     )
     rows = tensor.shape[:-1] if len(tensor.parts) > 1 else ()
-    for number, part in enumerate(tensor.parts):
+    for place, part in enumerate(tensor.parts):
         whole = (*rows, part.shape[-1]) if rows else part.shape
         yield replace(
             blank,
@@ -232,7 +234,7 @@ def _parts(tensor: Written, index: int) -> Iterator[Unit]:
             nbytes=part.nbytes,
             block_elements=tensor.block_elements,
             expression=part,
-            tensors={} if number else {tensor.name: whole},
+            tensors={} if place else {tensor.name: whole},
         )
     size = sum(part.nbytes for part in tensor.parts)
     if gap := aligned_end(size) - size:

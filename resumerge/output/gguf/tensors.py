@@ -16,7 +16,7 @@ from resumerge.tensors import Dequantised, Encoded, Interleaved, Merged, Rounded
 from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.generated import Literal
 from resumerge.tensors.parts import part_of
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 PLAIN = ("F32", "F16", "BF16")
 TYPES = (*PLAIN, *ENCODED)
@@ -101,7 +101,9 @@ class WrittenTensors:
                 name, tuple(numbered_parts[number] for number in sorted(numbered_parts))
             )
         for name, numbers in self._facts.factors().items():
-            yield Written(name, (len(numbers),), "F32", (Literal.of(name, "F32", numbers),), BLOCK)
+            yield Written(
+                name, (len(numbers),), "F32", (Literal.of(name, "F32", numbers),), BLOCK_ELEMENTS
+            )
 
     def _unknown(self, name: str, expected: str, found: object) -> InputError:
         return refuse(
@@ -243,7 +245,7 @@ def _block_elements(tensor: Tensor) -> int:
     Random masks are keyed by the merge's blocks. A run that cuts one computes it twice.
     """
     blocks = [node.block_elements for node in tensor.nodes() if isinstance(node, Merged)]
-    size = max(blocks, default=BLOCK)
+    size = max(blocks, default=BLOCK_ELEMENTS)
     for node in tensor.nodes():
         if isinstance(node, Interleaved):
             size = -(-size // node.group_elements) * node.group_elements

@@ -22,7 +22,7 @@ from resumerge.tensors import (
 )
 from resumerge.tensors.adapters.adapted import MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
-from resumerge.tensors.dtypes import BITS
+from resumerge.tensors.dtypes import BITS, FLOAT32_BYTES
 from resumerge.tensors.generated import Drawn
 from resumerge.tensors.target import RUN_BYTES
 
@@ -53,8 +53,6 @@ UPLOAD_RSS = 30_000_000
 CLIENT_RSS = {"hub": 18_000_000}
 """The bytes of the client that streams files, by the kind of source. The clients of buckets are
 counted by `BUCKETS_RSS`."""
-
-FLOAT32 = 4
 
 SAFETY = 1.05
 """The factor from the predicted memory to the budget that it needs."""
@@ -195,7 +193,7 @@ class MemoryCounter:
     """A counter of the memory, and of the scratch files, that the units of a plan take.
 
     Args:
-        whole: the largest tensor that a method must hold as a whole: (bytes, index of its unit,
+        whole: the largest tensor that a method must hold as a whole: (bytes, number of its unit,
             method, name); None if there is none.
         spilled: number of tensors that are written to scratch files.
     """
@@ -220,7 +218,7 @@ class MemoryCounter:
         """Add the next unit, with the nodes of its expression."""
         elements = _run_elements(unit)
         nbytes = _run_bytes(unit, elements)
-        passing = elements * FLOAT32 > REUSED
+        passing = elements * FLOAT32_BYTES > REUSED
         if not passing and isinstance(unit.expression, Quantised):
             self._kept_beside = max(self._kept_beside, nbytes)
         elif not passing:
@@ -245,7 +243,7 @@ class MemoryCounter:
             elif isinstance(node, Merged):
                 reductions += _reduction_bytes(node)
                 if node.merge_method.whole_tensor and node.block_elements >= node.numel:
-                    whole = (nbytes, unit.index, node.method, unit.name)
+                    whole = (nbytes, unit.number, node.method, unit.name)
                     self.whole = max(self.whole or whole, whole)
         self._reductions.add(reductions)
 
@@ -319,7 +317,7 @@ def _reduction_bytes(node: Merged) -> int:
 
 
 def _run_elements(unit: Unit) -> int:
-    blocks = 1 if unit.is_copied else unit.run_blocks(RUN_BYTES)
+    blocks = 1 if unit.is_copied else unit.blocks_at_once(RUN_BYTES)
     return min(unit.numel, blocks * unit.block_elements)
 
 

@@ -124,7 +124,7 @@ def add_shard(
     for target in targets:
         units.append(
             Unit(
-                index=len(units),
+                number=len(units),
                 name=target.name,
                 dtype=target.dtype,
                 shape=target.shape,
@@ -138,7 +138,17 @@ def add_shard(
             )
         )
         offset += target.nbytes
-    shards.append(Shard(number, name, header, offset, first, len(units), copied))
+    shards.append(
+        Shard(
+            number=number,
+            name=name,
+            header=header,
+            nbytes=offset,
+            first=first,
+            last=len(units),
+            copied=copied,
+        )
+    )
 
 
 def whole_tensors(targets: Sequence[Target]) -> Iterator[list[Target]]:

@@ -77,7 +77,7 @@ def with_models(plan: Plan, models: Iterable[tuple[str, Plan]]) -> Plan:
 def _moved_unit(unit: Unit, folder: str, first_unit: int, first_shard: int) -> Unit:
     return replace(
         unit,
-        index=first_unit + unit.index,
+        number=first_unit + unit.number,
         name=folder + unit.name,
         shard=first_shard + unit.shard,
         tensors={folder + name: shape for name, shape in unit.tensors.items()},
@@ -88,7 +88,7 @@ def _moved_unit(unit: Unit, folder: str, first_unit: int, first_shard: int) -> U
 def _moved_shard(shard: Shard, folder: str, first_unit: int, first_shard: int) -> Shard:
     return replace(
         shard,
-        index=first_shard + shard.index,
+        number=first_shard + shard.number,
         name=folder + shard.name,
         first=first_unit + shard.first,
         last=first_unit + shard.last,

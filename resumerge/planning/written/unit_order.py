@@ -24,10 +24,10 @@ def order_of_units(plan: Plan) -> Sequence[int]:
     for unit in plan.units:
         leaves = tuple(stored_in(unit.expression))
         for leaf in leaves:
-            groups.join(first.setdefault(leaf, unit.index), unit.index)
+            groups.join(first.setdefault(leaf, unit.number), unit.number)
         keys = (leaves, _statistics_key(unit))
-        alike.append([first.setdefault(key, unit.index) for key in keys])
-    places = ((groups.first(unit.index), *alike[unit.index], unit.index) for unit in plan.units)
+        alike.append([first.setdefault(key, unit.number) for key in keys])
+    places = ((groups.first(unit.number), *alike[unit.number], unit.number) for unit in plan.units)
     return [number for *_, number in sorted(places)]
 
 
@@ -54,7 +54,7 @@ def _statistics_of_blocks(unit: Unit) -> Hashable:
     merged = unit.expression
     if not isinstance(merged, Merged) or not merged.needs_statistics:
         return None
-    return merged.statistics_key if unit.blocks > 1 else unit.index
+    return merged.statistics_key if unit.blocks > 1 else unit.number
 
 
 class _Groups:
@@ -77,4 +77,4 @@ class _Groups:
 
 
 def _statistics_key(unit: Unit) -> Hashable:
-    return unit.expression.statistics_key if isinstance(unit.expression, Merged) else unit.index
+    return unit.expression.statistics_key if isinstance(unit.expression, Merged) else unit.number

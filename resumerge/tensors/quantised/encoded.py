@@ -67,9 +67,9 @@ class Encoded(Tensor):
         [operand] = children
         return replace(self, operand=operand)
 
-    def run_blocks(self, block_elements: int, nbytes: int) -> int:
+    def blocks_at_once(self, block_elements: int, nbytes: int) -> int:
         elements = block_elements // self.block_bytes * self.elements
-        return self.operand.run_blocks(max(1, elements), nbytes)
+        return self.operand.blocks_at_once(max(1, elements), nbytes)
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:
         size, nbytes = self.elements, self.block_bytes

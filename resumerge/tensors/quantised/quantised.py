@@ -226,7 +226,7 @@ class Quantised(Tensor):
         [weight] = children
         return replace(self, weight=weight)
 
-    def run_blocks(self, block_elements: int, nbytes: int) -> int:
+    def blocks_at_once(self, block_elements: int, nbytes: int) -> int:
         return max(1, nbytes // (4 * block_elements * self.form.code.per_byte))
 
     def no_longer_read(self, start: int, stop: int) -> Iterator[tuple[Tensor, int, int]]:

@@ -168,7 +168,7 @@ def blocks(stopped: Stopped, model: str) -> Iterator[tuple[int, int, bool]]:
     for unit, row in zip(stopped.plan().units, stopped.rows()):
         if any(tensor.source == number for tensor in stored_in(unit.expression)):
             for block in range(unit.blocks):
-                yield unit.index, block, block < row["committed_blocks"]
+                yield unit.number, block, block < row["committed_blocks"]
 
 
 @pytest.mark.parametrize("model", ["base", "math"])
@@ -196,7 +196,7 @@ def test_what_was_not_read_before_is_not_called_the_same(stopped: Stopped) -> No
     plan, key = stopped.plan(), stopped.key("math")
     with closing(Ledger(stopped.path)) as ledger:
         assert read_before(plan, ledger, {key}) == "some"
-    blocks = {unit.index: unit.blocks for unit in plan.units}
+    blocks = {unit.number: unit.blocks for unit in plan.units}
     change(stopped.path, "UPDATE units SET committed_blocks = 0")
     with closing(Ledger(stopped.path)) as ledger:
         assert read_before(plan, ledger, {key}) == "none"
@@ -216,7 +216,7 @@ def test_a_file_is_read_to_its_first_difference(
     real = Evaluator.input_hashes
 
     def noted(evaluator: Evaluator, unit: Unit, index: int, operands: Sequence[int]) -> bytes:
-        again.append((unit.index, index))
+        again.append((unit.number, index))
         return real(evaluator, unit, index, operands)
 
     monkeypatch.setattr(Evaluator, "input_hashes", noted)

@@ -133,7 +133,7 @@ def test_one_bit_is_a_change_whatever_the_time_says(found: Found, tensor: str) -
 def test_a_change_of_what_nobody_read_is_none(found: Found) -> None:
     """Nothing is committed of the tensor."""
     found.flip("code", "lm_head.weight")
-    [number] = [u.index for u in found.plan.units if u.name == "lm_head.weight"]
+    [number] = [u.number for u in found.plan.units if u.name == "lm_head.weight"]
     found.ledger.units.forget([number], "test")
     assert found.changed() == set()
     assert found.units(set()) == []
@@ -165,5 +165,5 @@ def test_a_tensor_that_was_not_finished_is_computed_again_where_a_model_was_touc
     [unit] = [unit for unit in plan.units if unit.name == name]
     object.__setattr__(unit, "block_elements", unit.numel // 2 + 1)
     assert unit.blocks == 2
-    assert units_of(plan, found.ledger, {CODE}, set()) == [unit.index]
+    assert units_of(plan, found.ledger, {CODE}, set()) == [unit.number]
     assert units_of(plan, found.ledger, set(), set()) == []

@@ -26,13 +26,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_was_uploaded_is_journaled_once(run: InBucket) -> None:
     plan = run.shards.plan
     for shard in plan.shards:
-        run.compute(shard.index)
+        run.compute(shard.number)
     there = run.there()
     for shard in plan.shards:
         assert there[shard.name] == (run.shards.whole / shard.name).read_bytes()
     assert not list(run.shards.out.rglob("*.safetensors")), "nothing is in the output"
     assert run.adopt(TOKEN - 1) == [], "those are of a later driver"
-    assert run.adopt() == [shard.index for shard in plan.shards]
+    assert run.adopt() == [shard.number for shard in plan.shards]
     assert run.shards.ledger.mirrored.checksums().keys() == {shard.name for shard in plan.shards}
     assert not run.shards.ledger.shards.open() and not run.shards.ledger.shards.unmirrored()
     run.shards.ledger.check_rows()

@@ -43,7 +43,7 @@ class ComputedShards:
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
-        self.finished = [shards.compute(shard.index) for shard in shards.plan.shards]
+        self.finished = [shards.compute(shard.number) for shard in shards.plan.shards]
 
     def again(self, folder: Path) -> Shards:
         """The run before any of its shards is there, in another folder."""
@@ -178,11 +178,11 @@ class Bench:
         assert self.turns, f"the driver waits for {[self.submitted[n][0].id for n in tasks]}"
         return self.turns.pop(0)()
 
-    def outcome(self, reference: int) -> Outcome:
-        return self.outcomes[reference]
+    def outcome(self, future: int) -> Outcome:
+        return self.outcomes[future]
 
-    def cancel(self, reference: int) -> None:
-        self.cancelled.append(reference)
+    def cancel(self, future: int) -> None:
+        self.cancelled.append(future)
 
     # What a test does
 
@@ -203,33 +203,33 @@ class Bench:
         facts = {"bytes_received": 0, "requests": 0, **changes}
         return Finished(node, record, shard.nbytes, 1.5, 77, **facts)
 
-    def endpoint_of(self, reference: int) -> FolderEndpoint:
-        endpoint = self.submitted[reference][0].endpoint
+    def endpoint_of(self, future: int) -> FolderEndpoint:
+        endpoint = self.submitted[future][0].endpoint
         assert isinstance(endpoint, FolderEndpoint)
         return endpoint
 
-    def ends(self, reference: int, outcome: Outcome | None = None, seconds: float = 0.0) -> Turn:
+    def ends(self, future: int, outcome: Outcome | None = None, seconds: float = 0.0) -> Turn:
         """A turn in which a task ends; by default with its shard."""
 
         def turn() -> Collection[int]:
             self.now += seconds
-            task = self.submitted[reference][0]
-            self.outcomes[reference] = outcome or self.publishes(task.shard)
-            return [reference]
+            task = self.submitted[future][0]
+            self.outcomes[future] = outcome or self.publishes(task.shard)
+            return [future]
 
         return turn
 
-    def fails(self, reference: int, node: Node | None, reason: str = "lost") -> Turn:
+    def fails(self, future: int, node: Node | None, reason: str = "lost") -> Turn:
         """A turn in which a task fails."""
-        return self.ends(reference, Failed(node, Reason(reason), "it failed"))
+        return self.ends(future, Failed(node, Reason(reason), "it failed"))
 
-    def beats(self, reference: int, beat: Beat | None = None, seconds: float = 0.0) -> Turn:
+    def beats(self, future: int, beat: Beat | None = None, seconds: float = 0.0) -> Turn:
         """A turn in which a task has a heartbeat, or none has one."""
 
         def turn() -> Collection[int]:
             self.now += seconds
             if beat is not None:
-                endpoint = self.endpoint_of(reference)
+                endpoint = self.endpoint_of(future)
                 endpoint.own_folder.mkdir(exist_ok=True)
                 endpoint.beat(beat)
             return []

@@ -56,10 +56,10 @@ def test_each_shard_has_the_bytes_of_the_whole(models: Path, tmp_path: Path, rec
     shards = Shards(models, RECIPES[recipe], tmp_path)
     assert len(shards.plan.shards) > 2
     for shard in reversed(shards.plan.shards):
-        shards.compute(shard.index)
+        shards.compute(shard.number)
     assert shards_of(shards.out) == shards_of(shards.whole)
     assert {path.suffix for path in shards.attempt.iterdir()} == {".json"}, "records alone are left"
-    assert shards.adopt() == [shard.index for shard in shards.plan.shards]
+    assert shards.adopt() == [shard.number for shard in shards.plan.shards]
     assert not (shards.out / TASKS).exists()
     assert not shards.ledger.shards.open()
     assert shards.ledger.units.measurements() == shards.measurements
@@ -74,7 +74,7 @@ def test_gates_of_an_embedding_are_made_by_each_task(tmp_path: Path) -> None:
     shards = Shards(tmp_path, recipe.format("cheap_embed"), run)
     assert not check_cluster(Options(ray="local"), shards.plan, estimate(shards.plan), None)
     for shard in shards.plan.shards:
-        shards.compute(shard.index)
+        shards.compute(shard.number)
     assert shards_of(shards.out) == shards_of(shards.whole)
 
 
@@ -91,7 +91,7 @@ def test_gates_of_hidden_states_are_one_machines(tmp_path: Path) -> None:
 
 def test_a_plan_of_a_shard_is_small(models: Path, tmp_path: Path) -> None:
     shards = Shards(models, RECIPES["ties"], tmp_path)
-    sizes = [len(pickle.dumps(shard_plan(shards.plan, s.index))) for s in shards.plan.shards]
+    sizes = [len(pickle.dumps(shard_plan(shards.plan, s.number))) for s in shards.plan.shards]
     assert max(sizes) < len(pickle.dumps(shards.plan)) / 2
 
 
@@ -123,7 +123,7 @@ def test_a_task_knows_the_files_that_it_reads_of_a_model_with_an_adapter(
     plan = replace(plan, sources=(replace(source, **parts),))
     several = set()
     for shard in plan.shards:
-        of_shard = shard_plan(plan, shard.index)
+        of_shard = shard_plan(plan, shard.number)
         [sent] = of_shard.sources
         read = {s.file for unit in of_shard.units for s in stored_in(unit.expression)}
         assert sent.files.keys() == read

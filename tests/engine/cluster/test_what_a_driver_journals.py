@@ -174,19 +174,19 @@ class Cluster:
         self.now += STALLED / 2
         return [next(self.ended)] if len(self.tasks) > 2 else []
 
-    def outcome(self, reference: int) -> Outcome:
-        if reference == 0:
+    def outcome(self, future: int) -> Outcome:
+        if future == 0:
             assert self.of_first is not None
             record = self.of_first.record
             first, *rest = record.units
             changed = replace(first, hashes=OTHER) if self.differs else first
             return replace(self.of_first, record=replace(record, units=(changed, *rest)))
-        found = run_task(self.tasks[reference], NODE, StopRequest())
+        found = run_task(self.tasks[future], NODE, StopRequest())
         assert isinstance(found, Finished), found
         self.of_first = self.of_first or found
         return found
 
-    def cancel(self, reference: int) -> None:
+    def cancel(self, future: int) -> None:
         pass
 
 
@@ -217,9 +217,9 @@ class Losing(Cluster):
         self.ended = iter([0, 2, 1])
         self.shards = shards
 
-    def outcome(self, reference: int) -> Outcome:
-        if reference != 0:
-            return super().outcome(reference)
+    def outcome(self, future: int) -> Outcome:
+        if future != 0:
+            return super().outcome(future)
         found = run_task(self.tasks[2], NODE, StopRequest())
         (self.shards.out / self.shards.plan.shards[0].name).unlink()
         return found

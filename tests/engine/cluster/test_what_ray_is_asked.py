@@ -76,7 +76,7 @@ class Ray:
     def remote(self, function: object) -> Any:
         def submit(task: Any) -> str:
             self.calls.append((function, options, task))
-            return "reference"
+            return "future"
 
         options: dict[str, Any] = {}
         of = SimpleNamespace(remote=submit)
@@ -86,7 +86,7 @@ class Ray:
         self.calls.append((*given, named))
         return [2], [1]
 
-    def get(self, reference: object) -> Any:
+    def get(self, future: object) -> Any:
         return self._answered()
 
     def cancel(self, *given: Any, **named: Any) -> None:
@@ -146,7 +146,7 @@ def test_a_task_is_submitted_once_with_what_it_asks_for(ray: Ray) -> None:
     cluster, task = Cluster(), SimpleNamespace(id="shard0-1")
     request = TaskRequest(2, 5, {"fast": 1})
     given: Any = task
-    assert cluster.submit(given, request) == "reference"
+    assert cluster.submit(given, request) == "future"
     cluster.submit(given, request, {"b", "a"})
     common = {**request.options(), "max_retries": 0, "name": "shard0-1"}
     avoiding = {**common, "label_selector": {"ray.io/node-id": "!in(a,b)"}}
@@ -177,14 +177,14 @@ def test_what_ends_a_worker_is_a_failure_of_its_task(
     ray: Ray, error: Exception, reason: str, message: str
 ) -> None:
     ray.answer = error
-    found = Cluster().outcome("reference")
+    found = Cluster().outcome("future")
     assert isinstance(found, Failed) and found.node is None
     assert (found.reason, found.message) == (reason, message)
 
 
 def test_a_task_that_comes_back_says_what_became_of_it(ray: Ray) -> None:
     ray.answer = "finished"
-    assert Cluster().outcome("reference") == "finished"  # type: ignore[comparison-overlap]
+    assert Cluster().outcome("future") == "finished"  # type: ignore[comparison-overlap]
 
 
 def test_a_task_is_ended_unless_its_cluster_is_lost(ray: Ray) -> None:

@@ -50,7 +50,7 @@ COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", BLOCK)
 
 
 def written(folder: Path, **models: Mapping[str, Tensor]) -> list[Source]:

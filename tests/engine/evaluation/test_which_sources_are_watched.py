@@ -16,7 +16,9 @@ from resumerge.ledger import Progress
 from resumerge.sources.types import Source
 
 RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
-PENDING = Progress(0, b"", b"", None, None, None)
+PENDING = Progress(
+    committed_blocks=0, hashes=b"", input_hashes=b"", checksum=None, attempt=None, batch=None
+)
 BEGUN = replace(PENDING, committed_blocks=1)
 
 

@@ -119,7 +119,14 @@ class Bench:
             cache_is_scarce=False,
         )  # fmt: skip
         progress = [
-            Progress(count, b"", b"", None, None, None)
+            Progress(
+                committed_blocks=count,
+                hashes=b"",
+                input_hashes=b"",
+                checksum=None,
+                attempt=None,
+                batch=None,
+            )
             for count in committed + (0,) * (len(found.units) - len(committed))
         ]
         self.updates: list[Any] = []
@@ -173,8 +180,8 @@ class Bench:
         self, unit: Unit, indices: range, statistics: Any, accounts: None
     ) -> tuple[memoryview, bytes]:
         for index in indices:
-            self.computed.append((unit.index, index, statistics))
-            self.at_block.get((unit.index, index), lambda: None)()
+            self.computed.append((unit.number, index, statistics))
+            self.at_block.get((unit.number, index), lambda: None)()
         data = b"".join(
             bytes([index]) * unit.bytes_of(range(index, index + 1)) for index in indices
         )
@@ -208,11 +215,13 @@ class Bench:
     def _submit(self, batch: Any) -> None:
         self.told.append(("submit",))
         self.in_flight.append(self.pool.running)
-        taken = {(unit.index, k) for unit, indices in self.pool.tasks for k in indices}
+        taken = {(unit.number, k) for unit, indices in self.pool.tasks for k in indices}
         before = sum(map(len, self.batches))
         self.uncommitted.append(len(taken) - before)
         self.written.append(batch)
-        self.batches.append([(written.unit.index, k) for written in batch for k in written.indices])
+        self.batches.append(
+            [(written.unit.number, k) for written in batch for k in written.indices]
+        )
 
     def _wait(self, report: Callable[[], None]) -> bool:
         self.told.append(("wait",))
@@ -233,8 +242,8 @@ def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (scheduler, unit_feed):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Pool)
     monkeypatch.setattr(Pool, "order", [])
-    for place in ("resumerge.tensors.target.BLOCK", "resumerge.engine.execute.batch_shares.BLOCK"):
-        monkeypatch.setattr(place, BLOCK)
+    for module in ("resumerge.tensors.target", "resumerge.engine.execute.batch_shares"):
+        monkeypatch.setattr(f"{module}.BLOCK_ELEMENTS", BLOCK)
     monkeypatch.setattr("resumerge.engine.execute.batch_shares.RUN_BYTES", RUN_BLOCKS * SIZE)
 
 

@@ -67,7 +67,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedding has 25 blocks, a layer's matrices one each."""
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 1000)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 1000)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,9 @@ __all__ = [
     "without_threads",
 ]
 
-PENDING = Progress(0, b"", b"", None, None, None)
+PENDING = Progress(
+    committed_blocks=0, hashes=b"", input_hashes=b"", checksum=None, attempt=None, batch=None
+)
 
 
 # The size of a batch

@@ -45,7 +45,7 @@ class Cache:
 def dropped(monkeypatch: pytest.MonkeyPatch) -> Dropped:
     found: Dropped = []
     monkeypatch.setattr(page_cache, "drop_from_cache", lambda *range_: found.append(range_))
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", BLOCK)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", BLOCK)
     return found
 
 

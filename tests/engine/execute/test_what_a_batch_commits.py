@@ -25,7 +25,9 @@ from resumerge.ledger import Progress, Sample
 from resumerge.planning import Plan
 from resumerge.planning.plan import Unit
 
-PENDING = Progress(0, b"", b"", None, None, None)
+PENDING = Progress(
+    committed_blocks=0, hashes=b"", input_hashes=b"", checksum=None, attempt=None, batch=None
+)
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
 
@@ -54,10 +56,10 @@ class Bench:
         )
         files = SimpleNamespace(
             sync=lambda shards: self.told.append(("sync", shards)),
-            seal=lambda shard: self.told.append(("seal", shard.index)),
+            seal=lambda shard: self.told.append(("seal", shard.number)),
         )
         watch = SimpleNamespace(
-            check=lambda units: self.told.append(("check", [unit.index for unit in units]))
+            check=lambda units: self.told.append(("check", [unit.number for unit in units]))
         )
         execution: Any = SimpleNamespace(
             plan=found, progress=progress, ledger=ledger, files=files, watch=watch,
@@ -93,13 +95,13 @@ def written(unit: Unit, index: int) -> WrittenBlocks:
     """A block that took a second and has a hash of its own."""
     indices = range(index, index + 1)
     nbytes = unit.bytes_of(indices)
-    return WrittenBlocks(unit, indices, nbytes, hashed(unit.index, index), b"in" * 8, 1.0)
+    return WrittenBlocks(unit, indices, nbytes, hashed(unit.number, index), b"in" * 8, 1.0)
 
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Two shards: an embedding of three blocks, and the rest."""
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 16)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 16)
     made = plan(COPY, llama("a", 0), shard_size=200)
     assert [(unit.blocks, unit.shard) for unit in made.units] == [(3, 0), (1, 0), (3, 1)]
     return made
@@ -150,8 +152,22 @@ def test_blocks_of_units_that_were_computed_together_are_journaled_unit_by_unit(
 def test_an_attempt_goes_on_where_the_one_before_ended(
     found: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = Progress(1, hashed(0, 0), b"in" * 8, None, 1, 1)
-    done = Progress(1, hashed(1, 0), b"", "known", 1, 1)
+    begun = Progress(
+        committed_blocks=1,
+        hashes=hashed(0, 0),
+        input_hashes=b"in" * 8,
+        checksum=None,
+        attempt=1,
+        batch=1,
+    )
+    done = Progress(
+        committed_blocks=1,
+        hashes=hashed(1, 0),
+        input_hashes=b"",
+        checksum="known",
+        attempt=1,
+        batch=1,
+    )
     bench = Bench(monkeypatch, found, [begun, done, PENDING])
     assert bench.committer.bytes_committed == 4 * (16 + 4)
     [unit], totals, sample = bench.commit((0, 1), (0, 2))

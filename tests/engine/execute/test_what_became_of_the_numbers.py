@@ -35,7 +35,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedding has 49 blocks, a layer's matrices one each."""
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 1000)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 1000)
 
 
 @every_method
@@ -89,7 +89,7 @@ def test_a_stage_and_an_adapter_are_operands_like_any_other(models: Path, tmp_pa
 def test_what_an_adapter_alone_changes_is_counted_from_its_model(
     dtype: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 128)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 128)
     monkeypatch.setattr("resumerge.kernels.measurements.LEAST_MEASURED", 64)
     (folder := tmp_path / "models").mkdir()
     base = {n: t.to(getattr(torch, dtype)) for n, t in tensors_of(models / "base").items()}

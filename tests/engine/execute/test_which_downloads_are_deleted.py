@@ -19,7 +19,9 @@ from resumerge.sources.remote.files import remote_file
 from resumerge.sources.types import Source, SourceFile
 
 RECIPE = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: o/a}, {model: o/b}]\n"
-PENDING = Progress(0, b"", b"", None, None, None)
+PENDING = Progress(
+    committed_blocks=0, hashes=b"", input_hashes=b"", checksum=None, attempt=None, batch=None
+)
 DONE = replace(PENDING, checksum="known")
 
 
@@ -72,7 +74,7 @@ class Bench:
             forget_verdict=lambda blob: self.told.append(("no verdict", blob))
         )
         reader: Any = SimpleNamespace(release=lambda *file: self.told.append(("closed", file)))
-        progress = [DONE if unit.index in done else PENDING for unit in found.units]
+        progress = [DONE if unit.number in done else PENDING for unit in found.units]
         self.evictor = DownloadEvictor(found, ledger, metadata, reader, progress, evict=evict)
 
     def download_evicted(self, path: str, name: str, nbytes: int) -> None:

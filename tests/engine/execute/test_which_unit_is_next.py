@@ -18,7 +18,9 @@ from resumerge.ledger import Progress
 from resumerge.planning import Plan
 from resumerge.sources.types import Source, SourceFile
 
-PENDING = Progress(0, b"", b"", None, None, None)
+PENDING = Progress(
+    committed_blocks=0, hashes=b"", input_hashes=b"", checksum=None, attempt=None, batch=None
+)
 DONE = replace(PENDING, checksum="known")
 COPY = "merge_method: passthrough\nmodels: [{model: a}]\n"
 
@@ -100,7 +102,7 @@ class Bench:
             will_be_freed=lambda waited: self.waited.append(waited) or self.expected,
             no_space=lambda shard: Resumable(Reason.DISK_FULL, f"shard {shard}"),
         )
-        progress = [DONE if unit.index in done else PENDING for unit in found.units]
+        progress = [DONE if unit.number in done else PENDING for unit in found.units]
         execution: Any = SimpleNamespace(plan=found, stop=self.stop, progress=progress)
         prefetcher: Any = self.prefetcher
         anything: Any = space
@@ -122,7 +124,7 @@ class Bench:
     def taken(self) -> list[int]:
         found = []
         while (unit := self.queue.take()) is not None:
-            found.append(unit.index)
+            found.append(unit.number)
         return found
 
 
@@ -153,7 +155,7 @@ def test_what_arrives_in_between_goes_before_what_comes_later_in_the_plan() -> N
     bench = Bench(copied(model({"a": 1, "b": 1}, "a.1", "a.2", "b.1", "b.2")))
     bench.arrive("b")
     first = bench.queue.take()
-    assert first is not None and first.index == 2
+    assert first is not None and first.number == 2
     bench.arrive("a")
     assert bench.taken() == [0, 1, 3]
 

@@ -76,7 +76,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that tensors have several, and statistics of their own."""
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 256)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 256)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

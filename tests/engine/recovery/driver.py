@@ -14,7 +14,6 @@ from disk import Disk
 from fork_server import exit_code_of, serve
 from rich.console import Console
 
-from resumerge.engine.execute import scheduler as engine
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.verify import verify_run
 from resumerge.engine.resources import governor
@@ -30,8 +29,7 @@ def shrink(block: int, batch: int) -> None:
 
     The same for every attempt of a run: the block is part of the format.
     """
-    target.BLOCK = block
-    engine.BLOCK = block
+    target.BLOCK_ELEMENTS = block
     governor.LARGEST_BATCH = batch
     governor.SMALLEST_BATCH = batch
 

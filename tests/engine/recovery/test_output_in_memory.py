@@ -71,7 +71,9 @@ def test_on_a_disk_it_is_taken_at_once(bench: Bench, tmp_path: Path) -> None:
 def test_what_is_not_written_yet_has_to_be_free_where_a_run_goes_on(
     memory: Path, tmp_path: Path
 ) -> None:
-    shard = Shard(0, "model.safetensors", b"header", 1 << 20, 0, 1)
+    shard = Shard(
+        number=0, name="model.safetensors", header=b"header", nbytes=1 << 20, first=0, last=1
+    )
     plan = cast(Plan, SimpleNamespace(shards=[shard]))
     files = ShardFiles(plan, memory, Storage(), sparse=True)
     assert files.unallocated(shard) == 1 << 20

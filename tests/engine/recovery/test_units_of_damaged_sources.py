@@ -53,10 +53,16 @@ class Found:
         self.metadata.record_verdict(self.put(name, WRONG, links=links), ETAG[name], intact=False)
 
     def number(self, name: str) -> int:
-        return next(unit.index for unit in self.plan.units if unit.name == name)
+        return next(unit.number for unit in self.plan.units if unit.name == name)
 
     def commit(self, name: str, *, whole: bool = True) -> None:
-        done = UnitCommit(self.number(name), bytes(16), b"", "0" * 32 if whole else None, 0.5)
+        done = UnitCommit(
+            number=self.number(name),
+            hashes=bytes(16),
+            input_hashes=b"",
+            checksum="0" * 32 if whole else None,
+            seconds=0.5,
+        )
         self.ledger.units.commit_batch(1, 1, [done], {"units_committed": 1, "bytes_committed": 16})
 
     def committed(self) -> set[str]:
@@ -81,7 +87,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Found]:
     files = {n: SourceFile(n, len(n) + len(RIGHT), {"etag": ETAG[n]}) for n in (FIRST, SECOND)}
     there = replace(made.sources[1], kind="hub", revision="c" * 40, files=files)
     made = replace(made, sources=(made.sources[0], there))
-    units = [{**UNIT, "number": unit.index, "name": unit.name} for unit in made.units]
+    units = [{**UNIT, "number": unit.number, "name": unit.name} for unit in made.units]
     with closing(Ledger.create(tmp_path / LEDGER_FILE)) as ledger:
         ledger.begin(RUN, [], [SHARD], units)
         ledger.attempts.start({"pid": 1, "host": "here", "boot_id": None})

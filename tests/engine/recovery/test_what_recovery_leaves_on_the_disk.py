@@ -147,8 +147,8 @@ def test_suspects_are_compared_and_nothing_else_and_it_is_told_how_far(found: Fo
             byte = file.read(1)[0]
             file.seek(unit.offset)
             file.write(bytes([byte ^ 1]))
-    suspects = [unit.index for unit in found.plan.units if unit is not first]
-    assert found.recover(*suspects) == [second.index]
+    suspects = [unit.number for unit in found.plan.units if unit is not first]
+    assert found.recover(*suspects) == [second.number]
     total = sum(found.plan.units[number].nbytes for number in suspects)
     done = [now for now, _ in found.moved]
     assert (len(done), sorted(done), done[-1]) == (len(suspects), done, total)

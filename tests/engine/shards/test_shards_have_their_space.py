@@ -24,8 +24,12 @@ from resumerge.planning import Plan, estimate
 from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
-PENDING = Progress(0, b"", b"", None, None, None)
-DONE = Progress(1, b"", b"", "known", None, None)
+PENDING = Progress(
+    committed_blocks=0, hashes=b"", input_hashes=b"", checksum=None, attempt=None, batch=None
+)
+DONE = Progress(
+    committed_blocks=1, hashes=b"", input_hashes=b"", checksum="known", attempt=None, batch=None
+)
 
 
 @pytest.fixture
@@ -73,7 +77,7 @@ def test_every_open_shard_is_closed_at_the_end(found: Plan, tmp_path: Path) -> N
     files = ShardFiles(found, tmp_path, Storage())
     for shard in found.shards:
         files.create(shard)
-    descriptors = [files.descriptor(shard.index) for shard in found.shards]
+    descriptors = [files.descriptor(shard.number) for shard in found.shards]
     files.close()
     for descriptor in descriptors:
         with pytest.raises(OSError):

@@ -188,7 +188,7 @@ def test_blocks_that_end_inside_an_expert(
 ) -> None:
     text = CHANGES.format(method="ties") + "experts: together\n"
     whole = merge(family("mixtral"), text, tmp_path / "whole")
-    monkeypatch.setattr("resumerge.tensors.target.BLOCK", 1000)
+    monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 1000)
     monkeypatch.setattr("resumerge.engine.resources.governor.Governor.cache_is_scarce", True)
     out = merge(family("mixtral"), text, tmp_path / "out")
     assert shards_of(out) == shards_of(whole)

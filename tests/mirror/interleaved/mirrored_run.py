@@ -1,4 +1,4 @@
-"""What a machine does: the stages of `run` and `resume` that have to do with the mirror, by the
+"""What a machine does: the phases of `run` and `resume` that have to do with the mirror, by the
 program's own code. Computing a shard is copying it."""
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Made:
             commits = {
                 shard["number"]: [
                     UnitCommit(
-                        unit["number"],
-                        unit["block_hashes"],
-                        unit["input_hashes"],
-                        unit["checksum"],
-                        0.0,
+                        number=unit["number"],
+                        hashes=unit["block_hashes"],
+                        input_hashes=unit["input_hashes"],
+                        checksum=unit["checksum"],
+                        seconds=0.0,
                     )
                     for unit in done.units.all(shard["number"])
                 ]

@@ -27,12 +27,12 @@ from resumerge.planning.stage_results.spilled import Materialize, with_spilled
 from resumerge.recipe import parse_recipe
 from resumerge.sources.types import numbered
 from resumerge.tensors import Adapted, Merged, Spilled, Stored, spilled_in
-from resumerge.tensors.target import BLOCK, RUN_BYTES
+from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES
 
 RUN = RUN_BYTES // 4
 """Elements that are read at once."""
 
-SIZE = 2 * RUN + BLOCK + 5
+SIZE = 2 * RUN + BLOCK_ELEMENTS + 5
 """Elements of a tensor of two whole runs and some blocks more, the last of which is not whole."""
 
 TIES = (
@@ -59,7 +59,7 @@ def test_the_blocks_are_read_run_by_run() -> None:
     [unit] = planned(LINEAR, SIZE).units
     assert ranges(reads_of_blocks(unit)) == both(*RUNS)
     for first in (1, 4, 8, 9):
-        start = first * BLOCK
+        start = first * BLOCK_ELEMENTS
         found = ranges(reads_of_blocks(unit, first))
         assert found == both(*((n, min(n + RUN, SIZE)) for n in range(start, SIZE, RUN)))
     assert ranges(reads_of_blocks(unit, unit.blocks)) == []
@@ -75,8 +75,8 @@ def test_a_sample_is_the_beginning_of_each_block() -> None:
     assert isinstance(unit.expression, Merged)
     assert ranges(reads_of_pass(unit.expression, sample=False)) == both(*RUNS)
     found = ranges(reads_of_pass(unit.expression, sample=True))
-    starts = [range(at, min(at + RUN, SIZE), BLOCK) for at in range(0, SIZE, RUN)]
-    sampled = [[(n, n + -(-min(BLOCK, SIZE - n) // 16)) for n in run] for run in starts]
+    starts = [range(at, min(at + RUN, SIZE), BLOCK_ELEMENTS) for at in range(0, SIZE, RUN)]
+    sampled = [[(n, n + -(-min(BLOCK_ELEMENTS, SIZE - n) // 16)) for n in run] for run in starts]
     assert found == [[(s, *r) for s in (0, 1) for r in run] for run in sampled]
 
 
@@ -108,10 +108,10 @@ def test_a_result_that_is_used_twice_is_scanned_once() -> None:
 @pytest.mark.parametrize(
     ("text", "size", "kept"),
     [
-        (TIES, BLOCK, True),
-        (TIES, BLOCK + 1, False),
-        (LINEAR, BLOCK, False),
-        (f"name: s\n{LINEAR}---\n{TIES.replace('model: b', 'model: s')}", BLOCK, True),
+        (TIES, BLOCK_ELEMENTS, True),
+        (TIES, BLOCK_ELEMENTS + 1, False),
+        (LINEAR, BLOCK_ELEMENTS, False),
+        (f"name: s\n{LINEAR}---\n{TIES.replace('model: b', 'model: s')}", BLOCK_ELEMENTS, True),
     ],
 )
 def test_what_one_block_reads_is_kept_for_all_passes(text: str, size: int, *, kept: bool) -> None:
@@ -164,8 +164,8 @@ def streamed(text: str, *sizes: int, present: str = "") -> Plan:
 
 
 def sampled_bytes(size: int) -> int:
-    whole, rest = divmod(size, BLOCK)
-    return 4 * (whole * (BLOCK // 16) + -(-rest // 16))
+    whole, rest = divmod(size, BLOCK_ELEMENTS)
+    return 4 * (whole * (BLOCK_ELEMENTS // 16) + -(-rest // 16))
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def sampled_bytes(size: int) -> int:
     [
         (LINEAR, SIZE, 4 * SIZE),
         (TIES, SIZE, 8 * SIZE + sampled_bytes(SIZE)),
-        (TIES, BLOCK, 4 * BLOCK),
+        (TIES, BLOCK_ELEMENTS, 4 * BLOCK_ELEMENTS),
         (LINEAR.replace("linear", "karcher"), SIZE, 8 * SIZE),
-        (TIES, BLOCK + 1, 8 * (BLOCK + 1) + sampled_bytes(BLOCK + 1)),
+        (TIES, BLOCK_ELEMENTS + 1, 8 * (BLOCK_ELEMENTS + 1) + sampled_bytes(BLOCK_ELEMENTS + 1)),
         (
             TIES.replace("ties", "sce").replace("density", "select_topk"),
             SIZE,
@@ -231,7 +231,7 @@ def test_matrices_are_read_once_for_all_blocks_of_all_units() -> None:
         (0, name): 4 * size for name, size in zip(files, (512 * 1024, 2048, 1024))
     }
     [unit] = plan.units
-    again = replace(unit, index=1, name="again")
+    again = replace(unit, number=1, name="again")
     twice = estimate(replace(plan, units=(unit, again))).streamed
     assert twice == {(0, name): 4 * n for name, n in zip(files, (2 * 512 * 1024, 2048, 1024))}
 

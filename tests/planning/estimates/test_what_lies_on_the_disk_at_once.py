@@ -14,7 +14,7 @@ from made_up_plans import LINEAR, plan, staged, vectors
 from resumerge.planning import Plan, estimate
 from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 
 @pytest.fixture
@@ -56,11 +56,16 @@ def test_an_adapter_whose_ranks_are_chosen_at_the_end_is_written_twice(in_shards
 
 
 def test_the_largest_unit_and_the_largest_block_may_be_of_two() -> None:
-    models = [vectors(name, 10, 3 * BLOCK, 20) for name in "ab"]
+    models = [vectors(name, 10, 3 * BLOCK_ELEMENTS, 20) for name in "ab"]
     whole = plan(LINEAR, *models)
     found = estimate(whole)
-    assert found.largest.name == "t1" and found.largest_block == 4 * BLOCK
+    assert found.largest.name == "t1" and found.largest_block == 4 * BLOCK_ELEMENTS
     small, large, _ = whole.units
-    wide = replace(small, shape=(2 * BLOCK,), block_elements=2 * BLOCK, nbytes=8 * BLOCK)
+    wide = replace(
+        small,
+        shape=(2 * BLOCK_ELEMENTS,),
+        block_elements=2 * BLOCK_ELEMENTS,
+        nbytes=8 * BLOCK_ELEMENTS,
+    )
     found = estimate(replace(whole, units=(wide, large)))
-    assert found.largest is large and found.largest_block == 8 * BLOCK
+    assert found.largest is large and found.largest_block == 8 * BLOCK_ELEMENTS

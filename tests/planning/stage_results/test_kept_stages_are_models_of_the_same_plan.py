@@ -54,13 +54,13 @@ def test_those_that_are_named_or_all() -> None:
 def check_places(units: Iterable[Unit], shards: Iterable[Shard], whole: Plan) -> None:
     """Check that each unit, and each shard, is where it says in the plan."""
     for unit in units:
-        assert whole.units[unit.index] is unit
+        assert whole.units[unit.number] is unit
         shard = whole.shards[unit.shard]
-        assert shard.first <= unit.index < shard.last
+        assert shard.first <= unit.number < shard.last
     for shard in shards:
-        assert whole.shards[shard.index] is shard
+        assert whole.shards[shard.number] is shard
         own = whole.units[shard.first : shard.last]
-        assert {unit.shard for unit in own} == {shard.index}
+        assert {unit.shard for unit in own} == {shard.number}
         assert len(shard.header) + sum(unit.nbytes for unit in own) == shard.nbytes
 
 

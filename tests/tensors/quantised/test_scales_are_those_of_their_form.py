@@ -17,7 +17,7 @@ from resumerge.tensors import Merged, Quantised, Stored
 from resumerge.tensors.evaluation import as_vector
 from resumerge.tensors.quantised.codes import E2M1, E8M0, INT4, decode_codes
 from resumerge.tensors.quantised.quantised import Form
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 NAN = float("nan")
 LARGEST = float(np.finfo(np.float32).max)
@@ -149,14 +149,14 @@ FORM = Form("int4", Code.INT4, 7.5, "BF16")
 
 @pytest.mark.parametrize(
     ("columns", "height", "at_once"),
-    [(64, 1, BLOCK // 64), (64, 100, 4000), (BLOCK, 3, 3), (3000, 2, 86)],
+    [(64, 1, BLOCK_ELEMENTS // 64), (64, 100, 4000), (BLOCK_ELEMENTS, 3, 3), (3000, 2, 86)],
 )
 def test_as_many_whole_blocks_are_computed_together_as_a_block_of_a_merge_has(
     columns: int, height: int, at_once: int
 ) -> None:
     plain = Quantised.of("q", weight(9000, columns), FORM, (height, 2))
     assert plain.rows_at_once == at_once and plain.weight.dtype == "BF16"
-    merged = Quantised.of("q", weight(9000, columns, BLOCK), FORM, (height, 2))
+    merged = Quantised.of("q", weight(9000, columns, BLOCK_ELEMENTS), FORM, (height, 2))
     assert merged.rows_at_once == at_once
     assert isinstance(merged.weight, Merged)
     assert (merged.weight.dtype, merged.weight.block_elements) == ("F32", at_once * columns)
@@ -169,7 +169,7 @@ def test_what_is_merged_as_a_whole_is_quantised_as_a_whole(block: int) -> None:
     assert isinstance(tensor.weight, Merged)
     assert (tensor.rows_at_once, tensor.weight.block_elements) == (8, 64)
     smaller = Quantised.of("q", weight(7, 8, 55), FORM, (4, 8))
-    assert smaller.rows_at_once == BLOCK // 8
+    assert smaller.rows_at_once == BLOCK_ELEMENTS // 8
 
 
 def test_its_bytes_are_those_of_codes_scales_factor_and_description() -> None:

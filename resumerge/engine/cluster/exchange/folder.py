@@ -138,7 +138,7 @@ class FolderExchange(Exchange):
         Storage().make_folder(self._folder)
 
     def endpoint(self, task: str, shard: Shard) -> TaskEndpoint:
-        return FolderEndpoint(self._folder, task, shard.index, self._files.folder)
+        return FolderEndpoint(self._folder, task, shard.number, self._files.folder)
 
     def beats(self, tasks: Collection[str]) -> Mapping[str, Beat]:
         beats = {task: read_beat(self._folder / task) for task in tasks}
@@ -147,7 +147,7 @@ class FolderExchange(Exchange):
     def record(self, task: str, shard: Shard) -> ShardRecord | None:
         if not self._files.has_size_and_header(shard, self._files.final(shard)):
             return None
-        return published_record(record_path(self._folder, shard.index))
+        return published_record(record_path(self._folder, shard.number))
 
     def has(self, shard: Shard, record: ShardRecord) -> bool:
         path = self._files.final(shard)
@@ -163,7 +163,7 @@ class FolderExchange(Exchange):
         return True
 
     def journaled(self, task: str, shard: Shard) -> None:
-        record_path(self._folder, shard.index).unlink(missing_ok=True)
+        record_path(self._folder, shard.number).unlink(missing_ok=True)
 
     def give_up(self, task: str) -> None:
         shutil.rmtree(self._folder / task, ignore_errors=True)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModel
 
-FLOAT32 = 4
+from resumerge.tensors.dtypes import FLOAT32_BYTES
 
 Weight = Callable[[str, np.ndarray], object]
 """A function that fills an array with a layer's weight as float32, by its name in the layer."""
@@ -113,7 +113,7 @@ class Decoder:
 
     def _memory_of(self, elements: int) -> np.ndarray:
         if len(self._memory) < elements:
-            self._memory = np.frombuffer(mmap.mmap(-1, FLOAT32 * elements), np.float32)
+            self._memory = np.frombuffer(mmap.mmap(-1, FLOAT32_BYTES * elements), np.float32)
         return self._memory
 
     def _seen(self, layer: Any, tokens: int) -> torch.Tensor:

@@ -20,9 +20,8 @@ from resumerge.experts.upcycling.gates.directions import (
 from resumerge.experts.upcycling.gates.prompts import splitting_bytes
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
+from resumerge.tensors.dtypes import FLOAT32_BYTES, FLOAT64_BYTES
 from resumerge.tensors.evaluation import Evaluation
-
-FLOAT32, FLOAT64 = 4, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +47,14 @@ class EmbeddedPrompts(Step):
 
     @property
     def nbytes(self) -> int:
-        return FLOAT32 * len(self.experts) * self._width
+        return FLOAT32_BYTES * len(self.experts) * self._width
 
     @property
     def planning_bytes(self) -> int:
         return splitting_bytes(self.table.shape[0])
 
     def working_bytes(self, threads: int) -> int:
-        return self.nbytes + 6 * FLOAT64 * self._width
+        return self.nbytes + 6 * FLOAT64_BYTES * self._width
 
     def seconds(self, threads: int) -> float:
         return 0.0

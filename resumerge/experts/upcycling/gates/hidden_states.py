@@ -22,12 +22,11 @@ from resumerge.experts.upcycling.gates.directions import (
 from resumerge.experts.upcycling.gates.prompts import splitting_bytes
 from resumerge.tensors import Step, Tensor
 from resumerge.tensors.computed import Advance, State
+from resumerge.tensors.dtypes import FLOAT32_BYTES
 from resumerge.tensors.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from resumerge.experts.upcycling.gates.decoder import Decoder
-
-FLOAT32 = 4
 
 LIBRARIES = ("torch", "transformers")
 """The libraries that compute a layer."""
@@ -87,7 +86,7 @@ class HiddenStates(Step):
 
     @property
     def nbytes(self) -> int:
-        return FLOAT32 * len(self.layers) * len(self.experts) * self._width
+        return FLOAT32_BYTES * len(self.layers) * len(self.experts) * self._width
 
     @cached_property
     def key(self) -> str:
@@ -116,7 +115,7 @@ class HiddenStates(Step):
         heads = stated if isinstance(stated, int) else 1
         one_text = longest * (4 * wide + 8 * self._width + 2 * heads * longest)
         at_once = min(threads, len(self._prompts)) * one_text
-        return LIBRARIES_BYTES + FLOAT32 * (layer + 4 * tokens * self._width + at_once)
+        return LIBRARIES_BYTES + FLOAT32_BYTES * (layer + 4 * tokens * self._width + at_once)
 
     def seconds(self, threads: int) -> float:
         computed = self.layers[: None if self.mode == "hidden_norm" else -1]

@@ -40,7 +40,7 @@ from resumerge.planning.plan import Plan, Shard
 from resumerge.planning.versions import Versions
 from resumerge.recipe import ModelRef
 from resumerge.tensors import stored_in
-from resumerge.tensors.target import BLOCK
+from resumerge.tensors.target import BLOCK_ELEMENTS
 
 NODE = NODES[0]
 
@@ -61,17 +61,17 @@ def test_a_task_returns_what_it_computed_and_leaves_its_shard_alone(
         assert finished.nbytes == shard.nbytes and finished.node == Node("", "here")
         assert finished.seconds > 0 and finished.peak_rss > 1 << 20
         assert all(unit.seconds >= 0 and unit.input_hashes for unit in finished.record.units)
-        assert published_record(record_path(shards.attempt, shard.index)) == finished.record
+        assert published_record(record_path(shards.attempt, shard.number)) == finished.record
 
 
 def test_the_plan_of_a_shard_has_its_units_from_zero(computed: ComputedShards) -> None:
     for shard in computed.shards.plan.shards:
-        found = shard_plan(computed.shards.plan, shard.index)
+        found = shard_plan(computed.shards.plan, shard.number)
         units = computed.shards.plan.units[shard.first : shard.last]
         [own] = found.shards
-        assert own == replace(shard, index=0, first=0, last=len(units))
+        assert own == replace(shard, number=0, first=0, last=len(units))
         assert found.units == tuple(
-            replace(unit, index=index, shard=0) for index, unit in enumerate(units)
+            replace(unit, number=n, shard=0) for n, unit in enumerate(units)
         )
         assert not any((found.stages, found.notes, found.left_out, found.kept, found.variants))
         assert all(not (s.config or s.companions or s.tensors) for s in found.sources)
@@ -81,7 +81,7 @@ def test_a_plan_of_a_shard_has_the_remote_files_that_it_reads_with_their_headers
     whole = plan(LINEAR, remote("a", 4, 5, 6), remote("b", 4, 5, 6), shard_size=30)
     assert len(whole.shards) == 3
     for shard in whole.shards:
-        found = shard_plan(whole, shard.index)
+        found = shard_plan(whole, shard.number)
         read = {(s.source, s.file) for unit in found.units for s in stored_in(unit.expression)}
         assert {n for n, _ in read} == {0, 1}
         for number, source in enumerate(found.sources):
@@ -358,11 +358,20 @@ def test_a_shard_that_is_there_is_compared_and_stays(
 
 
 def test_the_block_that_differs_is_named_with_both_hashes(tmp_path: Path) -> None:
-    whole = plan("merge_method: passthrough\nmodels: [{model: a}]\n", vectors("a", BLOCK + 5))
+    whole = plan(
+        "merge_method: passthrough\nmodels: [{model: a}]\n", vectors("a", BLOCK_ELEMENTS + 5)
+    )
     [unit], path = whole.units, tmp_path / "shard"
     path.write_bytes(bytes(unit.block_span(1)[0] + 20))
     blocks = [hash_block(bytes(unit.block_span(number)[1])) for number in range(2)]
-    record = ShardRecord("", (UnitCommit(0, b"".join(blocks), b"", "", 0.0),))
+    record = ShardRecord(
+        "",
+        (
+            UnitCommit(
+                number=0, hashes=b"".join(blocks), input_hashes=b"", checksum="", seconds=0.0
+            ),
+        ),
+    )
     compare_with_record(path, "s", whole, record, NODE)
     other = ShardRecord("", (replace(record.units[0], hashes=blocks[0] + bytes(HASH_BYTES)),))
     with pytest.raises(Resumable) as conflict:
@@ -477,7 +486,7 @@ def test_a_shard_is_journaled_with_all_that_is_known_of_it(bench: Bench) -> None
     first, *rest = finished.record.units
     bench.ledger.units.commit_batch(bench.attempt, 1, [first], {"units_committed": 1})
     journal = replace(bench.journal, progress=bench.ledger.units.progress())
-    nbytes = {unit.index: unit.nbytes for unit in bench.plan.units}
+    nbytes = {unit.number: unit.nbytes for unit in bench.plan.units}
     assert (journal.units_done, journal.bytes_done) == (1, nbytes[first.number])
     begun = bench.files.partial(shard)
     begun.write_bytes(b"begun")

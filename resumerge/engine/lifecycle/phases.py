@@ -1,10 +1,10 @@
-"""The pipeline of `run` and `resume`: a row of stages for a new run, and one for a run that exists.
+"""The phases of `run` and `resume`: a row for a new run, and one for a run that exists.
 
 new run:  find -> open and plan -> check -> create                                    | recover
 existing: find -> adopt -> open and plan -> compare -> reconcile (mirror) -> check    | -> execute
                                                                                       | -> finish
                                                                                       | -> publish
-The four stages after both rows are in `attempt`. A run that exists leaves its row in two cases. If
+The four phases after both rows are in `attempt`. A run that exists leaves its row in two cases. If
 it is done, here or in its mirror, that is reported. If a new run takes its place (`--restart`,
 another recipe and nothing committed, corrected code of a method), `_start` checks and creates the
 new run.
@@ -60,7 +60,7 @@ _COMPUTED_AGAIN = (
 )
 
 
-def run_pipeline(context: RunContext, found: Found) -> Result:
+def complete_run(context: RunContext, found: Found) -> Result:
     """Bring a run that `find` returned to its end: create or resume it, or report that it is done.
 
     Raises:
