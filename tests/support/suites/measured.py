@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from suites.names import file_of, function_of
 
-LIMIT = 0.3
+LIMIT = 0.25
 """Seconds that a case of a quick test takes at most, on average."""
 
 KEPT = Path(__file__).with_name("times.txt")
