@@ -21,7 +21,7 @@ class StoredTensors:
 
     def __init__(self, model: Source, name: str) -> None:
         self.name = name
-        self.tensors = model.tensors if model.stored is None else model.stored
+        self.tensors = model.stored.tensors if model.stored else model.tensors
 
     def names(self, leaf: Stored, file: str) -> Sequence[str]:
         """Return the names of the tensors that contain a leaf's bytes.

@@ -115,7 +115,8 @@ def link_and_revision(source: Source, contents: Mapping[str, str]) -> str:
     """Return the link and the revision of a source, and of its adapter."""
     if source.base is None or source.adapter is None:
         lost = "what that took from the weights was lost before the merge"
-        quantised = f", quantised: {source.quantised} ({lost})" if source.quantised else ""
+        stored = source.stored.quantised if source.stored else ""
+        quantised = f", quantised: {stored} ({lost})" if stored else ""
         return f"{_link(source)} ({_revision(source, contents)}){quantised}"
     base, adapter = (link_and_revision(part, contents) for part in (source.base, source.adapter))
     return f"{base} with the LoRA adapter {adapter}"

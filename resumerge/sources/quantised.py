@@ -13,7 +13,13 @@ from resumerge.quantisation import Checkpoint, dequantised_weights
 from resumerge.quantisation.scheme import STATED, USUAL_DTYPE, stated_dtype
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
-from resumerge.sources.types import Source, StoredWeight, in_words
+from resumerge.sources.types import (
+    Source,
+    StoredForm,
+    StoredWeight,
+    in_words,
+    note_on_quantisation,
+)
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Rounded, Tensor
 
@@ -86,17 +92,20 @@ def dequantised(source: Source) -> Source:
         for name in source.tensors
         if name in unused
     )
-    opened = replace(
+    quantised = in_words(weight.kind for weight in weights)
+    return replace(
         source,
         config=unquantised_config(source.config),
         tensors=tensors,
-        stored=source.tensors,
-        stated=checkpoint.stated,
+        stored=StoredForm(
+            source.tensors,
+            quantised,
+            checkpoint.stated,
+            {w.name: StoredWeight((*w.parts, *w.unused), w.kind, w.written) for w in weights},
+        ),
         left_out=(*source.left_out, *left_out),
-        quantised=in_words(weight.kind for weight in weights),
-        weights={w.name: StoredWeight((*w.parts, *w.unused), w.kind, w.written) for w in weights},
+        notes=(*source.notes, note_on_quantisation(source.ref.text, quantised)),
     )
-    return replace(opened, notes=(*source.notes, opened.note_on_quantisation))
 
 
 def _dtype(config: Mapping[str, Any]) -> str:

@@ -146,6 +146,23 @@ class Description(NamedTuple):
 
 
 @dataclass(frozen=True)
+class StoredForm:
+    """What the files of a model hold, where its tensors are computed from it: quantised, or GGUF.
+
+    Args:
+        tensors: the tensors of the files, by name.
+        quantised: the number of quantised weights, by scheme, in words; empty for none.
+        stated: the quantisation that config.json states; `Source.config` leaves it out.
+        weights: the stored form of each quantised weight, by its plain name; empty for GGUF.
+    """
+
+    tensors: Mapping[str, Tensor]
+    quantised: str
+    stated: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, StoredWeight] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class SentenceModules:
     """The modules of a model of sentence-transformers.
 
@@ -164,9 +181,8 @@ class SentenceModules:
 class Source:
     """One input model, pinned.
 
-    A ``lora`` has the `single`, `components`, `modules`, `stated` and `weights` of its `base`. What
-    else the files of a model say (`contained`, `described`, `stored`, `quantised`) is asked of
-    `carrier`.
+    A ``lora`` has the `single`, `components` and `modules` of its `base`. What else the files of a
+    model say (`contained`, `described`, `stored`) is asked of `carrier`.
 
     Args:
         ref: the model as the recipe names it.
@@ -194,11 +210,8 @@ class Source:
             downloaded.
         linked: whether files of the output may become other names of its files (hard links).
         left_out: the tensors of its parts from which no tensor of the model is computed.
-        stored: for a quantised model, the tensors of its files, by name, from which `tensors` are
-            computed; None for other models, whose `tensors` are those of the files.
-        stated: the quantisation that config.json states; `config` leaves it out.
-        quantised: the number of quantised weights, by scheme, in words; empty for none.
-        weights: the stored form of each quantised weight, by its plain name.
+        stored: what the files of a quantised model, or one in GGUF, hold; None for other models,
+            whose `tensors` are those of the files.
         described: the description in GGUF files, until tensors get transformers' names; None for
             other files.
         is_adapter: whether it is an adapter alone: `config` is its adapter_config.json.
@@ -225,22 +238,11 @@ class Source:
     streams: bool = False
     linked: bool = False
     left_out: tuple[LeftOut, ...] = ()
-    stored: Mapping[str, Tensor] | None = None
-    stated: Mapping[str, Any] = field(default_factory=dict)
-    quantised: str = ""
-    weights: Mapping[str, StoredWeight] = field(default_factory=dict)
+    stored: StoredForm | None = None
     described: Description | None = None
     is_adapter: bool = False
     led_to_by_file: bool = False
     contained: Contained = NOTHING_CONTAINED
-
-    @property
-    def note_on_quantisation(self) -> str:
-        """A sentence on a quantised model."""
-        return (
-            f"{self.ref.text}: its weights are computed from quantised ones ({self.quantised}); "
-            "what quantisation took from them is lost"
-        )
 
     @property
     def is_remote(self) -> bool:
@@ -276,7 +278,8 @@ class Source:
         quantised.
         """
         prefix, model = ("base/", self.base) if self.base else ("", self)
-        found = {n: t for n, t in (model.stored or {}).items() if isinstance(t, Stored)}
+        files = model.stored.tensors if model.stored else {}
+        found = {name: tensor for name, tensor in files.items() if isinstance(tensor, Stored)}
         if not (prefix or self.number):
             return found
         return {
@@ -308,22 +311,34 @@ class Source:
 
         If `single` is true, the first name of `files` leads to the model.
         """
+        stored = self.carrier.stored
+        if self.base and stored and not stored.weights:
+            stored = None  # GGUF: the tensors' kinds say it, and the file's header
         return {
             "model": self.ref.text,
             "kind": self.kind,
             "revision": self.revision,
             **({"single": True} if self.single or self.led_to_by_file else {}),
             "config": config_digest(self.config),
-            **(
-                {"quantised": config_digest(self.stated)}
-                if self.stored is not None or self.weights
-                else {}
-            ),
+            **({"quantised": config_digest(stored.stated)} if stored else {}),
             "files": {
                 name: {"size": f.size, **f.identity} for name, f in sorted(self.files.items())
             },
             **({"adapter_config": dict(self.adapter.config)} if self.adapter else {}),
         }
+
+
+def note_on_quantisation(model: str, quantised: str) -> str:
+    """Return a sentence on a quantised model.
+
+    Args:
+        model: the model as the recipe names it.
+        quantised: as `StoredForm.quantised`.
+    """
+    return (
+        f"{model}: its weights are computed from quantised ones ({quantised}); what quantisation "
+        "took from them is lost"
+    )
 
 
 def in_words(kinds: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from resumerge.errors import InputError, Problem
 from resumerge.quantisation.output import stem_of
 from resumerge.recipe import Recipe
 from resumerge.sizes import counted
-from resumerge.sources.types import Source, StoredWeight
+from resumerge.sources.types import Source, StoredForm, StoredWeight
 from resumerge.tensors import Merged, Rounded, Stored, Tensor
 from resumerge.tensors.target import Target, block_elements
 
@@ -46,7 +46,7 @@ def check_alike(recipe: Recipe, reference: Source) -> Iterator[Problem]:
     def problem(what: str, expected: str, found: str, fix: str) -> Problem:
         return recipe.problem(what, "out_dtype", expected=expected, found=found, fix=fix)
 
-    if not reference.weights or not reference.stored_tensors():
+    if _form_of(reference) is None:
         yield problem(
             "The reference model is not quantised",
             "a quantised base model, or first model if there is no base",
@@ -63,6 +63,12 @@ def check_alike(recipe: Recipe, reference: Source) -> Iterator[Problem]:
         )
 
 
+def _form_of(reference: Source) -> StoredForm | None:
+    """Return the stored form of a quantised model; None for others, and for GGUF."""
+    form = reference.carrier.stored
+    return form if form and form.weights else None
+
+
 def quantised_alike(
     recipe: Recipe, reference: Source, targets: Sequence[Target]
 ) -> tuple[list[Target], QuantisedOutput, list[str]]:
@@ -73,7 +79,7 @@ def quantised_alike(
 
     Args:
         recipe: the recipe.
-        reference: the reference model, which is quantised.
+        reference: the reference model, for which `check_alike` has no problem.
         targets: the tensors, plain.
 
     Returns:
@@ -82,11 +88,13 @@ def quantised_alike(
     Raises:
         InputError: a changed weight is stored in a form that this program does not write.
     """
+    form = _form_of(reference)
+    assert form is not None
     stored = reference.stored_tensors()
     quantised, changed = list[Target](), list[str]()
     unwritten: dict[str, str] = {}
     for target in targets:
-        weight = reference.weights.get(target.name)
+        weight = form.weights.get(target.name)
         if weight is None:
             quantised.append(target)
         elif _is_unchanged(target.expression, reference.tensors[target.name]):
@@ -98,15 +106,16 @@ def quantised_alike(
             unwritten[target.name] = weight.kind
     if unwritten:
         raise InputError([_not_written(recipe, unwritten)])
-    of_weights = {part for weight in reference.weights.values() for part in weight.parts}
+    of_weights = {part for weight in form.weights.values() for part in weight.parts}
     beside = [n for n in stored if n not in of_weights and n not in reference.tensors]
     quantised += (_copied(stored[name]) for name in beside)
     tensors = frozenset({*of_weights, *beside})
-    kind = f"as in {reference.ref}: {reference.quantised}"
+    kind = f"as in {reference.ref}: {form.quantised}"
     output = QuantisedOutput(
-        SAME, kind, f"what loads {reference.ref} loads it", reference.stated, tensors
+        SAME, kind, f"what loads {reference.ref} loads it", form.stated, tensors
     )
-    return quantised, output, [_note(reference, changed, beside)]
+    copied = len(form.weights) - len(changed)
+    return quantised, output, [_note(reference, changed, copied, beside)]
 
 
 def unrounded(tensor: Tensor) -> Tensor:
@@ -166,12 +175,11 @@ def _not_written(recipe: Recipe, unwritten: Mapping[str, str]) -> Problem:
     )
 
 
-def _note(reference: Source, changed: Sequence[str], beside: Sequence[str]) -> str:
-    same = len(reference.weights) - len(changed)
+def _note(reference: Source, changed: Sequence[str], copied: int, beside: Sequence[str]) -> str:
     text = (
         f"{counted(len(changed), 'weight')} that {'changes' if len(changed) == 1 else 'change'} "
         f"{'is' if len(changed) == 1 else 'are'} quantised as {reference.ref} has them; the codes "
-        f"and scales of {same} are copied"
+        f"and scales of {copied} are copied"
     )
     if beside:
         text += (

@@ -83,8 +83,6 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
         notes=(*base.notes, *adapter.notes, *pairing.notes),
         components=base.components,
         modules=base.modules,
-        stated=base.stated,
-        weights=base.weights,
         left_out=(
             *_replaced(ties.tensors, paired),
             *_tied(paired, tensors),

@@ -22,7 +22,15 @@ from resumerge.sources.gguf.tokenizer import FILES, reason_against
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.reader import SourceReader
 from resumerge.sources.remote.files import list_companions
-from resumerge.sources.types import Contained, Description, GgufBlocks, Source, in_words
+from resumerge.sources.types import (
+    Contained,
+    Description,
+    GgufBlocks,
+    Source,
+    StoredForm,
+    in_words,
+    note_on_quantisation,
+)
 from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Dequantised, Halved, Rounded, Stored, Tensor
 from resumerge.tensors.dtypes import FLOATS
@@ -83,17 +91,17 @@ class _Model:
         left_out = (
             LeftOut(self.raw[name], UnusedReason.COMPUTED) for name in TENSORS if name in self.raw
         )
+        quantised = in_words(each.scheme for each in self.coded.values())
         opened = replace(
             self.source,
             config=config,
             tensors=tensors,
-            stored=self.source.tensors,
+            stored=StoredForm(self.source.tensors, quantised),
             described=None,
             left_out=(*self.source.left_out, *left_out),
             contained=self._contained,
-            quantised=in_words(each.scheme for each in self.coded.values()),
         )
-        notes = [opened.note_on_quantisation] if opened.quantised else []
+        notes = [note_on_quantisation(opened.ref.text, quantised)] if quantised else []
         return replace(opened, notes=(*self.source.notes, *notes, *self._notes()))
 
     def _shaped(self) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from made_up_plans import llama, plan, staged, tensor, units
 from resumerge.errors import InputError, Problem
 from resumerge.planning import Plan
 from resumerge.quantisation import OUTPUTS
-from resumerge.sources.types import Source, StoredWeight
+from resumerge.sources.types import Source, StoredForm, StoredWeight
 from resumerge.tensors import Adapted, Merged, Quantised, Stored
 
 LINEAR = "merge_method: linear\nparameters: {weight: 1}\nmodels: [{model: a}, {model: b}]\n"
@@ -209,13 +209,8 @@ def coded(
     if beside:
         stored[beside] = tensor(beside, (1,), "F32")
     stored[NORM] = tensor(NORM, (4,), "BF16")
-    return replace(
-        found,
-        stored=stored,
-        weights=stored_weights,
-        quantised="2 weights in float8",
-        stated={"quant_method": "fp8"},
-    )
+    stated = {"quant_method": "fp8"}
+    return replace(found, stored=StoredForm(stored, "2 in float8", stated, stored_weights))
 
 
 def other(name: str = "b") -> Source:
@@ -277,9 +272,8 @@ def test_codes_scales_and_the_factor_are_one_unit_in_the_shapes_of_the_reference
         tensor(stem + layout.factor, (1, 1), "F32"),
     ]
     stored = {part.name: part for part in parts}
-    reference = replace(
-        coded("a", Q), stored=stored, weights={Q: StoredWeight(tuple(stored), "nvfp4", layout)}
-    )
+    weights = {Q: StoredWeight(tuple(stored), "nvfp4", layout)}
+    reference = replace(coded("a", Q), stored=StoredForm(stored, "1 in nvfp4", weights=weights))
     second = model("b", {Q: SQUARE})
     unit = units(plan(LINEAR + SAME, reference, second))[Q]
     assert dict(unit.tensors) == {part.name: part.shape for part in parts}
