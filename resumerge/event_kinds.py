@@ -27,19 +27,19 @@ class EventKind(StrEnum):
     Facts: `reason`; the size `before` and `after` (bytes); `rss` and `available` memory (bytes).
     """
 
-    WAITING = "waiting"
+    MEMORY_AWAITED = "waiting"
     """The run waits for memory: not even one block fits.
 
     Facts: `reason`; `rss` and `available` memory (bytes).
     """
 
-    WENT_ON = "went_on"
+    MEMORY_RETURNED = "went_on"
     """The run continued after it had waited for memory.
 
     Facts: `reason`; the `seconds` that it waited; `rss` and `available` memory (bytes).
     """
 
-    GAVE_UP_WAITING = "gave_up_waiting"
+    MEMORY_GIVEN_UP = "gave_up_waiting"
     """The run stopped after it had waited for memory.
 
     Facts: `reason`; the `seconds` that it waited; `rss` and `available` memory (bytes).

@@ -117,7 +117,15 @@ class Combining:
 
     def _context(self, values: Values, shape: tuple[int, ...], name: str) -> TensorContext:
         operands = self._operands(values)
-        return TensorContext(shape, values.params, operands, self._base, name, self.seed, 32)
+        return TensorContext(
+            shape=shape,
+            params=values.params,
+            per_model=operands,
+            base=self._base,
+            name=name,
+            seed=self.seed,
+            bits=32,
+        )
 
     def _core(self, module: ChangedModule, values: Values) -> tuple[Merged, str | None]:
         shape = core_shape(module.first.matrix, module.ranks)

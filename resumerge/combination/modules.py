@@ -22,7 +22,6 @@ class ChangedModule:
     Args:
         name: its name in the first of the adapters that change it.
         matrices: the matrices of each of these adapters, by the adapter's place in the recipe.
-        names: its names in the adapters.
     """
 
     name: str
@@ -30,6 +29,7 @@ class ChangedModule:
 
     @property
     def first(self) -> Matrices:
+        """The matrices of the first adapter that changes it."""
         return next(iter(self.matrices.values()))
 
     @property

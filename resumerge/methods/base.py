@@ -81,7 +81,7 @@ class BlockCost:
     per_input: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TensorContext:
     """The facts about one tensor that a method computes with.
 

@@ -84,7 +84,15 @@ class Case:
             {} if i == base else {p.name: value(p, i) for p in each} for i in range(count)
         )
         params = {p.name: value(p, 0) for p in whole}
-        return TensorContext(SHAPE, params, per_model, base, "x.weight", 7, 32)
+        return TensorContext(
+            shape=SHAPE,
+            params=params,
+            per_model=per_model,
+            base=base,
+            name="x.weight",
+            seed=7,
+            bits=32,
+        )
 
 
 def cases() -> Iterator[Case]:

@@ -26,7 +26,9 @@ def context(
     base: int | None = None,
     shape: tuple[int, ...] = (4,),
 ) -> TensorContext:
-    return TensorContext(shape, params, tuple(per_model), base, "x", 0, 32)
+    return TensorContext(
+        shape=shape, params=params, per_model=tuple(per_model), base=base, name="x", seed=0, bits=32
+    )
 
 
 def computed(method: str, asked: TensorContext, *models: Sequence[float]) -> list[float]:
@@ -324,7 +326,15 @@ def test_each_model_tensor_and_seed_draws_for_itself(method: str) -> None:
     run, delta = BlockRun(0, 400, 400), Vector(np.linspace(1, 2, 400, dtype=np.float32))
 
     def mask(model: int = 1, name: str = "x", seed: int = 0) -> bytes:
-        asked = TensorContext((400,), {"rescale": True}, ({}, given, given), 0, name, seed, 32)
+        asked = TensorContext(
+            shape=(400,),
+            params={"rescale": True},
+            per_model=({}, given, given),
+            base=0,
+            name=name,
+            seed=seed,
+            bits=32,
+        )
         drawn = METHODS[method].mask(asked, model, delta, run, None)  # type: ignore[attr-defined]
         return bytes(drawn)
 

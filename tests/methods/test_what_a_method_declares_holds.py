@@ -181,7 +181,9 @@ class Odd(Method):
 
 
 def asked(inputs: int = 2, shape: tuple[int, ...] = (4, 4)) -> TensorContext:
-    return TensorContext(shape, {}, ({},) * inputs, None, "x", 0, 32)
+    return TensorContext(
+        shape=shape, params={}, per_model=({},) * inputs, base=None, name="x", seed=0, bits=32
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,9 @@ def test_nothing_is_asked_about_an_empty_tensor() -> None:
 
 
 def test_a_failure_of_a_built_in_method_is_no_problem_of_the_user() -> None:
-    broken = TensorContext((4, 4), {}, ({}, {}), None, "x", 0, 32)
+    broken = TensorContext(
+        shape=(4, 4), params={}, per_model=({}, {}), base=None, name="x", seed=0, bits=32
+    )
     with pytest.raises(KeyError):
         ask(METHODS["linear"], broken)
 
@@ -325,8 +329,17 @@ def test_a_method_that_is_declared_wrongly_is_refused(answers: dict[str, Any], f
 
 def test_what_a_context_knows() -> None:
     given = ({"weight": 1.0}, {}, {"weight": 3.0})
-    tensor_ = TensorContext((2, 3), {}, given, 1, "x", 0, 32)
+    tensor_ = TensorContext(
+        shape=(2, 3), params={}, per_model=given, base=1, name="x", seed=0, bits=32
+    )
     assert (tensor_.numel, tensor_.others) == (6, [0, 2])
     assert tensor_.values("weight") == [1.0, 3.0]
-    assert TensorContext((), {}, given, None, "x", 0, 32).others == [0, 1, 2]
-    assert math.isclose(TensorContext((), {}, given, None, "x", 0, 32).numel, 1)
+    assert TensorContext(
+        shape=(), params={}, per_model=given, base=None, name="x", seed=0, bits=32
+    ).others == [0, 1, 2]
+    assert math.isclose(
+        TensorContext(
+            shape=(), params={}, per_model=given, base=None, name="x", seed=0, bits=32
+        ).numel,
+        1,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,3 +96,51 @@ def test_a_public_method_has_a_docstring_or_overrides_one_that_has() -> None:
                     if not inspect.getdoc(getattr(kind, method))
                 ]
     assert silent == []
+
+
+def test_what_a_class_lists_are_its_fields_or_arguments() -> None:
+    """Under `Args:` and `Attributes:`, of this class and of those above it in the package."""
+    classes = [
+        (place, node, text) for place, node, text in documented() if isinstance(node, ast.ClassDef)
+    ]
+    known: dict[str, set[str]] = {}
+    for _, node, _ in classes:
+        known.setdefault(node.name, set()).update(names_of(node))
+    for _ in range(4):  # more than any class has above it
+        for _, node, _ in classes:
+            for base in node.bases:
+                known[node.name] |= known.get(ast.unparse(base).rpartition(".")[2], set())
+    unknown = [
+        f"{place}: {name}"
+        for place, node, text in classes
+        for name in listed_in(text)
+        if name not in known[node.name]
+    ]
+    assert unknown == []
+
+
+def listed_in(text: str) -> Iterator[str]:
+    """Yield the names that a docstring lists under `Args:` and `Attributes:`."""
+    for part in re.findall(r"^(?:Args|Attributes):\n((?:(?: {4}.*)?\n?)+)", text, re.MULTILINE):
+        yield from re.findall(r"^ {4}(\w+):", part, re.MULTILINE)
+
+
+def names_of(node: ast.ClassDef) -> set[str]:
+    """The names of a class's fields, of arguments of `__init__`, and of what methods set."""
+    names = {
+        item.target.id
+        for item in node.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    }
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef):
+            if item.name == "__init__":
+                names |= {each.arg for each in (*item.args.args, *item.args.kwonlyargs)}
+            if is_property(item):
+                names.add(item.name)
+    for each in ast.walk(node):
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+            names.add(each.attr)
+        if isinstance(each, ast.Assign):
+            names |= {target.id for target in each.targets if isinstance(target, ast.Name)}
+    return names

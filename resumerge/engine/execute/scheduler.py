@@ -58,7 +58,7 @@ class Scheduler:
         Raises:
             Resumable: a source cannot be downloaded or read now.
             OSError: the output cannot be written now.
-            Interrupted: a signal arrived; every computed block is committed.
+            Interrupted: a signal arrived; the blocks that this thread had taken over are committed.
         """
         try:
             while True:
@@ -95,7 +95,8 @@ class Scheduler:
                     batch.append(written)
                     nbytes += written.nbytes
         except Interrupted:
-            self._running.clear()  # a server does not answer; the computed blocks are committed
+            # A source was being read. Tasks in flight are computed again after resuming.
+            self._running.clear()
         return batch
 
     def _start_tasks(self, nbytes: int) -> bool:
@@ -121,7 +122,8 @@ class Scheduler:
     def _may_start_task(self) -> bool:
         """Return whether another task may start: few are in flight, in number and in bytes.
 
-        One more than `most_tasks` may be in flight: the one whose result is waited for.
+        `most_tasks` and one may be in flight: those that have ended count until
+        `_oldest_written` takes their blocks.
         """
         if not self._running:
             return True

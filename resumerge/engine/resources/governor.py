@@ -150,7 +150,7 @@ class Governor:
         if not self.cramped:
             return
         started = self._clock()
-        self._tell(EventKind.WAITING, self._shortage())
+        self._tell(EventKind.MEMORY_AWAITED, self._shortage())
         give_back_freed_memory()
         while self.cramped and not stop.requested:
             self._waiting(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
@@ -159,12 +159,14 @@ class Governor:
             now = self._clock()
             if now - started > self._memory_wait:
                 self._tell(
-                    EventKind.GAVE_UP_WAITING, self._shortage(), seconds=round(now - started, 1)
+                    EventKind.MEMORY_GIVEN_UP, self._shortage(), seconds=round(now - started, 1)
                 )
                 raise Resumable(Reason.MEMORY, self._advice(now - started))
         seconds = round(self._clock() - started, 1)
         self._tell(
-            EventKind.WENT_ON, f"memory is available again after {seconds} s", seconds=seconds
+            EventKind.MEMORY_RETURNED,
+            f"memory is available again after {seconds} s",
+            seconds=seconds,
         )
 
     def look(self) -> None:

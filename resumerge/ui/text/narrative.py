@@ -42,15 +42,15 @@ WITH_FACTS = {
 }
 """The kinds of events whose facts are told: each by a function, as `_streamed` is one."""
 
-UNTOLD = {EventKind.WENT_ON, EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
-"""The kinds of events without a sentence: `WAITING` has one, and a cluster's tasks are counted."""
+UNTOLD = {EventKind.MEMORY_RETURNED, EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
+"""The kinds of events without a sentence: `MEMORY_AWAITED` has one, and tasks are counted."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")
 """A number with its unit: reasons that differ in nothing else count as one."""
 
 _SENTENCES: Mapping[str, str] = {
-    EventKind.WAITING: "The run waited for memory, because there was not enough to continue",
-    EventKind.GAVE_UP_WAITING: "The run stopped, because memory was still short after waiting",
+    EventKind.MEMORY_AWAITED: "The run waited for memory, because there was not enough to continue",
+    EventKind.MEMORY_GIVEN_UP: "The run stopped, because memory was still short after waiting",
     EventKind.FILE_SET_ASIDE: (
         "A file that was not from this run had the name of an output file, and was renamed"
     ),
