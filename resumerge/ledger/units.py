@@ -69,6 +69,24 @@ class UnitCommit:
     seconds: float
     measurements: UnitMeasurements | None = None
 
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any], number: int) -> UnitCommit:
+        """Return what another ledger's row has of a unit, to be committed here.
+
+        Args:
+            row: the row of a committed unit in the table ``units``.
+            number: the unit's number here.
+        """
+        measurements = row["measurements"]
+        return cls(
+            number=number,
+            hashes=row["block_hashes"],
+            input_hashes=row["input_hashes"] or b"",
+            checksum=row["checksum"],
+            seconds=row["seconds"] or 0.0,
+            measurements=UnitMeasurements.of_json(measurements) if measurements else None,
+        )
+
     @property
     def results(self) -> dict[str, Any]:
         """The results of a unit, and its state: columns of the table ``units``, by name."""

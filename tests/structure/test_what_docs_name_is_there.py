@@ -9,6 +9,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,6 @@ PACKAGE = Path(resumerge.__file__).parent
 CHECKOUT = PACKAGE.parent
 FOLDERS = [init.parent for init in sorted(PACKAGE.rglob("__init__.py"))]
 ROOMS = [folder for folder in FOLDERS if folder.parent == PACKAGE]
-OUR_FILES = [
-    f
-    for name in ("resumerge", "tests", "benchmarks", "docs", "state")
-    for f in (CHECKOUT / name).rglob("*.*")
-]
 
 NAME = re.compile(r"[a-z_][a-z_0-9]*(?:[./][a-z_0-9]+)*(?:\.pyi?|\.[ch]|/)?")
 
@@ -113,8 +109,14 @@ def test_a_name_of_a_decision_is_in_the_file_beside_it() -> None:
     assert {pair for pair in pairs if not _is_in(*pair)} == set()
 
 
+@cache
+def _our_files() -> list[Path]:
+    folders = ("resumerge", "tests", "benchmarks", "docs", "state")
+    return [file for name in folders for file in (CHECKOUT / name).rglob("*.*")]
+
+
 def _is_in(name: str, path: str) -> bool:
-    files = [file for file in OUR_FILES if file.as_posix().endswith(f"/{path}")]
+    files = [file for file in _our_files() if file.as_posix().endswith(f"/{path}")]
     return any(re.search(rf"\b{name}\b", file.read_text(encoding="utf-8")) for file in files)
 
 

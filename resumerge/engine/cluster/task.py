@@ -38,7 +38,7 @@ from resumerge.engine.shards.space_reservation import starts_sparse
 from resumerge.errors import InputError, Interrupted, Reason, Resumable
 from resumerge.host.machine import boot_id, hostname
 from resumerge.host.memory import peak_rss
-from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, UnitMeasurements, now
+from resumerge.ledger import LEDGER_FILE, Ledger, UnitCommit, now
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import Plan, estimate
@@ -163,17 +163,7 @@ def _compute(
             computation.run(ledger.units.progress())
         context.stop.check()
         units = tuple(
-            UnitCommit(
-                number=task.first + row["number"],
-                hashes=row["block_hashes"],
-                input_hashes=row["input_hashes"] or b"",
-                checksum=row["checksum"],
-                seconds=row["seconds"] or 0.0,
-                measurements=UnitMeasurements.of_json(row["measurements"])
-                if row["measurements"]
-                else None,
-            )
-            for row in ledger.units.all()
+            UnitCommit.of_row(row, task.first + row["number"]) for row in ledger.units.all()
         )
     return ShardRecord(task.fingerprint, units)
 

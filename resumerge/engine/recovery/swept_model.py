@@ -21,7 +21,6 @@ from resumerge.event_kinds import EventKind
 from resumerge.ledger import Ledger, UnitCommit
 from resumerge.ledger.connection import Row
 from resumerge.ledger.ledger import LEDGER_FILE
-from resumerge.ledger.unit_measurements import UnitMeasurements
 from resumerge.storage import Storage
 
 _log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ class SweptModel:
             path = swept.shards.get(shard["name"])
             if path and path.is_file() and all(map(_is_planned, swept_rows, planned)):
                 storage.rename(path, out / shard["name"])
-                commits = list(map(_commit, swept_rows, planned))
+                commits = [UnitCommit.of_row(s, p["number"]) for s, p in zip(swept_rows, planned)]
                 ledger.shards.adopt_computed(
                     shard["number"], commits, kind=EventKind.SHARD_OF_SWEEP
                 )
@@ -118,15 +117,3 @@ class _SweptVariant:
 
 def _is_planned(swept: Mapping[str, Any], planned: Mapping[str, Any]) -> bool:
     return bool(swept.get("checksum")) and all(swept[key] == planned[key] for key in _PLANNED)
-
-
-def _commit(swept: Mapping[str, Any], planned: Mapping[str, Any]) -> UnitCommit:
-    measurements = swept["measurements"]
-    return UnitCommit(
-        number=planned["number"],
-        hashes=swept["block_hashes"],
-        input_hashes=swept["input_hashes"],
-        checksum=swept["checksum"],
-        seconds=swept["seconds"] or 0.0,
-        measurements=UnitMeasurements.of_json(measurements) if measurements else None,
-    )
