@@ -11,9 +11,9 @@ from enum import Enum
 from resumerge.errors import Problem
 from resumerge.extraction.matching import PACKED
 from resumerge.recipe.types import Input
+from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.sources.adapters.adapter_names import AdapterNames
-from resumerge.sources.adapters.config import LoraConfig
-from resumerge.sources.adapters.lora import settings_of, with_names_of_peft
+from resumerge.sources.adapters.lora import program_of
 from resumerge.sources.adapters.refusals import problem_with
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.types import Source
@@ -96,9 +96,9 @@ class AdapterChanges:
     problems: list[Problem] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        where = f"{self.source.ref.text}/adapter_config.json"
-        self.settings = settings_of(self.source, where)
-        tensors = with_names_of_peft(self.source, self.source.tensors)
+        program = program_of(self.source)
+        self.settings = program.settings(self.source)
+        tensors = program.renamed(self.source.tensors)
         names = AdapterNames.of(tensors)
         self.whole = names.whole
         self.left_out = [LeftOut(tensors[n], UnusedReason.NOT_LOADED) for n in names.ignored]

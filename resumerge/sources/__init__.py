@@ -1,8 +1,9 @@
 """Input models: their files and tensors, and reading ranges of files.
 
 `formats/` describes weight files (one class for each format), `remote/` models on the Hub and in
-buckets, `adapters/` models with LoRA adapters, `gguf/` the models of llama.cpp. Nothing here knows
-what is computed from the tensors. May import `recipe/`, `resumerge.hub` and what lies below them.
+buckets, `adapters/` models with LoRA adapters, `adapter_programs/` the programs that write these,
+`gguf/` the models of llama.cpp. Nothing here knows what is computed from the tensors. May import
+`recipe/`, `resumerge.hub` and what lies below them.
 """
 
 from resumerge.remote.metadata_cache import MetadataCache

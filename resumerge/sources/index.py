@@ -11,6 +11,7 @@ from typing import Any
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.sizes import some
+from resumerge.sources.adapter_programs import PROGRAMS
 from resumerge.sources.checkpoint_files import is_shard, missing_shards
 from resumerge.sources.formats.registry import FORMATS, format_of, is_readable
 from resumerge.sources.formats.safetensors import Safetensors
@@ -133,7 +134,7 @@ ADAPTER = Contents(
     "adapter_config.json",
     lambda known: known.adapter_file,
     "after the '+', write the folder or repo that peft's save_pretrained made",
-    others=("adapters.safetensors", "pytorch_lora_weights.safetensors"),  # MLX's and diffusers'
+    others=tuple(name for program in PROGRAMS for name in program.weight_files),
 )
 _OF_TORCHTUNE = re.compile(r"adapter_\d+\.(pt|bin|safetensors)")
 OF_TORCHTUNE = (
@@ -141,8 +142,6 @@ OF_TORCHTUNE = (
     "adapter_config.json that it writes for peft (save_adapter_weights_only: True)"
 )
 """What to do with an adapter that torchtune saved for itself."""
-IN_HEADER = "lora_adapter_metadata"
-"""The key in a safetensors file's header under which diffusers writes an adapter's options."""
 
 
 @dataclass(frozen=True)

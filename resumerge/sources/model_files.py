@@ -11,6 +11,7 @@ from typing import Any
 from resumerge.errors import refuse
 from resumerge.foreign_files import UnfitFile, read_foreign
 from resumerge.sizes import some
+from resumerge.sources.adapter_programs.diffusers import IN_HEADER
 from resumerge.sources.checkpoint_files import (
     check_shards,
     checkpoint_files,
@@ -23,7 +24,6 @@ from resumerge.sources.formats.gguf import SUFFIX
 from resumerge.sources.formats.weight_format import Header, WeightFormat, damaged
 from resumerge.sources.index import (
     ADAPTER,
-    IN_HEADER,
     INDEX_SUFFIX,
     MODEL,
     Contents,

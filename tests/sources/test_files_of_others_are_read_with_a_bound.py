@@ -39,7 +39,7 @@ from resumerge.options import Options
 from resumerge.recipe import load_recipe
 from resumerge.recipe.references import read_reference
 from resumerge.remote.metadata_cache import DATABASE, MetadataCache
-from resumerge.sources.adapters.config import parse_adapter_config
+from resumerge.sources.adapter_programs.config import parse_adapter_config
 from resumerge.sources.formats.safetensors import Safetensors
 from resumerge.sources.index import ADAPTER
 from resumerge.sources.json_object import MOST_VALUES

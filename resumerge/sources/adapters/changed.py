@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.sources.adapters.orientation import Orientations
 from resumerge.sources.adapters.refusals import Refusals
 from resumerge.sources.adapters.tokens import tokens_of, with_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.sources.adapters.heads import HEADS, is_language_head
 from resumerge.sources.adapters.model_names import spelled, stripped
 from resumerge.sources.tied_names import is_embedding

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resumerge.config_json import class_names
-from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.tensors import Tensor
 
 HEADS = ("classifier", "pre_classifier", "classification_head", "qa_outputs", "score")

@@ -8,19 +8,12 @@ from typing import Any
 
 from resumerge.errors import InputError
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
+from resumerge.sources.adapter_programs import PROGRAMS, AdapterProgram
+from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.sources.adapters.heads import classifier, is_language_head
 from resumerge.sources.adapters.pairing import Pairing
-from resumerge.sources.adapters.programs.diffusers import (
-    is_diffusers,
-    read_options,
-    renamed_from_diffusers,
-)
-from resumerge.sources.adapters.programs.kohya import SETTINGS, is_kohya
-from resumerge.sources.adapters.programs.mlx import is_mlx, read_mlx_config, renamed_from_mlx
 from resumerge.sources.adapters.refusals import without_config
 from resumerge.sources.adapters.weight_tying import AdapterTies
-from resumerge.sources.index import IN_HEADER
 from resumerge.sources.left_out import LeftOut
 from resumerge.sources.tied_names import is_embedding
 from resumerge.sources.types import Source
@@ -47,12 +40,12 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     Raises:
         InputError: not a LoRA adapter, a variant that is not supported, or one of another model.
     """
-    where = f"{adapter.ref.text}/adapter_config.json"
-    settings = settings_of(adapter, where)
+    program = program_of(adapter)
+    settings = program.settings(adapter)
     is_stage = base.kind == "stage"  # a stage has no files; its adapter is a source by itself
     folders = ("", "") if is_stage else ("base/", "adapter/")
     ties = AdapterTies(base, settings, in_folder(folders[0], base.tensors))
-    of_adapter = with_names_of_peft(adapter, in_folder(folders[1], adapter.tensors))
+    of_adapter = program.renamed(in_folder(folders[1], adapter.tensors))
     pairing = Pairing(base, adapter, settings, ties, of_adapter)
     paired = pairing.tensors()
     tensors, config = ties.after(paired)
@@ -96,28 +89,16 @@ def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     )
 
 
-def settings_of(adapter: Source, where: str) -> LoraConfig:
-    """Return the settings of an adapter of any program, also of one without a config.
+def program_of(adapter: Source) -> AdapterProgram:
+    """Return the program that wrote an adapter.
 
     Raises:
-        InputError: not a LoRA adapter, a variant that is not supported, or no known config.
+        InputError: the adapter has no config, and its names are not those of one program.
     """
-    if is_mlx(adapter.config):
-        return read_mlx_config(adapter.config, where)
-    if adapter.config.keys() <= {IN_HEADER}:
-        if is_kohya(adapter.tensors) and not adapter.config:
-            return SETTINGS
-        if is_diffusers(adapter.tensors):
-            return read_options(adapter.config, adapter.ref.text)
-        raise without_config(adapter)
-    return parse_adapter_config(adapter.config, where)
-
-
-def with_names_of_peft(adapter: Source, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Return an adapter's tensors with the names and orientation of peft, whoever wrote them."""
-    if is_mlx(adapter.config):
-        return renamed_from_mlx(tensors)
-    return renamed_from_diffusers(tensors) if adapter.config.keys() <= {IN_HEADER} else tensors
+    for program in PROGRAMS:
+        if program.wrote(adapter.config, adapter.tensors):
+            return program
+    raise without_config(adapter)
 
 
 def in_folder(folder: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

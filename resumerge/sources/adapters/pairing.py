@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from resumerge.errors import Problem
 from resumerge.sizes import some
+from resumerge.sources.adapter_programs.config import LoraConfig
+from resumerge.sources.adapter_programs.kohya import FlatNames
 from resumerge.sources.adapters.adapter_names import AdapterNames
 from resumerge.sources.adapters.changed import ModuleChanges
 from resumerge.sources.adapters.completeness import lacking
-from resumerge.sources.adapters.config import LoraConfig
 from resumerge.sources.adapters.experts import (
     ExpertParameter,
     Experts,
@@ -23,7 +24,6 @@ from resumerge.sources.adapters.experts import (
 from resumerge.sources.adapters.heads import is_language_head, is_of_new_head
 from resumerge.sources.adapters.model_names import ModelNames
 from resumerge.sources.adapters.orientation import Orientations
-from resumerge.sources.adapters.programs.kohya import FlatNames
 from resumerge.sources.adapters.refusals import Refusals
 from resumerge.sources.adapters.vocabulary import check_tokens, grow_biases_of_heads
 from resumerge.sources.adapters.weight_tying import AdapterTies

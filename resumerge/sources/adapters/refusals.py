@@ -6,6 +6,7 @@ import re
 
 from resumerge.errors import InputError, Problem, refuse
 from resumerge.sizes import some
+from resumerge.sources.adapter_programs import PROGRAMS
 from resumerge.sources.index import OF_TORCHTUNE
 from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
@@ -38,10 +39,11 @@ def without_config(adapter: Source) -> InputError:
         fix = OF_TORCHTUNE
     else:
         fix = "put the adapter_config.json that was saved with it beside it, and name the folder"
+    known = " or ".join(program.name for program in PROGRAMS if not program.has_config)
     return refuse(
         "The adapter has no adapter_config.json, and its names are not those of one program",
         where=adapter.ref.text,
-        expected="an adapter_config.json, or all names as kohya's scripts or diffusers give them",
+        expected=f"an adapter_config.json, or all names as {known} give them",
         found=some(sorted(others or adapter.tensors), most=5)[:300],
         fix=fix,
     )

@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from resumerge.sources.adapter_programs.config import TokenIndices
 from resumerge.tensors import Gathered, Rounded, Tensor
 from resumerge.tensors.rows import Rows
-
-TokenIndices = Sequence[int] | Mapping[str, Sequence[int]]
-"""The tokens whose rows an adapter trains, in the rows' order; by the ends of the names of modules,
-or those of the embedding."""
 
 
 def tokens_of(module: str, indices: TokenIndices) -> Sequence[int]:

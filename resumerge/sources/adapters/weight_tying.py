@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapter_programs.config import LoraConfig
 from resumerge.sources.tied_names import (
     head_is_unknown,
     is_embedding,

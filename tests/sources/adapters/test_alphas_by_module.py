@@ -7,7 +7,7 @@ import math
 import pytest
 from peft.utils.other import get_pattern_key
 
-from resumerge.sources.adapters.config import parse_adapter_config
+from resumerge.sources.adapter_programs.config import parse_adapter_config
 
 DEFAULT = 8
 QUERY = "model.layers.1.self_attn.q_proj"

@@ -20,7 +20,7 @@ from resumerge.errors import InputError
 from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.references import read_reference
 from resumerge.sources import Source, open_source
-from resumerge.sources.adapters.config import UNMERGEABLE, parse_adapter_config
+from resumerge.sources.adapter_programs.config import UNMERGEABLE, parse_adapter_config
 from resumerge.tensors import Adapted, stored_in
 
 QUERY = "base_model.model.model.layers.0.self_attn.q_proj"

@@ -12,11 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from resumerge.errors import refuse
-from resumerge.sources.adapters.config import LoraConfig, parse_adapter_config
-from resumerge.sources.adapters.programs.kohya import SETTINGS
-from resumerge.sources.index import IN_HEADER
+from resumerge.sources.adapter_programs.config import (
+    WITHOUT_CONFIG,
+    LoraConfig,
+    parse_adapter_config,
+)
+from resumerge.sources.adapter_programs.program import AdapterProgram, Config
 from resumerge.sources.json_object import json_object
 from resumerge.tensors import Tensor
+
+IN_HEADER = "lora_adapter_metadata"
+"""The key in a safetensors file's header under which diffusers writes an adapter's options."""
 
 _PART = re.compile(r"(unet|transformer|text_encoder(_\d)?|(model\.)?diffusion_model)\.")
 _MATRIX = re.compile(
@@ -29,10 +35,10 @@ _OTHER = re.compile(r".+\.(alpha|lora_magnitude_vector)", re.DOTALL)
 _OUTPUT = re.compile(r"\.to_out$")
 
 
-def is_diffusers(names: Iterable[str]) -> bool:
-    """Return whether all names of an adapter's tensors are names of diffusers."""
+def _wrote(config: Config, names: Iterable[str]) -> bool:
+    """Return whether there is no config but in a header, and all names are names of diffusers."""
     known = [bool(_PART.match(n) and (_MATRIX.fullmatch(n) or _OTHER.fullmatch(n))) for n in names]
-    return bool(known) and all(known)
+    return config.keys() <= {IN_HEADER} and bool(known) and all(known)
 
 
 def renamed_from_diffusers(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -51,7 +57,7 @@ def _renamed(name: str) -> str:
     return f"{module}.lora_{matrix}.weight"
 
 
-def read_options(config: Mapping[str, Any], where: str) -> LoraConfig:
+def _read_options(config: Config, where: str) -> LoraConfig:
     """Return the options of all parts of a pipeline as those of one adapter.
 
     Args:
@@ -76,7 +82,7 @@ def read_options(config: Mapping[str, Any], where: str) -> LoraConfig:
         part, _, option = key.partition(".")
         options_by_part.setdefault(part, {})[option] = value
     if not options_by_part:
-        return SETTINGS
+        return WITHOUT_CONFIG
     settings_by_part = {
         part: parse_adapter_config({**options, "peft_type": "LORA"}, where)
         for part, options in options_by_part.items()
@@ -107,3 +113,13 @@ def _of_part(part: str, patterns: Mapping[str, float], every: float | None) -> d
         for key, value in patterns.items()
     }
     return limited if every is None else limited | {rf"{part}\..+": every}
+
+
+DIFFUSERS = AdapterProgram(
+    name="diffusers",
+    has_config=False,
+    wrote=_wrote,
+    read_config=_read_options,
+    renamed=renamed_from_diffusers,
+    weight_files=("pytorch_lora_weights.safetensors",),
+)

@@ -1,15 +1,14 @@
-"""The options in a PEFT adapter's adapter_config.json that determine the merged weights."""
+"""The settings that determine an adapter's merged weights, read from PEFT's adapter_config.json."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from resumerge.errors import InputError, refuse
-from resumerge.sources.adapters.tokens import TokenIndices
 
 PROMPT_LEARNING = frozenset(
     {"PREFIX_TUNING", "PROMPT_TUNING", "P_TUNING", "MULTITASK_PROMPT_TUNING", "CPT", "CARTRIDGE"}
@@ -39,9 +38,14 @@ _MERGE_WITH_PEFT = (
 )
 
 
+TokenIndices = Sequence[int] | Mapping[str, Sequence[int]]
+"""The tokens whose rows an adapter trains, in the rows' order; by the ends of the names of modules,
+or those of the embedding."""
+
+
 @dataclass(frozen=True)
 class LoraConfig:
-    """The options that determine the merged weights.
+    """The settings that determine an adapter's merged weights.
 
     Args:
         alpha: the numerator of the scale; None for that of a scale of 1.
@@ -91,6 +95,12 @@ class LoraConfig:
     def rank_of(self, module: str) -> float | None:
         """Return the rank that a module's LoRA should have; None if it is not stated."""
         return _first_fitting(self.rank_pattern, module, self.rank)
+
+
+WITHOUT_CONFIG = LoraConfig(
+    alpha=None, alpha_pattern={}, rslora=False, fan_in_fan_out=False, dora=False
+)
+"""The settings of an adapter without a config: alphas are tensors of the file, or the ranks."""
 
 
 def _first_fitting(

@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
-from resumerge.sources.adapters.config import LoraConfig
+from resumerge.sources.adapter_programs.config import WITHOUT_CONFIG
+from resumerge.sources.adapter_programs.diffusers import renamed_from_diffusers
+from resumerge.sources.adapter_programs.program import AdapterProgram, Config
 
 _FLAT = re.compile(r"(?:lora|lycoris)_(?P<part>unet|te[123]?|transformer)_(?P<rest>.+)", re.DOTALL)
 _BLOCKS = re.compile(
@@ -24,14 +26,20 @@ _ENCODERS = {
 }
 """The names of text encoders in pipelines and checkpoints, by the beginning of a flat name."""
 
-SETTINGS = LoraConfig(alpha=None, alpha_pattern={}, rslora=False, fan_in_fan_out=False, dora=False)
-"""The settings of an adapter without a config: alphas are tensors of the file, or the ranks."""
 
-
-def is_kohya(names: Iterable[str]) -> bool:
-    """Return whether all names of an adapter's tensors are names of kohya's scripts."""
+def _wrote(config: Config, names: Iterable[str]) -> bool:
+    """Return whether there is no config, and all names of tensors are names of kohya's scripts."""
     known = [bool(_PAIR.search(name) or name.endswith(".alpha")) for name in names]
-    return bool(known) and all(known)
+    return not config and bool(known) and all(known)
+
+
+KOHYA = AdapterProgram(
+    name="kohya's scripts",
+    has_config=False,
+    wrote=_wrote,
+    read_config=lambda _config, _where: WITHOUT_CONFIG,
+    renamed=renamed_from_diffusers,  # which reads lora_down and lora_up too
+)
 
 
 class FlatNames:

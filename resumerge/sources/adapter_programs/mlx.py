@@ -7,12 +7,12 @@ its config states the factor itself (``scale``), not an alpha. A magnitude vecto
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from resumerge.errors import refuse
-from resumerge.sources.adapters.config import LoraConfig, finite_number
+from resumerge.sources.adapter_programs.config import LoraConfig, finite_number
+from resumerge.sources.adapter_programs.program import AdapterProgram, Config
 from resumerge.sources.tied_names import is_embedding
 from resumerge.tensors import Stored, Tensor
 
@@ -21,12 +21,12 @@ _MATRIX = re.compile(r"(?P<module>.+)\.lora_(?P<matrix>[ab])", re.DOTALL)
 _MAGNITUDE = re.compile(r"(?P<module>.+)\.m", re.DOTALL)
 
 
-def is_mlx(config: Mapping[str, Any]) -> bool:
+def _wrote(config: Config, _names: Iterable[str]) -> bool:
     """Return whether an adapter_config.json is one that MLX writes."""
     return "peft_type" not in config and isinstance(config.get("lora_parameters"), Mapping)
 
 
-def read_mlx_config(config: Mapping[str, Any], where: str) -> LoraConfig:
+def _read_config(config: Config, where: str) -> LoraConfig:
     """Read an adapter's config.
 
     A tied head is the embedding itself in MLX, so that it changes with it.
@@ -60,7 +60,7 @@ def read_mlx_config(config: Mapping[str, Any], where: str) -> LoraConfig:
     )
 
 
-def renamed_from_mlx(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return an adapter's tensors with peft's names and orientation."""
     found: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
@@ -81,3 +81,13 @@ def _transposed(tensor: Tensor) -> Tensor:
         return tensor
     (rows, columns), (row, column) = tensor.shape, tensor.strides or (tensor.shape[1], 1)
     return replace(tensor, shape=(columns, rows), strides=(column, row))
+
+
+MLX = AdapterProgram(
+    name="MLX",
+    has_config=True,
+    wrote=_wrote,
+    read_config=_read_config,
+    renamed=_renamed,
+    weight_files=("adapters.safetensors",),
+)
