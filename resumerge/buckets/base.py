@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from resumerge.buckets.content_hash import Begin
 from resumerge.buckets.errors import not_understood
 
-PIECE_BYTES = 1 << 20
-"""The number of bytes that are read at once."""
+BODY_PIECE_BYTES = 1 << 20
+"""The number of bytes of a body that are read at once, where a caller asks for no other."""
 
 CONNECT_TIMEOUT = 10.0
 
@@ -97,7 +97,7 @@ class Bucket(ABC):
         stop: int | None = None,
         *,
         known: Listed | None = None,
-        piece: int = PIECE_BYTES,
+        piece: int = BODY_PIECE_BYTES,
     ) -> AbstractContextManager[Body]:
         """Return an object's bytes ``start:stop``.
 

@@ -28,7 +28,7 @@ from resumerge.storage import Storage
 
 T = TypeVar("T")
 
-PIECE_BYTES = 1 << 16
+DOWNLOAD_PIECE_BYTES = 1 << 16
 """The bytes of a download that are read at once: a kill loses at most these."""
 
 _LONGEST_NAME = 200
@@ -137,7 +137,7 @@ class BucketFile(RemoteFile):
         self, start: int, stop: int | None = None, validator: str | None = None
     ) -> Iterator[Response]:
         bucket, key = self._object
-        with bucket.read(key, start, stop, known=self._listed, piece=PIECE_BYTES) as body:
+        with bucket.read(key, start, stop, known=self._listed, piece=DOWNLOAD_PIECE_BYTES) as body:
             if body.version.strip('"') != self.etag:  # a server that ignores the condition
                 raise Changed
             yield Response(body.status, body.headers, body.pieces, body.abort)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from resumerge.buckets.base import PIECE_BYTES, Body, Bucket, Listed
+from resumerge.buckets.base import BODY_PIECE_BYTES, Body, Bucket, Listed
 from resumerge.buckets.content_hash import Begin, HashCheck
 from resumerge.buckets.errors import Changed
 from resumerge.digests import Digest
@@ -34,7 +34,7 @@ class RangedBucket(Bucket):
         stop: int | None = None,
         *,
         known: Listed | None = None,
-        piece: int = PIECE_BYTES,
+        piece: int = BODY_PIECE_BYTES,
     ) -> Iterator[Body]:
         listed, first_range = (known, b"") if known else self._newest(key, start, stop)
         is_part = bool(start) or stop is not None

@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from resumerge.buckets.base import (
+    BODY_PIECE_BYTES,
     CONNECT_TIMEOUT,
     IDLE_TIMEOUT,
-    PIECE_BYTES,
     Body,
     Bucket,
     Listed,
@@ -90,7 +90,7 @@ class S3Bucket(Bucket):
         stop: int | None = None,
         *,
         known: Listed | None = None,
-        piece: int = PIECE_BYTES,
+        piece: int = BODY_PIECE_BYTES,
     ) -> Iterator[Body]:
         conditions = {"IfMatch": f'"{known.etag}"'} if known else {}
         if start or stop is not None:

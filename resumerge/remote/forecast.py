@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from mmap import mmap
 from typing import Generic, TypeVar
 
-PIECE_BYTES = 4 << 20
+REQUEST_BYTES = 4 << 20
 """The largest number of bytes that one request asks for."""
 
 NOWHERE = 1 << 63
@@ -77,7 +77,7 @@ class Forecast(Generic[File]):
                     piece = now.at(file, start) or before.at(file, start)
                     if piece is None:
                         end = min(now.next_start(file, start), before.next_start(file, start))
-                        piece = Piece(file, start, min(stop, end, start + PIECE_BYTES), keep)
+                        piece = Piece(file, start, min(stop, end, start + REQUEST_BYTES), keep)
                         pieces.append(piece)
                         now.add(piece)
                     last = min(piece.stop, stop)
@@ -131,7 +131,7 @@ class _Cover(Generic[File]):
         pieces = self._of_file.get(file, [])
         for place in range(bisect_right(pieces, offset, key=_start) - 1, -1, -1):
             piece = pieces[place]
-            if piece.start + PIECE_BYTES <= offset:
+            if piece.start + REQUEST_BYTES <= offset:
                 break
             if offset < piece.stop and is_wanted(piece):
                 return piece

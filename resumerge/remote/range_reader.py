@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from resumerge.errors import InputError, Reason, Resumable, unavailable
 from resumerge.remote.file import DOWNLOAD, RemoteFile, Response, check_answer
-from resumerge.remote.forecast import PIECE_BYTES, Forecast, Piece, Range
+from resumerge.remote.forecast import REQUEST_BYTES, Forecast, Piece, Range
 
 THREADS = 16
 """The number of requests at once.
@@ -135,7 +135,7 @@ class RangeReader:
             piece = next(filter(None, (e.at(file, at) for e in self._expected)), None)
             if piece is None:
                 starts = (e.next_start(file, at) for e in self._expected)
-                piece = Piece(file, at, min([stop, at + PIECE_BYTES, *starts]), False)
+                piece = Piece(file, at, min([stop, at + REQUEST_BYTES, *starts]), False)
             last = min(piece.stop, stop)
             target = buffer[at - offset : last - offset]
             if not piece.is_requested:

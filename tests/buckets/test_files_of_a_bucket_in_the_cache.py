@@ -13,7 +13,7 @@ import xxhash
 from bucket_merges import CONFIG, adapter, safetensors, shard, sharded, whole
 from served_objects import Answer, Objects, Request, failure
 
-from resumerge.buckets.file import PIECE_BYTES, BucketFile, model_folder
+from resumerge.buckets.file import DOWNLOAD_PIECE_BYTES, BucketFile, model_folder
 from resumerge.buckets.model import (
     BucketModel,
     bucket_model,
@@ -138,11 +138,11 @@ def test_the_rest_is_asked_for_of_the_same_object(
 
 def test_it_is_read_in_small_pieces(objects: Objects, home: Path) -> None:
     """A kill loses no more than one."""
-    objects.put("m/large", bytes(3 * PIECE_BYTES + 1))
+    objects.put("m/large", bytes(3 * DOWNLOAD_PIECE_BYTES + 1))
     file = listed().files["large"]
     with file.request(0) as response:
-        assert [len(chunk) for chunk in response.chunks] == [*[PIECE_BYTES] * 3, 1]
-    assert PIECE_BYTES <= 1 << 16
+        assert [len(chunk) for chunk in response.chunks] == [*[DOWNLOAD_PIECE_BYTES] * 3, 1]
+    assert DOWNLOAD_PIECE_BYTES <= 1 << 16
 
 
 @pytest.mark.parametrize("ignored", ["", "if-match"])

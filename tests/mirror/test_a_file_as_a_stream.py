@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from resumerge.mirror.stores.upload_reader import PIECE_BYTES, Stopped, UploadReader
+from resumerge.mirror.stores.upload_reader import REPORT_BYTES, Stopped, UploadReader
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "shard"
-    path.write_bytes(bytes(PIECE_BYTES + 10))
+    path.write_bytes(bytes(REPORT_BYTES + 10))
     return path
 
 
@@ -22,10 +22,10 @@ def test_a_piece_is_read_at_once_whatever_is_asked_for(path: Path) -> None:
     moved: list[int] = []
     with UploadReader(path, moved.append) as reader:
         sizes = [len(reader.read(size)) for size in (-1, 4, None, 9, -1, -1)]
-    assert sizes == [PIECE_BYTES, 4, 6, 0, 0, 0]
-    assert moved == [PIECE_BYTES, 4, 6], "the end is nothing that moved"
+    assert sizes == [REPORT_BYTES, 4, 6, 0, 0, 0]
+    assert moved == [REPORT_BYTES, 4, 6], "the end is nothing that moved"
     with UploadReader(path, moved.append) as reader:
-        assert len(reader.read(2 * PIECE_BYTES)) == PIECE_BYTES
+        assert len(reader.read(2 * REPORT_BYTES)) == REPORT_BYTES
 
 
 def test_what_is_sent_again_is_told_again(path: Path) -> None:
@@ -33,7 +33,7 @@ def test_what_is_sent_again_is_told_again(path: Path) -> None:
     with UploadReader(path, moved.append) as reader:
         reader.read(7)
         assert reader.tell() == 7
-        assert reader.seek(-3, os.SEEK_END) == PIECE_BYTES + 7
+        assert reader.seek(-3, os.SEEK_END) == REPORT_BYTES + 7
         assert len(reader.read()) == 3
         reader.seek(0)
         reader.read(5)

@@ -16,7 +16,7 @@ from resumerge.errors import InputError
 from resumerge.mirror.stores.base import StoreError
 from resumerge.mirror.stores.hub import HubStore
 from resumerge.mirror.stores.hub_repo import HubRepo
-from resumerge.mirror.stores.upload_reader import PIECE_BYTES
+from resumerge.mirror.stores.upload_reader import REPORT_BYTES
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_bytes_are_told_before_they_go_out_and_in_pieces(
     ahead: list[int] = []
 
     def moved(nbytes: int) -> None:
-        assert nbytes <= PIECE_BYTES
+        assert nbytes <= REPORT_BYTES
         told[0] += nbytes
         ahead.append(told[0] - hub.received)
 
@@ -293,7 +293,7 @@ def test_bytes_are_told_before_they_go_out_and_in_pieces(
     store.upload(SHARD, path, moved)
     assert told == [9_000_000]
     # No more than a piece and what the kernel holds for a connection is ahead of the Hub.
-    assert max(ahead) < PIECE_BYTES + (6 << 20)
+    assert max(ahead) < REPORT_BYTES + (6 << 20)
 
 
 def test_a_download_arrives_whole_and_goes_on_where_it_was_cut(

@@ -31,7 +31,7 @@ def test_a_file_that_is_small_for_the_hub_is_committed_whole(
     hub: Hub, store: HubStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many pieces it is read in."""
-    monkeypatch.setattr("resumerge.mirror.stores.upload_reader.PIECE_BYTES", 100)
+    monkeypatch.setattr("resumerge.mirror.stores.upload_reader.REPORT_BYTES", 100)
     path, moved = tmp_path / "tokenizer.json", list[int]()
     path.write_bytes(b"{}" * 500)
     sha256 = store.upload("tokenizer.json", path, moved.append)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from resumerge.mirror.stores.folder import FolderStore
-from resumerge.mirror.stores.plain_files import PIECE_BYTES
+from resumerge.mirror.stores.plain_files import FILE_PIECE_BYTES
 from resumerge.storage import Storage
 
-NBYTES = 6 * PIECE_BYTES + 12345
+NBYTES = 6 * FILE_PIECE_BYTES + 12345
 
 
 class Counting(Storage):
@@ -41,7 +41,7 @@ def cut_after(pieces: int):
     def tell(nbytes: int) -> None:
         nonlocal moved
         moved += nbytes
-        if moved >= pieces * PIECE_BYTES:
+        if moved >= pieces * FILE_PIECE_BYTES:
             raise CutOff
 
     return tell
@@ -73,7 +73,7 @@ def test_an_upload_goes_on_where_it_was_cut_off(tmp_path: Path, shard: Path, ext
     before = store._storage.written
     assert store.upload("a.safetensors", shard, nothing) == sha256(shard)
     sent = store._storage.written - before
-    assert sent == (NBYTES - 4 * PIECE_BYTES if extends else NBYTES)
+    assert sent == (NBYTES - 4 * FILE_PIECE_BYTES if extends else NBYTES)
     assert sha256(mirror / "a.safetensors") == sha256(shard)
     assert [path.name for path in mirror.iterdir() if path.is_file()] == ["a.safetensors"]
 
@@ -86,7 +86,7 @@ def test_a_beginning_that_is_not_the_shards_own_is_sent_again(tmp_path: Path, sh
     with (mirror / "a.safetensors.part").open(
         "r+b"
     ) as part:  # a disk that lost what was not synced
-        part.seek(PIECE_BYTES)
+        part.seek(FILE_PIECE_BYTES)
         part.write(bytes(1000))
     with pytest.raises(OSError, match="differs from the original"):
         store.upload("a.safetensors", shard, nothing)
@@ -114,7 +114,7 @@ def test_a_download_goes_on_where_it_was_cut_off(tmp_path: Path, shard: Path) ->
     with pytest.raises(CutOff):
         store.download("a.safetensors", here, cut_after(4))
     store.download("a.safetensors", here, moved.append)
-    assert sum(moved) == NBYTES - 4 * PIECE_BYTES
+    assert sum(moved) == NBYTES - 4 * FILE_PIECE_BYTES
     assert sha256(here) == sha256(shard)
 
 
@@ -144,10 +144,10 @@ def test_bytes_that_go_to_the_mirror_and_back_are_told_and_no_others(
 
     assert upload() == 2 * NBYTES, "sent, and read again to compare"
     assert upload() == NBYTES, "compared"
-    os.truncate(mirror / "a.safetensors", 3 * PIECE_BYTES)
+    os.truncate(mirror / "a.safetensors", 3 * FILE_PIECE_BYTES)
     (mirror / "a.safetensors").rename(mirror / "a.safetensors.part")
-    assert upload() == NBYTES - 3 * PIECE_BYTES + NBYTES
-    assert max(moved) <= PIECE_BYTES
+    assert upload() == NBYTES - 3 * FILE_PIECE_BYTES + NBYTES
+    assert max(moved) <= FILE_PIECE_BYTES
     assert moved.count(0) >= 3, "it can be stopped while it reads what it does not send"
 
 

@@ -28,7 +28,7 @@ SIZE = 60_000
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (forecast, range_reader):
-        monkeypatch.setattr(module, "PIECE_BYTES", PIECE)
+        monkeypatch.setattr(module, "REQUEST_BYTES", PIECE)
     monkeypatch.setattr(range_reader, "AHEAD_BYTES", AHEAD)
 
 

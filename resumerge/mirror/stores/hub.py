@@ -26,7 +26,7 @@ from resumerge.mirror.stores.hub_uploads import (
     PendingUpload,
     store_bytes,
 )
-from resumerge.mirror.stores.upload_reader import PIECE_BYTES
+from resumerge.mirror.stores.upload_reader import REPORT_BYTES
 from resumerge.output_path import CARD
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.download import download_by_ranges
@@ -202,8 +202,8 @@ class HubStore(Store):
 
         def report(length: int) -> None:
             nonlocal reported
-            for start in range(reported, length, PIECE_BYTES):
-                moved(min(PIECE_BYTES, length - start))
+            for start in range(reported, length, REPORT_BYTES):
+                moved(min(REPORT_BYTES, length - start))
             reported = length
 
         def sleep(seconds: float) -> None:

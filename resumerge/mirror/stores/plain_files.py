@@ -10,8 +10,8 @@ from pathlib import Path
 
 from resumerge.mirror.stores.base import Moved
 
-PIECE_BYTES = 1 << 20
-"""The bytes that are moved at once. Between two pieces, a transfer can wait or stop."""
+FILE_PIECE_BYTES = 1 << 20
+"""The bytes of a file that are read at once. Between two pieces, a transfer can wait or stop."""
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """The flags to open a file that somebody else put there: no link is followed, no pipe waited for.
@@ -37,7 +37,7 @@ def read_small(path: Path, most: int) -> bytes:
 
 def pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
     """Yield a file's bytes from an offset on, in one buffer that is reused."""
-    buffer = memoryview(bytearray(PIECE_BYTES))
+    buffer = memoryview(bytearray(FILE_PIECE_BYTES))
     fd = os.open(path, _READ)
     try:
         while count := os.preadv(fd, [buffer], offset):

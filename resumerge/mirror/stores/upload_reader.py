@@ -8,8 +8,8 @@ from pathlib import Path
 
 from resumerge.mirror.stores.base import Moved
 
-PIECE_BYTES = 4 << 20
-"""The largest number of bytes that one read returns."""
+REPORT_BYTES = 4 << 20
+"""The largest number of bytes that are reported at once, and so that one read returns."""
 
 
 class Stopped(Exception):
@@ -33,12 +33,12 @@ class UploadReader(io.BufferedIOBase):
         self.stopped: Exception | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return at most `PIECE_BYTES`, whatever `size` is; nothing only at the end of the file."""
+        """Return at most `REPORT_BYTES`, whatever `size` is; nothing only where the file ends."""
         if self.stopped is not None:
             raise Stopped
         try:
             data = self._stream.read(
-                PIECE_BYTES if size is None or size < 0 else min(size, PIECE_BYTES)
+                REPORT_BYTES if size is None or size < 0 else min(size, REPORT_BYTES)
             )
             if data:
                 self._moved(len(data))

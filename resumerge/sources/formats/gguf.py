@@ -51,10 +51,10 @@ KEPT = 4096
 MOST_IN_ARRAY = 4_000_000
 LARGEST_ALIGNMENT = 1 << 20
 USUAL_ALIGNMENT = 32
-PIECE_BYTES = 1 << 18
+HEADER_PIECE_BYTES = 1 << 18
 """Bytes of the header that are read at once."""
 
-LARGE_PIECE = 4 << 20
+VOCABULARY_PIECE_BYTES = 4 << 20
 """Bytes of the header that are read at once where a vocabulary is read."""
 
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
@@ -110,7 +110,7 @@ def whole_values(
     Raises:
         InputError: the file is damaged.
     """
-    return _Reader(read, size, file, where, names, LARGE_PIECE).described()
+    return _Reader(read, size, file, where, names, VOCABULARY_PIECE_BYTES).described()
 
 
 class Gguf(WeightFormat):
@@ -134,7 +134,7 @@ class _Reader:
     file: str
     where: str
     whole: Collection[str] = ()
-    piece: int = PIECE_BYTES
+    piece: int = HEADER_PIECE_BYTES
 
     def __post_init__(self) -> None:
         self._data, self._at, self._start = b"", 0, 0
@@ -276,7 +276,7 @@ class _Reader:
             return None
         left = count * struct.calcsize("<" + _NUMBERS.get(kind, "B"))
         while left:
-            step = min(left, PIECE_BYTES)
+            step = min(left, HEADER_PIECE_BYTES)
             self._need(step)
             self._at += step
             left -= step

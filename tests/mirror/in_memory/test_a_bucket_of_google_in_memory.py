@@ -35,7 +35,7 @@ def store(server: Server) -> GoogleStore:
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of four chunks."""
     monkeypatch.setattr(google, "CHUNK", 1000)
-    monkeypatch.setattr(google, "PIECE_BYTES", 300)
+    monkeypatch.setattr(google, "UPLOAD_PIECE_BYTES", 300)
     path = tmp_path / "large"
     path.write_bytes(DATA)
     return path

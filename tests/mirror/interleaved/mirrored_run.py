@@ -273,7 +273,7 @@ def virtual(world: World, store: Shared, promise: Promise) -> Iterator[None]:
         f"{mirror}.manifest.now": lambda: world.wall().isoformat(timespec="milliseconds"),
         f"{mirror}.stores.buckets.store.threading": threading,
         f"{mirror}.stores.buckets.store.secrets": SimpleNamespace(token_hex=world.random),
-        f"{mirror}.stores.plain_files.PIECE_BYTES": 4096,
+        f"{mirror}.stores.plain_files.FILE_PIECE_BYTES": 4096,
         f"{mirror}.stores.buckets.s3_uploads.PART": 3000,
         "resumerge.retry.time": time,
         "resumerge.ledger.connection.datetime": clock,

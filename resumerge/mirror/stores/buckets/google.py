@@ -24,8 +24,8 @@ from resumerge.mirror.stores.buckets.store import BucketStore
 CHUNK = 8 << 20
 """The bytes of one request of an upload, which are in memory."""
 
-PIECE_BYTES = 1 << 18
-"""The bytes that are read from a local file between two reports."""
+UPLOAD_PIECE_BYTES = 1 << 18
+"""The bytes of an upload that are read from the local file between two reports."""
 
 
 class GoogleClient(BucketClient):
@@ -106,7 +106,7 @@ class _Reader(io.RawIOBase):
         wanted = CHUNK if size is None or size < 0 else size
         found = bytearray()
         while len(found) < wanted:
-            data = self._file.read(min(PIECE_BYTES, wanted - len(found)))
+            data = self._file.read(min(UPLOAD_PIECE_BYTES, wanted - len(found)))
             if not data:
                 break
             self._moved(len(data))
