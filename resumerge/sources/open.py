@@ -15,7 +15,7 @@ from resumerge.sources.index import ADAPTER, MODEL, Contents
 from resumerge.sources.local import open_local
 from resumerge.sources.quantised import dequantised
 from resumerge.sources.remote.bucket import open_bucket_model
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 from resumerge.sources.types import Source
 
 
@@ -61,7 +61,7 @@ def _open_part(
     pin = pins.get(ref.text, {})
     if "path" in pin or is_local(ref.name):
         return open_local(ref, pin.get("path"), contents)
-    open_remote = open_bucket_model if is_bucket(ref.name) else open_hub
+    open_remote = open_bucket_model if is_bucket(ref.name) else open_hub_model
     return open_remote(
         ref, revision=pin.get("revision"), offline=offline, metadata=metadata, contents=contents
     )

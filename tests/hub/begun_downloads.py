@@ -10,7 +10,7 @@ from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.remote.files import fetch, remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 NAME = "model.safetensors"
 
@@ -31,7 +31,7 @@ class Killed(Exception):
 def begun(hub: Hub, metadata: MetadataCache | None = None) -> Source:
     """A source of which a part has been downloaded by a process that is gone."""
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
 
     def kill(nbytes: int) -> None:
         if nbytes >= CUT:

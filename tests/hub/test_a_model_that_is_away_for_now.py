@@ -14,7 +14,7 @@ from waiting import wait_until
 
 from resumerge.errors import InputError
 from resumerge.sources.remote.files import fetch
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 
 def test_access_lost_between_two_attempts(hub: Hub, tmp_path: Path) -> None:
@@ -49,9 +49,11 @@ def test_access_lost_between_two_attempts(hub: Hub, tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_cached_commit_needs_no_access(hub: Hub, status: int) -> None:
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     fetch(source, source.files)
     hub.fail(status=status, times=None)
-    assert open_hub(ref("org/model"), revision=source.revision).identity() == source.identity()
+    assert (
+        open_hub_model(ref("org/model"), revision=source.revision).identity() == source.identity()
+    )
     with pytest.raises(InputError):
-        open_hub(ref("org/model"))
+        open_hub_model(ref("org/model"))

@@ -28,7 +28,7 @@ from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.remote.files import fetch, remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_file_that_was_not_begun_is_asked_for_whole(
     hub: Hub, metadata: MetadataCache, sleeps: list[float]
 ) -> None:
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.forget_requests()
     assert fetch_again(source, metadata) == []
     [request] = downloads(hub)
@@ -205,7 +205,7 @@ def test_a_content_that_is_wrong_three_times_ends_it(
     hub: Hub, metadata: MetadataCache, sleeps: list[float]
 ) -> None:
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.forget_requests()
     hub.fail("/cdn/", wrong_byte=CUT, times=None)
     with pytest.raises(Resumable, match="was downloaded 3 times"):
@@ -351,7 +351,7 @@ def test_a_file_that_is_no_hash_is_compared_by_its_size_alone(
     hub: Hub, metadata: MetadataCache, sleeps: list[float]
 ) -> None:
     hub.commit("org/model", {**MODEL, "config.json": CONFIG})
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     listed = remote_file(source, NAME)
     file = HubFile(listed.model, listed.revision, NAME, SIZE, "no-hash-of-anything")
     module.download(file, metadata, DownloadCallbacks())

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.cold_start
 ROOT = Path(__file__).parents[2]
 MERGE = """
 from resumerge.recipe.types import ModelRef
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 from resumerge.sources.remote.files import fetch
-source = open_hub(ModelRef("org/model", "org/model"))
+source = open_hub_model(ModelRef("org/model", "org/model"))
 fetch(source, source.files)
 print(source.folder)
 """

@@ -13,14 +13,14 @@ from loopback_hub import Hub
 from resumerge.errors import InputError, Reason, Resumable
 from resumerge.hub.client import explain_hub_error, retry_after
 from resumerge.sources.remote.files import fetch
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyz"
 
 
 def refused(hub: Hub, name: str = "org/model") -> str:
     with pytest.raises(InputError) as caught:
-        open_hub(ref(name))
+        open_hub_model(ref(name))
     return str(caught.value)
 
 
@@ -63,7 +63,7 @@ def test_a_login_page_is_not_the_hubs_refusal(hub: Hub, status: int, sleeps: lis
     hub.commit("org/model", single())
     hub.fail("org/model", status=status, times=None, says={"Content-Type": "text/html"})
     with pytest.raises(Resumable, match=f"sent a web page: HTTP {status}") as caught:
-        open_hub(ref("org/model"))
+        open_hub_model(ref("org/model"))
     assert caught.value.reason is Reason.NETWORK
 
 
@@ -99,7 +99,7 @@ def test_what_the_hub_said_is_found_in_what_its_library_makes_of_it() -> None:
 
 def test_access_lost_between_plan_and_fetch(hub: Hub, sleeps: list[float]) -> None:
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.fail("model.safetensors", status=403, times=None)
     with pytest.raises(InputError, match="denied access"):
         fetch(source, source.files)
@@ -113,7 +113,7 @@ def test_name_that_is_no_repo(hub: Hub) -> None:
 def test_token_goes_to_the_hub_and_nowhere_else(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     fetch(source, source.files)
     carried = {request.host: request.authorization for request in hub.requests}
     assert carried == {"127.0.0.1": f"Bearer {TOKEN}", "localhost": None}

@@ -16,7 +16,7 @@ from resumerge.errors import Resumable
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.remote.files import fetch, remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 
 def test_the_next_process_asks_for_the_rest(hub: Hub, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_connection_that_is_cut_again_and_again_makes_its_way(
     hub: Hub, sleeps: list[float]
 ) -> None:
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.forget_requests()
     hub.fail("/cdn/", cut_after=100_000, times=9)
     fetch(source, [NAME])
@@ -107,7 +107,7 @@ def test_a_server_that_stalls_is_left_and_asked_again(
 
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.fail("/cdn/", stall_after=CUT)
     fetch(source, [NAME])
     assert is_whole(source)
@@ -116,7 +116,7 @@ def test_a_server_that_stalls_is_left_and_asked_again(
 
 def test_wrong_bytes_of_the_right_size_are_fetched_again(hub: Hub, sleeps: list[float]) -> None:
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.fail("/cdn/", wrong_byte=CUT)
     events: list[dict[str, object]] = []
     fetch(
@@ -130,7 +130,7 @@ def test_wrong_bytes_of_the_right_size_are_fetched_again(hub: Hub, sleeps: list[
 
 def test_bytes_that_are_never_right_are_not_given_a_name(hub: Hub, sleeps: list[float]) -> None:
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.fail("/cdn/", wrong_byte=CUT, times=None)
     with pytest.raises(Resumable) as caught:
         fetch(source, [NAME])
@@ -142,13 +142,13 @@ def test_bytes_that_are_never_right_are_not_given_a_name(hub: Hub, sleeps: list[
 def test_wrong_bytes_of_a_file_that_is_no_lfs_file(hub: Hub, sleeps: list[float]) -> None:
     hub.commit("org/model", MODEL)
     hub.fail("config.json", wrong_byte=3)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     assert (source.folder / "config.json").read_bytes() == CONFIG
 
 
 def test_a_body_that_is_truncated_is_not_taken_for_the_file(hub: Hub, sleeps: list[float]) -> None:
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.fail("/cdn/", short_by=10, times=2)
     fetch(source, [NAME])
     assert is_whole(source)
@@ -157,7 +157,7 @@ def test_a_body_that_is_truncated_is_not_taken_for_the_file(hub: Hub, sleeps: li
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_kept_to(hub: Hub, sleeps: list[float], status: int) -> None:
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.fail("/cdn/", status=status, headers={"Retry-After": "7"})
     date = formatdate(time.time() + 50, usegmt=True)
     hub.fail("/cdn/", status=status, headers={"Retry-After": date})
@@ -169,7 +169,7 @@ def test_retry_after_is_kept_to(hub: Hub, sleeps: list[float], status: int) -> N
 
 def test_a_server_that_asks_for_an_hour_is_not_waited_for(hub: Hub, sleeps: list[float]) -> None:
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.fail("/cdn/", status=429, headers={"Retry-After": "3600"})
     with pytest.raises(Resumable):
         fetch(source, [NAME])
@@ -180,7 +180,7 @@ def test_two_processes_download_a_file_once(hub: Hub) -> None:
     import threading
 
     hub.commit("org/big", {"config.json": CONFIG, NAME: safetensors(["a"], 4_000_000)})
-    source = open_hub(ref("org/big"))
+    source = open_hub_model(ref("org/big"))
     hub.forget_requests()
     threads = [threading.Thread(target=fetch, args=(source, [NAME])) for _ in range(2)]
     for thread in threads:
@@ -196,7 +196,7 @@ def test_what_huggingface_hub_cached_is_used(hub: Hub) -> None:
     hub.commit("org/model", MODEL)
     hf_hub_download("org/model", NAME)
     hub.forget_requests()
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     assert source.files[NAME].present
     fetch(source, [NAME])
     assert downloads(hub) == []
@@ -208,7 +208,7 @@ def test_what_was_fetched_is_a_cache_that_huggingface_hub_reads(
     from huggingface_hub import hf_hub_download, scan_cache_dir
 
     hub.commit("org/model", MODEL)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     fetch(source, [*source.files, *source.companions])
     scanned = scan_cache_dir(hub.home / "hub")
     assert not scanned.warnings

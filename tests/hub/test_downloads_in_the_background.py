@@ -19,7 +19,7 @@ from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.remote import prefetch
 from resumerge.sources.remote.files import ensure_cached, fetch, remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 from resumerge.sources.remote.prefetch import FREE_BYTES, Prefetcher
 
 COUNT = 4
@@ -30,7 +30,7 @@ FILES = [shard(number, COUNT) for number in range(1, COUNT + 1)]
 def source(hub: Hub) -> Source:
     """A model of four files of 400 kB, of which nothing has been downloaded."""
     hub.commit("org/model", sharded(COUNT, numel=200_000))
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.forget_requests()
     return source
 

@@ -14,14 +14,14 @@ from resumerge.errors import InputError, Resumable
 from resumerge.recipe.references import read_reference
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.gguf import from_gguf
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 from resumerge.sources.remote.prefetch import Prefetcher
 
 
 def test_headers_of_a_big_file_move_less_than_100_kb(hub: Hub) -> None:
     names = [f"model.layers.{i}.self_attn.q_proj.weight" for i in range(300)]
     hub.commit("org/big", {"config.json": CONFIG, "model.safetensors": safetensors(names, 100_000)})
-    source = open_hub(ref("org/big"))
+    source = open_hub_model(ref("org/big"))
     assert len(source.tensors) == 300
     assert source.files["model.safetensors"].size > 60_000_000
     assert not source.files["model.safetensors"].present
@@ -33,7 +33,7 @@ def test_header_longer_than_one_request_is_read_to_its_end(hub: Hub) -> None:
     names = [f"model.layers.{i}.{'x' * 100}.weight" for i in range(2000)]
     file = safetensors(names, 1024)
     hub.commit("org/long", {"config.json": CONFIG, "model.safetensors": file})
-    source = open_hub(ref("org/long"))
+    source = open_hub_model(ref("org/long"))
     assert sorted(source.tensors) == sorted(names)
     header = 8 + int.from_bytes(file[:8], "little")
     assert hub.files_served()["model.safetensors"] <= header < len(file) / 10
@@ -44,7 +44,7 @@ def test_server_that_ignores_ranges_is_cut_short(hub: Hub) -> None:
     names = [f"layers.{i}.{'x' * 100}" for i in range(1000)]
     file = safetensors(names, 50_000)
     hub.commit("org/big", {"config.json": CONFIG, "model.safetensors": file})
-    assert len(open_hub(ref("org/big")).tensors) == 1000
+    assert len(open_hub_model(ref("org/big")).tensors) == 1000
     assert hub.files_served()["model.safetensors"] < len(file) / 5
 
 
@@ -65,7 +65,7 @@ def test_other_bytes_than_were_asked_for_are_no_header(
 ) -> None:
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": HEADER})
     hub.fail("/cdn/", method="GET", says=UNFIT[name])
-    assert [*open_hub(ref("org/model")).tensors] == ["a", "b"]
+    assert [*open_hub_model(ref("org/model")).tensors] == ["a", "b"]
     answers = [request.status for request in hub.requests if "/cdn/" in request.path]
     assert answers == [206, 206], "it was asked for again"
 
@@ -74,14 +74,14 @@ def test_a_whole_file_that_is_encoded_is_no_header(hub: Hub, sleeps: list[float]
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": HEADER})
     hub.ranges = False
     hub.fail("/cdn/", method="GET", says={"Content-Encoding": "x-unknown"})
-    assert [*open_hub(ref("org/model")).tensors] == ["a", "b"]
+    assert [*open_hub_model(ref("org/model")).tensors] == ["a", "b"]
     answers = [request.status for request in hub.requests if "/cdn/" in request.path]
     assert answers == [200, 200]
 
 
 def test_shards_are_found_through_the_index(hub: Hub) -> None:
     hub.commit("org/model", sharded(3))
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     assert list(source.files) == [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
     assert source.tensors["model.layers.1.weight"].file == "model-00002-of-00003.safetensors"
     assert source.config["model_type"] == "llama"
@@ -92,7 +92,7 @@ def test_header_that_lies_is_refused(hub: Hub) -> None:
     file = safetensors(["a"], 1000)[:-10]
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": file})
     with pytest.raises(InputError, match="damaged"):
-        open_hub(ref("org/model"))
+        open_hub_model(ref("org/model"))
 
 
 def test_etag_that_leads_out_of_the_cache_is_refused(
@@ -101,7 +101,7 @@ def test_etag_that_leads_out_of_the_cache_is_refused(
     monkeypatch.setattr(Blob, "blob_id", "../../../../evil")
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": safetensors(["a"])})
     with pytest.raises(InputError, match="etag that is not a hash"):
-        open_hub(ref("org/model"))
+        open_hub_model(ref("org/model"))
     assert not list(hub.home.parent.rglob("evil*"))
 
 
@@ -109,7 +109,7 @@ def test_header_that_is_not_the_file_s_own_is_not_merged_by(hub: Hub, tmp_path: 
     file = safetensors(["a", "b"], 1000)
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors": file})
     hub.fail("/cdn/", wrong_byte=file.index(b'"b"') + 1)
-    source = open_hub(ref("org/model"), metadata=MetadataCache(tmp_path))
+    source = open_hub_model(ref("org/model"), metadata=MetadataCache(tmp_path))
     assert set(source.tensors) == {"a", "c"}
     metadata = MetadataCache(tmp_path)
     fetcher = Prefetcher([(source, "model.safetensors")], metadata)
@@ -117,14 +117,14 @@ def test_header_that_is_not_the_file_s_own_is_not_merged_by(hub: Hub, tmp_path: 
         while True:
             fetcher.wait(10)
     assert caught.value.reason == "source_changed"
-    assert set(open_hub(ref("org/model"), metadata=metadata).tensors) == {"a", "b"}
+    assert set(open_hub_model(ref("org/model"), metadata=metadata).tensors) == {"a", "b"}
 
 
 def test_index_that_leads_out_of_the_folder_is_refused(hub: Hub) -> None:
     index = json.dumps({"weight_map": {"a": "../../secrets.safetensors"}}).encode()
     hub.commit("org/model", {"config.json": CONFIG, "model.safetensors.index.json": index})
     with pytest.raises(InputError, match="outside the model's folder"):
-        open_hub(ref("org/model"))
+        open_hub_model(ref("org/model"))
 
 
 def test_index_that_names_an_absent_file_is_refused(hub: Hub) -> None:
@@ -132,7 +132,7 @@ def test_index_that_names_an_absent_file_is_refused(hub: Hub) -> None:
     del files["model-00002-of-00003.safetensors"]
     hub.commit("org/model", files)
     with pytest.raises(InputError, match="missing: model-00002-of-00003"):
-        open_hub(ref("org/model"))
+        open_hub_model(ref("org/model"))
 
 
 def test_a_file_in_gguf_is_read_from_its_first_bytes(hub: Hub, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_file_in_gguf_is_read_from_its_first_bytes(hub: Hub, tmp_path: Path) -
     data = (tmp_path / "a.gguf").read_bytes()
     hub.commit("org/gguf", {"q/a-Q8_0.gguf": data, "a-Q8_0.gguf": data, "tokenizer.json": b"{}"})
     for name in ("org/gguf/a-Q8_0.gguf", "org/gguf"):
-        source = open_hub(read_reference(name))
+        source = open_hub_model(read_reference(name))
         assert [*source.files] == ["a-Q8_0.gguf"] and not source.files["a-Q8_0.gguf"].present
         assert [*source.companions] == ["tokenizer.json"]
         assert source.identity()["single"], "the file alone leads to it"
@@ -151,6 +151,6 @@ def test_a_file_in_gguf_is_read_from_its_first_bytes(hub: Hub, tmp_path: Path) -
 def test_repo_of_another_format_is_refused_with_a_way_out(hub: Hub) -> None:
     hub.commit("org/old", {"config.json": CONFIG, "model.h5": b"HDF"})
     with pytest.raises(InputError, match="weights of a model are missing") as caught:
-        open_hub(ref("org/old"))
+        open_hub_model(ref("org/old"))
     assert "model.h5" in str(caught.value)
     assert "save_pretrained" in str(caught.value)

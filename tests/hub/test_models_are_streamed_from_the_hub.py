@@ -22,7 +22,7 @@ from resumerge.remote.file import RemoteFile
 from resumerge.remote.range_reader import RangeReader
 from resumerge.retry import Backoff
 from resumerge.sources.remote.files import remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 WEIGHTS = "model.safetensors"
 
@@ -77,7 +77,7 @@ def test_the_same_bytes_and_nothing_stored(
 def file_of(hub: Hub) -> RemoteFile:
     hub.commit("org/one", {"config.json": b"{}", WEIGHTS: layered(1, shards=1)[shard(1, 1)]})
     http._redirects.clear()
-    return remote_file(open_hub(ModelRef("org/one", "org/one")), WEIGHTS)
+    return remote_file(open_hub_model(ModelRef("org/one", "org/one")), WEIGHTS)
 
 
 @pytest.fixture

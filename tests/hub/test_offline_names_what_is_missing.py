@@ -8,16 +8,16 @@ from loopback_hub import Hub
 
 from resumerge.errors import InputError
 from resumerge.sources.remote.files import fetch, list_companions
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 
 def test_cached_model_opens_without_one_request(hub: Hub) -> None:
     hub.commit("org/model", sharded(2))
-    online = open_hub(ref("org/model"))
+    online = open_hub_model(ref("org/model"))
     fetch(online, online.files)
     hub.gone = True
     hub.forget_requests()
-    source = open_hub(ref("org/model"), offline=True)
+    source = open_hub_model(ref("org/model"), offline=True)
     fetch(source, source.files, offline=True)
     assert source.identity() == online.identity()
     assert source.tensors == online.tensors
@@ -31,43 +31,43 @@ def test_environment_variable_counts_as_offline(hub: Hub, monkeypatch: pytest.Mo
     hub.commit("org/model", single())
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="cache does not have this model"):
-        open_hub(ref("org/model"))
+        open_hub_model(ref("org/model"))
     assert hub.requests == []
 
 
 def test_missing_shards_are_named(hub: Hub) -> None:
     hub.commit("org/model", sharded(3))
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     fetch(source, [shard(1, 3)])
     with pytest.raises(InputError, match=f"missing: {shard(2, 3)}, {shard(3, 3)}\n"):
-        open_hub(ref("org/model"), offline=True)
+        open_hub_model(ref("org/model"), offline=True)
     with pytest.raises(InputError, match=f"missing: {shard(3, 3)}\n"):
         fetch(source, [shard(1, 3), shard(3, 3)], offline=True)
 
 
 def test_missing_weights_are_named(hub: Hub) -> None:
     hub.commit("org/model", single())
-    open_hub(ref("org/model"))
+    open_hub_model(ref("org/model"))
     with pytest.raises(InputError, match=r"missing: model\.safetensors, or"):
-        open_hub(ref("org/model"), offline=True)
+        open_hub_model(ref("org/model"), offline=True)
 
 
 def test_missing_config_is_named(hub: Hub) -> None:
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     fetch(source, source.files)
     (source.folder / "config.json").unlink()
     with pytest.raises(InputError, match=r"missing: config\.json\n"):
-        open_hub(ref("org/model"), offline=True)
+        open_hub_model(ref("org/model"), offline=True)
 
 
 def test_unknown_revision_is_told_from_unknown_repo(hub: Hub) -> None:
     hub.commit("org/model", single())
-    open_hub(ref("org/model"))
+    open_hub_model(ref("org/model"))
     with pytest.raises(InputError, match="only other revisions"):
-        open_hub(ref("org/model@dev"), offline=True)
+        open_hub_model(ref("org/model@dev"), offline=True)
     with pytest.raises(InputError, match="no file of this repo"):
-        open_hub(ref("org/other"), offline=True)
+        open_hub_model(ref("org/other"), offline=True)
 
 
 def test_cache_without_links_has_the_same_identity(
@@ -77,16 +77,16 @@ def test_cache_without_links_has_the_same_identity(
 
     monkeypatch.setattr(file_download, "are_symlinks_supported", lambda cache_dir=None: False)
     hub.commit("org/model", single())
-    online = open_hub(ref("org/model"))
+    online = open_hub_model(ref("org/model"))
     fetch(online, online.files)
     assert not (online.folder / "model.safetensors").is_symlink()
-    assert open_hub(ref("org/model"), offline=True).identity() == online.identity()
+    assert open_hub_model(ref("org/model"), offline=True).identity() == online.identity()
 
 
 def test_companions_are_listed_and_fetched_at_the_commit(hub: Hub) -> None:
     files = single() | {"1_Pooling/config.json": b"{}", "onnx/config.json": b"{}"}
     hub.commit("org/model", files)
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.commit("org/model", {"config.json": CONFIG})
     names = list_companions(source)
     assert names == [

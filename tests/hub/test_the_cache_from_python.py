@@ -13,7 +13,7 @@ from resumerge.documents.cache_check import CacheReport
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.remote.files import fetch, remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 DAMAGED, MISSING = shard(2, 3), shard(3, 3)
 
@@ -22,7 +22,7 @@ DAMAGED, MISSING = shard(2, 3), shard(3, 3)
 def source(hub: Hub) -> Source:
     """A model in the cache, of which a file is damaged and another missing."""
     hub.commit("org/model", sharded(3))
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     fetch(source, [*source.files, "config.json"])
     path = remote_file(source, DAMAGED).blob
     path.write_bytes(path.read_bytes()[:-1] + b"?")

@@ -18,7 +18,7 @@ from resumerge.options import Options
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.remote import files as hub_files
 from resumerge.sources.remote.files import fetch, remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 FIRST, SECOND = shard(1, 2), shard(2, 2)
 
@@ -28,7 +28,7 @@ class Cached:
 
     def __init__(self, hub: Hub, folder: Path) -> None:
         hub.commit("org/model", sharded(2))
-        self.source = open_hub(ref("org/model"))
+        self.source = open_hub_model(ref("org/model"))
         self.options = Options(state_dir=folder / "state")
         self.metadata = MetadataCache(RunStore(self.options.state_dir).folder)
         fetch(self.source, self.source.files, self.metadata)
@@ -144,7 +144,7 @@ def test_only_the_revision_that_is_named_is_looked_at(hub: Hub, cached: Cached) 
     first = cached.source.revision
     changed = {**sharded(2), SECOND: sharded(2)[SECOND][:-1] + b"?"}
     hub.commit("org/model", changed)
-    newer = open_hub(ref("org/model"))
+    newer = open_hub_model(ref("org/model"))
     fetch(newer, [FIRST], cached.metadata)
     assert newer.revision != first
     one = check_cache(f"org/model@{newer.revision}", cached.options)

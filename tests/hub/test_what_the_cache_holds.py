@@ -19,7 +19,7 @@ from resumerge.hub.model import cached_files
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.remote.files import check_cached, fetch, remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 NAME = "model.safetensors"
 
@@ -62,10 +62,10 @@ def test_without_a_link_the_etag_is_what_the_hub_would_give(
 def test_a_branch_is_remembered_by_a_commit_alone(hub: Hub) -> None:
     assert remembered_commit("org/model", "main") is None
     commit = hub.commit("org/model", single())
-    open_hub(ref("org/model"), revision=commit)
+    open_hub_model(ref("org/model"), revision=commit)
     refs = repo_folder("org/model") / "refs"
     assert not refs.exists(), "a commit is no branch"
-    open_hub(ref("org/model"))
+    open_hub_model(ref("org/model"))
     assert remembered_commit("org/model", "main") == commit
     (refs / "main").write_text(f"{commit}\n")
     assert remembered_commit("org/model", "main") == commit
@@ -77,7 +77,7 @@ def test_a_branch_is_remembered_by_a_commit_alone(hub: Hub) -> None:
 def test_a_content_that_several_commits_have_is_listed_once(hub: Hub) -> None:
     for files in (single(), single() | {"config.json": b'{"model_type": "llama"}'}):
         hub.commit("org/model", files)
-        source = open_hub(ref("org/model"))
+        source = open_hub_model(ref("org/model"))
         fetch(source, [*source.files, "config.json"])
     found = sorted(file.name for file in cached_files("org/model", None))
     assert found == ["config.json", "config.json", NAME]
@@ -92,19 +92,19 @@ def test_a_file_that_is_known_to_be_damaged_is_not_present(hub: Hub, tmp_path: P
     """Nor is its header read, which may be what is damaged."""
     metadata = MetadataCache(tmp_path / "state")
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     fetch(source, source.files)
     file = remote_file(source, NAME)
     header = single()[NAME].replace(b"down_proj", b"up___proj")
     file.blob.write_bytes(header)
-    assert open_hub(ref("org/model"), metadata=metadata).tensors != source.tensors
+    assert open_hub_model(ref("org/model"), metadata=metadata).tensors != source.tensors
     metadata.record_verdict(file.blob, file.etag, False)
-    again = open_hub(ref("org/model"), metadata=metadata)
+    again = open_hub_model(ref("org/model"), metadata=metadata)
     assert again.tensors == source.tensors
     assert not again.files[NAME].present
     fetch(again, [NAME], metadata)
     assert file.blob.read_bytes() == single()[NAME]
-    assert open_hub(ref("org/model"), metadata=metadata).files[NAME].present
+    assert open_hub_model(ref("org/model"), metadata=metadata).files[NAME].present
 
 
 def test_a_damage_is_told_once_each_time_and_by_its_own_number(hub: Hub, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_damage_is_told_once_each_time_and_by_its_own_number(hub: Hub, tmp_pat
         on_event=lambda kind, model, file, damage: told.append((kind, file, damage))
     )
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     for _ in range(2):
         fetch(source, [NAME, "config.json"], metadata, callbacks)
         file = remote_file(source, NAME)

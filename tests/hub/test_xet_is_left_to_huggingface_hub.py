@@ -14,7 +14,7 @@ from resumerge.hub.xet import XET_ONLY
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources.remote.files import fetch, remote_file
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 
 NAME = "model.safetensors"
 
@@ -38,7 +38,7 @@ def transfers(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 def test_it_comes_through_xet(hub: Hub, transfers: list[bytes]) -> None:
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     hub.forget_requests()
     fetch(source, [NAME])
     assert (source.folder / NAME).read_bytes() == single()[NAME]
@@ -49,7 +49,7 @@ def test_it_comes_through_xet(hub: Hub, transfers: list[bytes]) -> None:
 def test_wrong_content_is_found_and_comes_again(hub: Hub, transfers: list[bytes]) -> None:
     transfers.insert(0, bytes(len(single()[NAME])))
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     fetch(source, [NAME])
     assert (source.folder / NAME).read_bytes() == single()[NAME]
     assert transfers == []
@@ -57,7 +57,7 @@ def test_wrong_content_is_found_and_comes_again(hub: Hub, transfers: list[bytes]
 
 def test_a_part_that_came_over_http_is_finished_over_http(hub: Hub, transfers: list[bytes]) -> None:
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     file = remote_file(source, NAME)
     file.blob.parent.mkdir(parents=True, exist_ok=True)
     file.partial.write_bytes(single()[NAME][:600])
@@ -72,7 +72,7 @@ def test_what_came_is_known_and_belongs_to_the_run(
     hub: Hub, transfers: list[bytes], tmp_path: Path
 ) -> None:
     hub.commit("org/model", single())
-    source = open_hub(ref("org/model"))
+    source = open_hub_model(ref("org/model"))
     metadata, started = MetadataCache(tmp_path / "state"), list[int]()
     fetch(source, [NAME], metadata, DownloadCallbacks(on_start=started.append))
     file = remote_file(source, NAME)
@@ -84,7 +84,7 @@ def test_a_part_of_what_xet_alone_serves_is_not_finished_over_http(
     hub: Hub, transfers: list[bytes]
 ) -> None:
     hub.commit("org/model", single())
-    file = remote_file(open_hub(ref("org/model")), NAME)
+    file = remote_file(open_hub_model(ref("org/model")), NAME)
     file.blob.parent.mkdir(parents=True, exist_ok=True)
     for part, size, expected in (
         (b"", file.size, True),

@@ -38,7 +38,7 @@ from resumerge.sources.remote.files import (
     uncached,
 )
 from resumerge.sources.remote.headers import FIRST_REQUEST, remote_header
-from resumerge.sources.remote.hub import open_hub
+from resumerge.sources.remote.hub import open_hub_model
 from resumerge.sources.remote.prefetch import FREE_BYTES, DownloadProgress, Prefetcher
 from resumerge.sources.types import Contained, Source
 from resumerge.tensors import Stored
@@ -74,7 +74,7 @@ def source(objects: Objects, metadata: MetadataCache) -> Source:
 @pytest.fixture
 def model(hub: Hub, objects: Objects, metadata: MetadataCache) -> Source:
     """A model in one file, of which nothing is cached but its config."""
-    found = open_hub(read_reference("org/model"), metadata=metadata)
+    found = open_hub_model(read_reference("org/model"), metadata=metadata)
     hub.forget_requests()
     return found
 
@@ -258,15 +258,15 @@ def test_a_copy_that_was_cut_short_is_not_present(
     """A plan needs its header alone, which is known; without that, its fault is told."""
     fetch(model, [NAME], metadata)
     file = remote_file(model, NAME)
-    assert open_hub(model.ref, metadata=metadata).files[NAME].present
+    assert open_hub_model(model.ref, metadata=metadata).files[NAME].present
     file.blob.write_bytes(MODEL[NAME][:-1])
     for offline in (False, True):
-        again = open_hub(model.ref, metadata=metadata, offline=offline)
+        again = open_hub_model(model.ref, metadata=metadata, offline=offline)
         assert again.tensors == model.tensors and not again.files[NAME].present
     hub.forget_requests()
     metadata.store_header(file.identity, None)
     with pytest.raises(InputError, match=f"missing: {NAME} .damaged: {file.size - 1} of"):
-        open_hub(model.ref, metadata=metadata, offline=True)
+        open_hub_model(model.ref, metadata=metadata, offline=True)
     assert hub.requests == []
 
 
@@ -277,7 +277,7 @@ def test_a_copy_has_the_etag_that_its_link_names_whatever_its_bytes(
     fetch(model, [NAME], metadata)
     blob = remote_file(model, NAME).blob
     blob.write_bytes(MODEL[NAME][:-1] + b"?")
-    again = open_hub(model.ref, metadata=MetadataCache(), offline=True)
+    again = open_hub_model(model.ref, metadata=MetadataCache(), offline=True)
     assert again.files[NAME].identity == model.files[NAME].identity
     with pytest.raises(InputError, match=f"missing: {NAME} .damaged."):
         fetch(again, [NAME], MetadataCache(), offline=True)
@@ -298,10 +298,12 @@ def test_offline_nothing_is_downloaded_to_be_opened(
 ) -> None:
     """Neither a config that the cache lost, nor a file that the recipe names."""
     with pytest.raises(InputError, match=r"missing: none\.safetensors"):
-        open_hub(read_reference("org/model/none.safetensors"), metadata=metadata, offline=True)
+        open_hub_model(
+            read_reference("org/model/none.safetensors"), metadata=metadata, offline=True
+        )
     (model.folder / "config.json").resolve().unlink()
     with pytest.raises(InputError, match=r"missing: config\.json"):
-        open_hub(model.ref, metadata=metadata, offline=True)
+        open_hub_model(model.ref, metadata=metadata, offline=True)
     assert hub.requests == []
 
 
@@ -443,9 +445,9 @@ def test_a_copy_whose_header_is_damaged_is_not_planned_by(
     file = remote_file(model, NAME)
     file.blob.write_bytes(bytes(file.size))
     fresh = MetadataCache()
-    assert open_hub(read_reference("org/model"), metadata=fresh).tensors == model.tensors
+    assert open_hub_model(read_reference("org/model"), metadata=fresh).tensors == model.tensors
     with pytest.raises(InputError, match="damaged"):
-        open_hub(read_reference("org/model"), metadata=MetadataCache(), offline=True)
+        open_hub_model(read_reference("org/model"), metadata=MetadataCache(), offline=True)
 
 
 def test_a_header_that_a_copy_does_not_have_is_looked_for_again(
@@ -474,7 +476,7 @@ def test_a_file_that_is_shorter_than_any_header_is_damaged(hub: Hub) -> None:
     """Its server is not asked for bytes that it does not have."""
     hub.commit("org/short", {"config.json": json.dumps(CONFIG).encode(), NAME: b"abc"})
     with pytest.raises(InputError, match="damaged"):
-        open_hub(read_reference("org/short"))
+        open_hub_model(read_reference("org/short"))
 
 
 def test_files_that_the_index_names_in_vain(objects: Objects, metadata: MetadataCache) -> None:
@@ -497,7 +499,7 @@ def test_a_model_in_another_format_is_told_offline_as_well(
     )
     for offline in (False, True):
         with pytest.raises(InputError, match="The weights of a model are missing") as told:
-            open_hub(read_reference("org/old"), offline=offline, metadata=metadata)
+            open_hub_model(read_reference("org/old"), offline=offline, metadata=metadata)
         assert "model.h5" in told.value.problems[0].found
         assert told.value.problems[0].where.startswith("org/old@")
 
@@ -580,8 +582,11 @@ def test_what_was_pinned_is_opened_and_not_what_the_branch_is_now(
     first = hub.commit("org/moved", whole(4))
     second = hub.commit("org/moved", whole(5))
     for name in ("org/moved", "org/moved@main"):
-        assert open_hub(read_reference(name), metadata=metadata).revision == second
-        assert open_hub(read_reference(name), revision=first, metadata=metadata).revision == first
+        assert open_hub_model(read_reference(name), metadata=metadata).revision == second
+        assert (
+            open_hub_model(read_reference(name), revision=first, metadata=metadata).revision
+            == first
+        )
 
 
 def test_of_a_bucket_that_cannot_be_listed_the_listing_of_then_is_opened(
@@ -612,7 +617,7 @@ def test_after_a_file_that_cannot_be_had_no_other_is_begun(
     hub: Hub, objects: Objects, metadata: MetadataCache
 ) -> None:
     """But for those that had begun: the run stops."""
-    source = open_hub(read_reference("org/base"), metadata=metadata)
+    source = open_hub_model(read_reference("org/base"), metadata=metadata)
     hub.fail(status=403, times=None)
     hub.forget_requests()
     names = [*SHARDS, "tokenizer.json", "tokenizer_config.json"]
@@ -628,7 +633,7 @@ def test_after_a_file_that_cannot_be_had_no_other_is_begun(
 def test_offline_all_files_that_are_missing_are_told_at_once(
     hub: Hub, objects: Objects, metadata: MetadataCache
 ) -> None:
-    source = open_hub(read_reference("org/base"), metadata=metadata)
+    source = open_hub_model(read_reference("org/base"), metadata=metadata)
     fetch(source, ["config.json"], metadata)
     wanted = [SHARDS[1], "config.json", SHARDS[0], "tokenizer.json"]
     hub.forget_requests()
@@ -658,7 +663,7 @@ def test_downloads_at_once_need_the_space_of_both(
 def test_a_bug_is_told_as_it_is_and_ends_the_downloads(
     hub: Hub, objects: Objects, metadata: MetadataCache
 ) -> None:
-    source = open_hub(read_reference("org/base"), metadata=metadata)
+    source = open_hub_model(read_reference("org/base"), metadata=metadata)
 
     started: list[object] = []
 

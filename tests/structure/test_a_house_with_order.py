@@ -69,7 +69,7 @@ SAME_TASK = {
     *("command", "main"),  # a command line has one of its own
     *("explain", "push", "try_model"),  # a Python function, and what it calls
     *("document_of", "fragment"),  # of a comparison and a search; of a run and a plan
-    *("adapter_config", "cache_folder", "factors", "sha256_of", "working_bytes"),
+    *("adapter_config", "cache_folder", "factors", "working_bytes"),
 }
 """Names of functions that do the same task, each for what its file is about.
 

@@ -256,8 +256,8 @@ def _files(named: str, context: RunContext) -> OriginalFiles:
     if is_bucket(ref.name):
         check_library(ref.name, "models")
         return RemoteFiles(bucket_model(ref.name), metadata)
-    open_hub = cached_hub_model if context.options.offline else hub_model
-    return RemoteFiles(open_hub(ref.name, ref.revision, metadata), metadata)
+    model_of = cached_hub_model if context.options.offline else hub_model
+    return RemoteFiles(model_of(ref.name, ref.revision, metadata), metadata)
 
 
 def _unsaid(files: OriginalFiles, found: str) -> InputError:

@@ -25,7 +25,7 @@ from resumerge.mirror.stores.plain_files import (
     is_plain,
     pieces,
     read_small,
-    sha256_of,
+    sha256_of_plain,
     size_of,
 )
 from resumerge.storage import Storage, drop_from_cache
@@ -185,16 +185,16 @@ class FolderStore(Store):
         before = identity_of(final)
         whole = target != final and size_of(final) == nbytes and is_plain(final)
         if whole and name not in self._wrong:
-            expected = sha256_of(path, _only_stopping(moved))
-            if sha256_of(final, moved) == expected:
+            expected = sha256_of_plain(path, _only_stopping(moved))
+            if sha256_of_plain(final, moved) == expected:
                 return expected
             self._wrong.add(name)
         done = self._uploaded_bytes(name, target, nbytes)
         if done and done == nbytes and not self.capabilities.extend:
-            sent = sha256_of(path, _only_stopping(moved))
+            sent = sha256_of_plain(path, _only_stopping(moved))
         else:
             sent = self._send(path, target, done, moved)
-        if sha256_of(target, moved) != sent:
+        if sha256_of_plain(target, moved) != sent:
             self._wrong.add(name)
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         if target != final:
@@ -214,7 +214,7 @@ class FolderStore(Store):
             return False
         self._storage.remove(target)  # an earlier attempt may have left it
         sent = self._send(source, target, None, lambda nbytes: None)
-        if sha256_of(target, lambda nbytes: None) != sent:
+        if sha256_of_plain(target, lambda nbytes: None) != sent:
             raise OSError(errno.EIO, "the copy differs from the original", str(target))
         self._sync_folder(target.parent)
         self._storage.remove(source)
@@ -223,7 +223,7 @@ class FolderStore(Store):
     def sha256(self, name: str, moved: Moved) -> str | None:
         path = self.folder / name
         try:
-            return sha256_of(path, moved) if is_plain(path) else None
+            return sha256_of_plain(path, moved) if is_plain(path) else None
         except FileNotFoundError:
             return None
 

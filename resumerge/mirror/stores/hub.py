@@ -20,7 +20,7 @@ from resumerge.hub.file import HubFile
 from resumerge.mirror.stores.base import SMALL, Moved, Store, StoreError
 from resumerge.mirror.stores.hub_address import SCHEME, repo_of
 from resumerge.mirror.stores.hub_client import CommitConflict, hub_errors
-from resumerge.mirror.stores.hub_repo import Commits, HubRepo, checked_in_repo
+from resumerge.mirror.stores.hub_repo import Commits, HubRepo, safe_name_in_repo
 from resumerge.mirror.stores.hub_uploads import (
     FileHashes,
     PendingUpload,
@@ -127,7 +127,7 @@ class HubStore(Store):
 
     def put(self, files: Mapping[str, bytes], remove: Sequence[str] = ()) -> None:
         for name in (*files, *remove):
-            checked_in_repo(name)
+            safe_name_in_repo(name)
         with self._commit_lock:
             self._repo.create()
             for attempt in range(1, TRIES + 1):
@@ -139,7 +139,7 @@ class HubStore(Store):
                         raise
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        checked_in_repo(name)
+        safe_name_in_repo(name)
         with self._commit_lock:
             self._repo.create()
             for _ in range(TRIES):
@@ -158,7 +158,7 @@ class HubStore(Store):
         self, name: str, data: bytes, before: bytes | None, remove: Sequence[str] = ()
     ) -> bool:
         for changed in (name, *remove):
-            checked_in_repo(changed)
+            safe_name_in_repo(changed)
         with self._commit_lock:
             self._repo.create()
             for _ in range(TRIES):
@@ -177,7 +177,7 @@ class HubStore(Store):
 
     def upload(self, name: str, path: Path, moved: Moved) -> str:
         """Store the bytes now; the next `put` commits them."""
-        checked_in_repo(name)
+        safe_name_in_repo(name)
         sha256 = self._hashes.sha256(path, lambda: moved(0))
         upload = PendingUpload(path, path.stat().st_size, sha256)
         self._repo.create()
@@ -231,7 +231,7 @@ class HubStore(Store):
 
     def _commit_pending(self, name: str) -> None:
         """Commit an upload that waits for a `put`, before it is read."""
-        if checked_in_repo(name) in self._pending:
+        if safe_name_in_repo(name) in self._pending:
             self.put({})
 
     def _put(

@@ -17,7 +17,8 @@ from resumerge.mirror.stores.hub_client import NoFile, NoRepo, hub_errors
 from resumerge.mirror.stores.hub_uploads import BRANCH, ListedFile
 from resumerge.sizes import some
 
-checked_in_repo = partial(safe_name, reserved=".git")
+safe_name_in_repo = partial(safe_name, reserved=".git")
+"""Like `safe_name`, in a repo of git, whose own folder no file may be in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,7 @@ class HubRepo:
         if not COMMIT.fullmatch(info.sha or ""):
             raise StoreError(f"The Hub did not say which commit of {self.name} is the newest")
         return info.sha, {
-            checked_in_repo(sibling.rfilename): ListedFile(
+            safe_name_in_repo(sibling.rfilename): ListedFile(
                 sibling.size or 0, (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
             )
             for sibling in info.siblings or []

@@ -47,12 +47,12 @@ def pieces(path: Path, offset: int = 0) -> Iterator[memoryview]:
         os.close(fd)
 
 
-def sha256_of(path: Path, moved: Moved) -> str:
-    """Return the SHA-256 of a file in hex digits.
+def sha256_of_plain(path: Path, moved: Moved) -> str:
+    """Return the SHA-256 of a regular file in hex digits; no link is followed to it.
 
     Args:
         path: the file.
-        moved: gets the bytes of each piece; may raise to stop.
+        moved: gets the number of bytes of each piece; may raise to stop.
     """
     digest = hashlib.sha256()
     for piece in pieces(path):

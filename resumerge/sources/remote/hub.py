@@ -18,7 +18,7 @@ from resumerge.sources.remote.model import open_remote_model
 from resumerge.sources.types import Source
 
 
-def open_hub(
+def open_hub_model(
     ref: ModelRef,
     *,
     revision: str | None = None,
@@ -45,7 +45,7 @@ def open_hub(
         Resumable: the network failed.
 
     Example:
-        >>> source = open_hub(ModelRef("org/name", "org/name"))  # doctest: +SKIP
+        >>> source = open_hub_model(ModelRef("org/name", "org/name"))  # doctest: +SKIP
         >>> fetch(source, [name for name, file in source.files.items() if not file.present])
     """
     wanted_revision = revision or ref.revision
