@@ -1,4 +1,8 @@
-"""The rate limit of transfers to and from a mirror, and the time without progress."""
+"""The rate limit of transfers to and from a mirror, and the time without progress.
+
+A task of a cluster, in a process of its own, limits what it transfers by itself
+(`engine/cluster/exchange/bucket_task.py`).
+"""
 
 from __future__ import annotations
 

@@ -17,9 +17,10 @@ SMALL = 256 << 20
 """The largest size in bytes of a file that is held in memory."""
 
 Moved = Callable[[int], None]
-"""A function of the number of bytes moved since its last call.
+"""A function of the number of bytes moved since its last call, to the store or from it.
 
-The function may wait, to limit the rate, or raise, to stop the transfer.
+Bytes that are sent and bytes that are read back to be compared count alike; local bytes that are
+only hashed count as 0. The function may wait, to limit the rate, or raise, to stop the transfer.
 """
 
 

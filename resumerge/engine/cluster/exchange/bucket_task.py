@@ -55,7 +55,7 @@ class BucketEndpoint(TaskEndpoint):
         url: the mirror's address. Every machine opens it with its own credentials.
         object: the name of the task's object.
         nonce: a text that no other task has.
-        rate: bytes a second that are uploaded; None for no limit.
+        rate: bytes a second that are uploaded, or read back; None for no limit.
         patience: seconds that the bucket may fail while the shard is uploaded.
     """
 
