@@ -59,6 +59,8 @@ _LABELLED = re.compile(
 """The names of tensors with the adapter's own name."""
 
 _NOT_WEIGHTS = re.compile(r"(^|\.)(lora_|token_adapter\.)")
+"""The names of an adapter's own tensors: one that no spelling fits is unknown, and not whole."""
+
 _COPY = re.compile(r"\.modules_to_save(?=\.)")
 _ORIGINAL = re.compile(r"\.original_module(?=\.)")
 
@@ -71,14 +73,17 @@ def has_matrices(names: Iterable[str]) -> bool:
 
 @dataclass
 class AdapterNames:
-    """The parsed names of an adapter's tensors. Each name is in exactly one of the fields.
+    """The parsed names of an adapter's tensors.
+
+    Each name is in one place: in `keys` (the tensor is then in `modules` or `whole`), in `unknown`
+    or `ignored`, or in `doubled`, as the second of a pair.
 
     Args:
         modules: the tensors of each module, by role: ``A``, ``B`` (or ``embedding_A``,
             ``embedding_B``), ``magnitude``, ``alpha``, and ``delta`` for rows of single tokens.
         whole: tensors that take the place of the model's, by the names that peft loads them under.
-        keys: the name in the adapter of each tensor above, by module and role; a whole tensor has
-            no role.
+        keys: the name in the adapter of each tensor above, by module and role; of a whole tensor
+            by its name in `whole`, and an empty role.
         unknown: names of no known kind.
         doubled: pairs of names that mean the same.
         ignored: names that peft writes and does not load: originals, and copies of whole tensors.

@@ -79,7 +79,7 @@ class ModuleChanges:
         return Adapted.of(name, weight, *factors, models=self._models)
 
     def has_rank(self, module: str, rank: int) -> bool:
-        """Check that a LoRA has the rank of its config, since its scale depends on that rank."""
+        """Return whether a LoRA has the rank that its config states, if any; else add a problem."""
         said = self._settings.rank_of(module)
         if said is not None and said != rank:
             self._refusals.problem(

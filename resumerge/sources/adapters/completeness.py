@@ -20,7 +20,7 @@ def lacking(
     replaced: Collection[str],
     adapted: Collection[str],
 ) -> Iterator[str]:
-    """Yield the tensors that the file of an adapter should have according to its config.
+    """Yield the names of the tensors that an adapter's config promises and its file lacks.
 
     Args:
         settings: the adapter's config.
@@ -39,10 +39,11 @@ def lacking(
     for entry in settings.modules_to_save:
         expected = [name for name in under(base, entry) if not is_computed(base[name])]
         if settings.ties_weights and any(is_head(name) or is_embedding(name) for name in expected):
-            continue
+            continue  # saved once, by either name
         yield from (name for name in expected if name not in replaced and name not in adapted)
         if not expected and entry not in heads and not under(whole, entry):
             yield f"{entry}.weight"
+    # peft names heads by several names, of which a model has one.
     if heads and not any(under(names, entry) for entry in heads for names in (base, whole)):
         yield f"{heads[-1]}.weight"
     yield from (name for name in _biases(settings, base, adapted) if name not in replaced)
@@ -66,5 +67,5 @@ def _biases(
 
 
 def _place(name: str) -> str:
-    """Return a name with dots around it: a module's is then a part of its tensors' names."""
+    """Return a name in the common spelling, between dots: a module's is a part of its tensors'."""
     return f".{spelled(stripped(name))}."

@@ -105,12 +105,12 @@ class ExpertParameter:
 
 @dataclass(frozen=True)
 class PlaceInPacked:
-    """The place of an expert's matrix in a packed tensor.
+    """The place of a matrix in a packed tensor, or in a tensor that fuses two matrices.
 
     Args:
-        packed: the packed tensor's name.
-        expert: the expert's number.
-        place: the matrix's number among the expert's matrices.
+        packed: that tensor's name.
+        expert: the expert's number; 0 in a tensor that fuses two matrices.
+        place: the matrix's number among the matrices of the expert, or among the two.
         height: the number of rows of a matrix.
     """
 
@@ -190,6 +190,7 @@ class Experts:
             packed = self._known.find(label)
             if packed is not None and len(self._base[packed].shape) == 3:
                 yield whole_parameter(label, packed, self._base[packed])
+            # Where there are gates, up_proj is a part of gate_up_proj.
             elif name != "up_proj" or not self._separate(container, 0, ("gate_proj",)):
                 experts: list[tuple[Tensor, ...]] = []
                 while found := self._separate(container, len(experts), matrices):

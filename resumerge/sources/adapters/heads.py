@@ -67,7 +67,7 @@ def classifier(
 
 
 def _labels(added: Mapping[str, Tensor]) -> int | None:
-    """Return the number of labels: the rows of the last weight of a head."""
+    """Return the number of labels: the rows of a head's last weight; None if it has no weight."""
     weights = [tensor for tensor in added.values() if len(tensor.shape) == 2]
     last = [tensor for tensor in weights if re.search(r"(out_proj|o_proj)\.weight$", tensor.name)]
     rows = [tensor.shape[0] for tensor in last or weights]

@@ -21,16 +21,16 @@ from resumerge.tensor_uses import UnusedReason
 from resumerge.tensors import Tensor, with_stored
 
 SHOWN = 5
-"""The number of problems of one adapter that are reported."""
+"""The largest number of problems of one adapter that are reported."""
 
 
 def with_adapter(ref: ModelRef, base: Source, adapter: Source) -> Source:
     """Return a model with an adapter; its tensors are expressions that are not computed yet.
 
-    If the adapter changes a head that the base ties to its embedding, the result is not tied
-    (``tie_word_embeddings: false``), as in training. An embedding with more rows than the base's
-    changes ``vocab_size``. The adapter of a classifier makes the model a classifier, with the
-    adapter's head in place of the language model's.
+    If the tensors that the base ties are no longer one tensor with the adapter, the result is not
+    tied (``tie_word_embeddings: false``), as in training. An embedding with another number of rows
+    than the base's changes ``vocab_size``. The adapter of a classifier makes the model a
+    classifier, with the adapter's head in place of the language model's.
 
     Args:
         ref: ``model+adapter`` as the recipe names it.

@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from functools import cached_property
 
 Meaning = tuple[frozenset[str], str]
-"""The words before the first number, which name the part of the model, and the text after them."""
+"""The words before the first number, which name the part of the model, and the text after them.
+
+Without a number: the words before the last one, and the last one.
+"""
 
 _WRAPPERS = re.compile(
     r"^((base_model|model|module|_orig_mod|transformer|backbone|thinker|mamba|bert|roberta|deberta"
@@ -117,8 +120,8 @@ class ModelNames:
     def learn_prefix(self, names: Iterable[str]) -> None:
         """Learn an unknown prefix from names, if no tensor is found by any of them.
 
-        It is the beginning of the first name, if the rest of that name is the end of exactly one
-        tensor's name.
+        It is the beginning of the first name, before the longest rest that is the end of exactly
+        one tensor's name. `find` replaces it by what that tensor's name has before this end.
         """
         unknown = list(names)
         if not unknown or any(self.find(name) for name in unknown):

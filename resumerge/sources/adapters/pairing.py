@@ -36,7 +36,7 @@ from resumerge.tensors import Rounded, Tensor
 from resumerge.tensors.dtypes import FLOATS
 
 SHOWN = 5
-"""The number of names that a note tells."""
+"""The largest number of names that a note tells."""
 
 
 class Pairing:
@@ -50,9 +50,10 @@ class Pairing:
         of_adapter: the adapter's tensors, with the file names of the combined source.
 
     Attributes:
-        notes: a line for each kind of tensors that is left out; complete after `tensors`.
+        notes: lines on tensors that are not used, and on a model that becomes a classifier;
+            complete after `tensors`.
         left_out: tensors of the adapter that are not used; complete after `tensors`.
-        new_head: the tensors of a head that the adapter's task adds.
+        new_head: the tensors of a head that the adapter's task adds; complete after `tensors`.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Pairing:
             self._refusals.doubled(*pair)
         self._known.learn_prefix(f"{module}.weight" for module in names.modules)
         tensors = dict(self._of_base)
+        # Copies last: what is no copy is loaded under all tied names, a copy under its own.
         for name in sorted(names.whole, key=lambda name: self._ties.is_copy(names.keys[name, ""])):
             self._replace(name, names.whole[name], tensors)
         for module in names.modules:
@@ -254,7 +256,10 @@ class Pairing:
         return Rounded.of(tensor, base_tensor.dtype, takes_operand=True) if both_floats else tensor
 
     def _check_complete(self) -> None:
-        """Check that the file has what the adapter's config says."""
+        """Check that the file has what the config says, and alphas of all modules or of none.
+
+        The same holds for magnitude vectors.
+        """
         whole = self._names.whole
         replaced = {name for name, role in self._used if not role}
         changed = {name for name, role in self._used if role}

@@ -12,14 +12,13 @@ from resumerge.sources.types import Source
 from resumerge.tensors import Tensor
 
 _KNOWN = re.compile(r"\.lora_(down|up|[AB])\.weight$|\.alpha$")
-"""Names of matrices, whichever program gives them."""
+"""Names of matrices and alphas, whichever program gives them."""
 
 _LYCORIS = re.compile(r"\.(hada_|lokr_|oft_|diff(_b)?$|lora_mid|dora_scale|[wb]_norm)")
-"""Names of matrices of LyCORIS that are no LoRA."""
-
+"""Names of tensors of LyCORIS that are no LoRA."""
 
 _TORCHTUNE = re.compile(r"\.(lora_[ab]\.weight|magnitude)$")
-"""Names of matrices as torchtune has them."""
+"""Names of matrices and magnitude vectors as torchtune has them."""
 
 
 def without_config(adapter: Source) -> InputError:
