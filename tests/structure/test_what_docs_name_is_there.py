@@ -61,7 +61,7 @@ TABLE = section("docs/architecture.md", "### The rooms", "\n### ")
 LISTED = section("CONTRIBUTING.md", "## The rooms", "## How a command works")
 ROOM_LIST, _, ENGINE_LIST = LISTED.partition("Inside `engine/`")
 DECISIONS = section("docs/architecture.md", "### Where is it decided", "\n### ")
-ADDITIONS = section("CONTRIBUTING.md", "## How to add", "\n## ")
+ADDITIONS = section("CONTRIBUTING.md", "## How to add", "\n## ").replace("\n- ", "; ")
 STAGES = section("CONTRIBUTING.md", "## How a command works", "\n## ")
 
 
@@ -99,7 +99,7 @@ def test_the_lists_for_contributors_name_what_is_there() -> None:
 def test_a_name_of_a_decision_is_in_the_file_beside_it() -> None:
     """Like `Tries` (`cluster/retries.py`), and `FORMATS` in `sources/formats/registry.py`."""
     of_files = re.findall(r"([^()|;]*)\(`([a-z_0-9/]+\.[pyhc]+)`", DECISIONS + ADDITIONS)
-    of_files += re.findall(r"((?:`\w+`(?:, | and )?)+) in `([a-z_0-9/]+\.py)`", ADDITIONS)
+    of_files += re.findall(r"((?:`\w+`(?:, | and )?)+) (?:in|of)\s`([a-z_0-9/]+\.py)`", ADDITIONS)
     pairs = {
         (name.rpartition(".")[2], path)
         for text, path in of_files
