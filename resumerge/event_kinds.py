@@ -16,15 +16,15 @@ class EventKind(StrEnum):
     """
 
     BATCH_LOWERED = "batch_lowered"
-    """The batch size was lowered, because memory is short.
+    """The uncommitted limit was lowered, because memory is short.
 
-    Facts: `reason`; the size `before` and `after` (bytes); `rss` and `available` memory (bytes).
+    Facts: `reason`; the limit `before` and `after` (bytes); `rss` and `available` memory (bytes).
     """
 
     BATCH_RAISED = "batch_raised"
-    """The batch size was raised, because memory is free again.
+    """The uncommitted limit was raised, because memory is free again.
 
-    Facts: `reason`; the size `before` and `after` (bytes); `rss` and `available` memory (bytes).
+    Facts: `reason`; the limit `before` and `after` (bytes); `rss` and `available` memory (bytes).
     """
 
     MEMORY_AWAITED = "waiting"

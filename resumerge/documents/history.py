@@ -30,8 +30,8 @@ class Point:
         rss_low: least RSS, in bytes.
         rss_high: largest RSS, in bytes.
         budget: bytes of RSS that the attempt was allowed.
-        batch_low: least bytes of output that could be computed before the next commit.
-        batch_high: most bytes of output that could be computed before the next commit.
+        batch_low: least uncommitted limit (`batch_bytes` of the samples).
+        batch_high: largest uncommitted limit.
         done: bytes of output that were committed at the last sample.
         left_low: least bytes that other processes left to the worker: free, or its own RSS.
         left_high: most bytes that other processes left to the worker.

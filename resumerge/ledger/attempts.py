@@ -104,7 +104,8 @@ class Sample:
         rss: the RSS of this process.
         available: the memory that the machine, or the container, has left.
         budget: the RSS that this process may have.
-        batch_bytes: the size of a batch; 0 before it is chosen, or if tasks of a cluster choose it.
+        batch_bytes: the uncommitted limit; 0 before the governor has set it, or if tasks of a
+            cluster have their own.
         bytes_done: the output that is committed.
     """
 

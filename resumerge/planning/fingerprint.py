@@ -26,7 +26,7 @@ UNSHARED = "tensors that not all models have"
 def fingerprint_parts(plan: Plan) -> dict[str, Any]:
     """Return everything that decides the bytes, part by part.
 
-    Threads, memory and batch size do not decide them.
+    Threads, memory and the uncommitted limit do not decide them.
     """
     return {
         "recipe": normalized(plan.recipe),

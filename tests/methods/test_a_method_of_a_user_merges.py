@@ -90,7 +90,7 @@ def test_the_documented_kernel_method_merges(
 ) -> None:
     """As the one that computes with torch does, whatever the runs of blocks."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 300)
-    monkeypatch.setattr("resumerge.engine.execute.batch_shares.RUN_BYTES", blocks * 4 * 300)
+    monkeypatch.setattr("resumerge.engine.execute.uncommitted_shares.RUN_BYTES", blocks * 4 * 300)
     load_methods([method_file(tmp_path), method_file(tmp_path, example("python", 1), "fast.py")])
     models = write_family(tmp_path / "models")
     recipe = example("yaml")

@@ -34,7 +34,7 @@ BUCKETS = {"AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_CONNECTIO
 def shrink() -> None:
     """Small blocks and batches, so that a small merge has many; short pauses between tries."""
     target.BLOCK_ELEMENTS = 512
-    governor.LARGEST_BATCH = governor.SMALLEST_BATCH = 8192
+    governor.LARGEST_UNCOMMITTED_LIMIT = governor.SMALLEST_UNCOMMITTED_LIMIT = 8192
     mirror_module.BACKOFF = Backoff(first=0.01, longest=0.1)
     folder_module.SETTLE_SECONDS = 0.1
 

@@ -93,7 +93,9 @@ def test_the_same_bytes(
     method, params = RECIPES[name]
 
     def merged(blocks: int) -> dict[str, bytes]:
-        monkeypatch.setattr("resumerge.engine.execute.batch_shares.RUN_BYTES", blocks * 4 * BLOCK)
+        monkeypatch.setattr(
+            "resumerge.engine.execute.uncommitted_shares.RUN_BYTES", blocks * 4 * BLOCK
+        )
         return shards_of(merge(models, text, tmp_path / "out", restart=True))
 
     for number, with_base in enumerate(bases(method), list(RECIPES).index(name)):

@@ -22,7 +22,7 @@ CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "architectures": ["Llam
 
 SMALL_BATCHES = """
 from resumerge.engine.resources import governor
-governor.LARGEST_BATCH = governor.SMALLEST_BATCH = 1
+governor.LARGEST_UNCOMMITTED_LIMIT = governor.SMALLEST_UNCOMMITTED_LIMIT = 1
 """
 """A program before a merge: each tensor is a batch, committed though the next one is waited for."""
 

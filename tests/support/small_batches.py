@@ -6,8 +6,8 @@ import pytest
 
 
 def use_small_batches(patch: pytest.MonkeyPatch, nbytes: int) -> None:
-    """Plan blocks of 512 elements, and batches of so many bytes."""
-    for module in ("resumerge.tensors.target", "resumerge.engine.execute.batch_shares"):
+    """Plan blocks of 512 elements, and have an uncommitted limit of so many bytes."""
+    for module in ("resumerge.tensors.target", "resumerge.engine.execute.uncommitted_shares"):
         patch.setattr(f"{module}.BLOCK_ELEMENTS", 512)
-    for name in ("LARGEST_BATCH", "SMALLEST_BATCH"):
+    for name in ("LARGEST_UNCOMMITTED_LIMIT", "SMALLEST_UNCOMMITTED_LIMIT"):
         patch.setattr(f"resumerge.engine.resources.governor.{name}", nbytes)

@@ -77,8 +77,8 @@ def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
 class Committer:
     """A thread that commits one batch while the next one is computed.
 
-    `submit` waits for the previous batch, so at most two batches are uncommitted: one that is being
-    synced, and one that is being computed.
+    At most two batches are uncommitted: `submit` waits with a batch until the one before it is
+    committed. `uncommitted_shares` bounds their bytes.
 
     Args:
         execution: the attempt's context.
@@ -187,7 +187,7 @@ class Committer:
             "units_committed": self._units_committed,
             "bytes_committed": self.bytes_committed - self._bytes_before,
             "peak_rss": governor.peak_rss,
-            "batch_bytes": governor.batch_bytes,
+            "batch_bytes": governor.uncommitted_limit,
         }
         self._execution.ledger.units.commit_batch(
             self._execution.attempt, self._batch, units, totals, self._sample()
@@ -225,7 +225,7 @@ class Committer:
             rss=governor.rss,
             available=governor.memory.available,
             budget=governor.budget,
-            batch_bytes=governor.batch_bytes,
+            batch_bytes=governor.uncommitted_limit,
             bytes_done=self.bytes_committed,
         )
 

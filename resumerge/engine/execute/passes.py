@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from resumerge.engine.execute.batch_shares import most_tasks, run_bytes
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.read_ahead import ReadAhead
+from resumerge.engine.execute.uncommitted_shares import most_tasks, run_bytes
 from resumerge.tensors import Merged, Spilled
 
 SAMPLE_RUNS = 2

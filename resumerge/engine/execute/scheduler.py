@@ -9,13 +9,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
-from resumerge.engine.execute.batch_shares import most_before_commit, most_in_flight, most_tasks
 from resumerge.engine.execute.block_writer import BlockWriter
 from resumerge.engine.execute.committer import Committer, WrittenBlocks
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.passes import Passes
 from resumerge.engine.execute.read_ahead import ReadAhead
+from resumerge.engine.execute.uncommitted_shares import (
+    most_before_commit,
+    most_in_flight,
+    most_tasks,
+)
 from resumerge.engine.execute.unit_feed import UnitFeed
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.engine.reporter import ProgressUpdate
@@ -79,8 +83,8 @@ class Scheduler:
         """Return the next blocks in order, computed, written and hashed; empty if none is ready.
 
         Meanwhile threads compute blocks beyond the batch. `most_in_flight` bounds the bytes of
-        these blocks, and `most_before_commit` their bytes together with the batch's; one task may
-        always be in flight.
+        these blocks, and `most_before_commit` their bytes together with the batch's; but where
+        nothing else is uncommitted beside the previous batch, one task may always start.
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.evaluation.tensor_evaluator import Statistics
-from resumerge.engine.execute.batch_shares import most_together, run_bytes
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.passes import Passes, PassStopped
 from resumerge.engine.execute.read_ahead import ReadAhead
+from resumerge.engine.execute.uncommitted_shares import most_together, run_bytes
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.errors import Interrupted
 from resumerge.planning.estimates.memory import reduction_bytes

@@ -23,7 +23,7 @@ from resumerge.engine.recovery.published import adopt_published
 from resumerge.engine.recovery.recovery import Recovery
 from resumerge.engine.resources.allocation_errors import is_out_of_memory, out_of_memory
 from resumerge.engine.resources.allocator import give_back_freed_memory, reuse_freed_memory
-from resumerge.engine.resources.governor import largest_batch
+from resumerge.engine.resources.governor import largest_uncommitted_limit
 from resumerge.engine.resources.resource_errors import DISK_ERRORS, out_of_order
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.engine.shards.space_reservation import starts_sparse
@@ -107,7 +107,7 @@ class Attempt:
                         "host": hostname(),
                         "boot_id": boot_id(),
                         "budget": self.budget.memory,
-                        "batch_bytes": largest_batch(self.budget.threads),
+                        "batch_bytes": largest_uncommitted_limit(self.budget.threads),
                     }
                 )
             )
@@ -149,7 +149,7 @@ class Attempt:
                 take_snapshot(self.ledger, self.context.storage)
 
     def _sample(self, number: int) -> None:
-        """Add the first sample of memory to the ledger, before a batch size is chosen."""
+        """Add the first sample of memory to the ledger, before the governor sets a limit."""
         sample = Sample(
             rss=rss(),
             available=measure_memory().available,

@@ -1,6 +1,6 @@
-"""The governor watches memory and sets the batch size: halved under pressure, raised after it.
+"""The governor watches memory, and halves or raises the uncommitted limit.
 
-The batch size is the number of bytes of output that may be computed or written but not committed.
+The uncommitted limit is the most bytes of output that may be computed or written but not committed.
 It bounds the blocks in flight (memory of this process), the dirty pages (memory of the machine) and
 the work that a kill can cost. If not even one block fits, `wait_for_memory` blocks the engine.
 """
@@ -26,21 +26,22 @@ from resumerge.tensors.target import RUN_BYTES
 
 _log = logging.getLogger(__name__)
 
-LARGEST_BATCH = 128 << 20
-"""Bytes of the largest batch for up to four threads. A larger batch would not make commits cheaper,
-but kills more expensive."""
+LARGEST_UNCOMMITTED_LIMIT = 128 << 20
+"""Bytes of the largest uncommitted limit for up to four threads. A larger limit would not make
+commits cheaper, but kills more expensive."""
 
-SMALLEST_BATCH = RUN_BYTES
-"""Bytes of the smallest batch: one run of blocks."""
+SMALLEST_UNCOMMITTED_LIMIT = RUN_BYTES
+"""Bytes of the smallest uncommitted limit: one run of blocks."""
 
-BATCH_SHARE = 1 / 8
-"""Largest batch as a share of all memory: dirty pages cannot be dropped until they are written."""
+UNCOMMITTED_LIMIT_SHARE = 1 / 8
+"""Largest uncommitted limit as a share of all memory: dirty pages cannot be dropped until they are
+written."""
 
 SAMPLE_SECONDS = 0.1
 """Seconds between two measurements of memory."""
 
 CALM_SECONDS = 3.0
-"""Seconds without pressure after which the batch size is raised."""
+"""Seconds without pressure after which the uncommitted limit is raised."""
 
 REMEMBERED_SECONDS = 60.0
 """Seconds for which pressure, and the memory of other processes, are remembered."""
@@ -54,9 +55,9 @@ STALLED = 0.2
 Event = Callable[..., None]
 
 
-def largest_batch(threads: int) -> int:
-    """Return the bytes of the largest batch: a quarter of it keeps all threads busy."""
-    return LARGEST_BATCH * max(4, threads) // 4
+def largest_uncommitted_limit(threads: int) -> int:
+    """Return the bytes of the largest uncommitted limit: a quarter of it keeps all threads busy."""
+    return LARGEST_UNCOMMITTED_LIMIT * max(4, threads) // 4
 
 
 def margin(total: int) -> int:
@@ -70,8 +71,8 @@ class Governor:
     Args:
         budget: bytes of RSS that this process may use.
         need: the memory that the merge takes.
-        event: called with a kind and facts when the batch size changes, when the run begins to wait
-            for memory, and when it continues.
+        event: called with a kind and facts when the uncommitted limit changes, when the run begins
+            to wait for memory, and when it continues.
         waiting: called several times a second with the text of what the run waits for
             (`Reporter.waiting`).
         memory_wait: the most seconds to wait until one block fits.
@@ -94,7 +95,7 @@ class Governor:
         threads: int = 1,
     ) -> None:
         self.budget, self.need = budget, need
-        self.batch_bytes = self._largest = largest_batch(threads)
+        self.uncommitted_limit = self._largest = largest_uncommitted_limit(threads)
         self.peak_rss = self.rss = 0
         self.memory = Memory(0, 0)
         self._event, self._waiting, self._memory_wait = event, waiting, memory_wait
@@ -108,9 +109,9 @@ class Governor:
 
     def __enter__(self) -> Governor:
         self._sample(self._clock())
-        fitting = self.batch_bytes
-        while fitting > SMALLEST_BATCH and not self._fits(fitting):
-            fitting = max(SMALLEST_BATCH, fitting // 2)
+        fitting = self.uncommitted_limit
+        while fitting > SMALLEST_UNCOMMITTED_LIMIT and not self._fits(fitting):
+            fitting = max(SMALLEST_UNCOMMITTED_LIMIT, fitting // 2)
         self._set(fitting, EventKind.BATCH_LOWERED, self._shortage())
         self._thread.start()
         return self
@@ -136,9 +137,9 @@ class Governor:
 
     @property
     def cache_room(self) -> int:
-        """Bytes that the page cache may take without displacing a batch."""
+        """Bytes that the page cache may take without displacing uncommitted output."""
         growth = max(0, self.need.peak_rss - self.rss)
-        room = self.memory.available - margin(self.memory.total) - growth - self.batch_bytes
+        room = self.memory.available - margin(self.memory.total) - growth - self.uncommitted_limit
         return max(0, room)
 
     def wait_for_memory(self, stop: StopRequest) -> None:
@@ -170,16 +171,20 @@ class Governor:
         )
 
     def look(self) -> None:
-        """Measure once and adjust the batch size."""
+        """Measure once and adjust the uncommitted limit."""
         now = self._clock()
         self._sample(now)
         reason = self._pressure()
         if reason:
             self._calm_since = self._pressed_at = now
-            self._set(max(SMALLEST_BATCH, self.batch_bytes // 2), EventKind.BATCH_LOWERED, reason)
+            self._set(
+                max(SMALLEST_UNCOMMITTED_LIMIT, self.uncommitted_limit // 2),
+                EventKind.BATCH_LOWERED,
+                reason,
+            )
         elif now - self._calm_since >= CALM_SECONDS:
             self._calm_since = now
-            larger = min(self._largest, self.batch_bytes + self._largest // 8)
+            larger = min(self._largest, self.uncommitted_limit + self._largest // 8)
             if self._fits(larger):
                 self._set(larger, EventKind.BATCH_RAISED, self._relief())
 
@@ -200,19 +205,25 @@ class Governor:
         while now - self._others[0].at > REMEMBERED_SECONDS:
             self._others.popleft()
 
-    def _fits(self, batch_bytes: int) -> bool:
-        """Return whether the memory has room for a batch, and for the growth of this process."""
+    def _fits(self, limit: int) -> bool:
+        """Return whether the memory has room for so much uncommitted output and for this process.
+
+        This process may still grow to the peak that was predicted for it.
+
+        Args:
+            limit: bytes of uncommitted output.
+        """
         growth = max(0, self.need.peak_rss - self.rss)
         room = self.memory.available - margin(self.memory.total) - growth
-        return batch_bytes <= min(room, self.memory.total * BATCH_SHARE)
+        return limit <= min(room, self.memory.total * UNCOMMITTED_LIMIT_SHARE)
 
     def _pressure(self) -> str:
-        """Return why the batch must be smaller; empty if it need not be."""
+        """Return why the uncommitted limit must be lowered; empty if it need not be."""
         if self.rss > self.budget:
             return (
                 f"this process uses {show_size(self.rss)}, its budget is {show_size(self.budget)}"
             )
-        if not self._fits(self.batch_bytes):
+        if not self._fits(self.uncommitted_limit):
             return self._shortage()
         if self.memory.stalled > STALLED:
             return (
@@ -234,12 +245,12 @@ class Governor:
         return f"no memory pressure for {CALM_SECONDS:.0f} s"
 
     def _taken_by_others(self) -> int:
-        """Return the bytes that other processes take, with up to a batch of own dirty pages."""
+        """Return the bytes that other processes take, with the dirty pages of this one's output."""
         return self.memory.total - self.memory.available - self.rss
 
     def _noise(self) -> int:
         """Return the bytes by which `_taken_by_others` may vary because of this process."""
-        return self.batch_bytes + margin(self.memory.total)
+        return self.uncommitted_limit + margin(self.memory.total)
 
     def _wanted(self) -> str:
         wanted = margin(self.memory.total) // 2 + max(0, self.need.least_rss - self.rss)
@@ -252,10 +263,10 @@ class Governor:
             "this machine or container more memory, then resume."
         )
 
-    def _set(self, batch_bytes: int, kind: EventKind, reason: str) -> None:
-        if batch_bytes != self.batch_bytes:
-            before, self.batch_bytes = self.batch_bytes, batch_bytes
-            self._tell(kind, reason, before=before, after=batch_bytes)
+    def _set(self, limit: int, kind: EventKind, reason: str) -> None:
+        if limit != self.uncommitted_limit:
+            before, self.uncommitted_limit = self.uncommitted_limit, limit
+            self._tell(kind, reason, before=before, after=limit)
 
     def _tell(self, kind: EventKind, reason: str, **facts: Any) -> None:
         available = self.memory.available

@@ -117,7 +117,7 @@ class MemoryNeed:
 class MemoryEstimate:
     """The bytes of RSS that a merge takes, for any number of threads.
 
-    The batch size does not count: output that waits for its commit is in the page cache.
+    The uncommitted limit does not count: output that waits for its commit is in the page cache.
 
     Args:
         process: bytes of the process without its blocks.

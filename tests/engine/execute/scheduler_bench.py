@@ -85,7 +85,7 @@ class Bench:
     """A scheduler whose every neighbour notes what it is told.
 
     Args:
-        batch_bytes, cramped: what the governor says.
+        uncommitted_limit, cramped: what the governor says.
         committed: blocks of each unit that are committed already.
         scanned: names of the units that need statistics.
         alike: whether all units read the same.
@@ -96,7 +96,7 @@ class Bench:
         found: Plan,
         *,
         threads: int = 1,
-        batch_bytes: int = PLENTY,
+        uncommitted_limit: int = PLENTY,
         cramped: bool = False,
         committed: tuple[int, ...] = (),
         scanned: tuple[str, ...] = (),
@@ -115,8 +115,8 @@ class Bench:
         self.left = [*found.units]
         tell = lambda *words: lambda *more: self.told.append((*words, *more))  # noqa: E731
         self.governor = SimpleNamespace(
-            batch_bytes=batch_bytes, cramped=cramped, wait_for_memory=self._wait_for_memory,
-            cache_is_scarce=False,
+            uncommitted_limit=uncommitted_limit, cramped=cramped, cache_is_scarce=False,
+            wait_for_memory=self._wait_for_memory,
         )  # fmt: skip
         progress = [
             Progress(
@@ -242,9 +242,9 @@ def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (scheduler, unit_feed):
         monkeypatch.setattr(module, "ThreadPoolExecutor", Pool)
     monkeypatch.setattr(Pool, "order", [])
-    for module in ("resumerge.tensors.target", "resumerge.engine.execute.batch_shares"):
+    for module in ("resumerge.tensors.target", "resumerge.engine.execute.uncommitted_shares"):
         monkeypatch.setattr(f"{module}.BLOCK_ELEMENTS", BLOCK)
-    monkeypatch.setattr("resumerge.engine.execute.batch_shares.RUN_BYTES", RUN_BLOCKS * SIZE)
+    monkeypatch.setattr("resumerge.engine.execute.uncommitted_shares.RUN_BYTES", RUN_BLOCKS * SIZE)
 
 
 def linear(*blocks: int) -> Plan:

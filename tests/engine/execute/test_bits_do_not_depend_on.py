@@ -82,13 +82,13 @@ def first(models: Path, tmp_path_factory: pytest.TempPathFactory) -> First:
     return make
 
 
-LARGEST = "resumerge.engine.resources.governor.LARGEST_BATCH"
+LARGEST = "resumerge.engine.resources.governor.LARGEST_UNCOMMITTED_LIMIT"
 A_BLOCK, A_FEW = 2, 5_000
-"""Bytes of a batch, for `LARGEST`."""
+"""Bytes of an uncommitted limit, for `LARGEST`."""
 
 
 @every_method
-def test_threads_and_batch_size(
+def test_threads_and_the_uncommitted_limit(
     method: str,
     models: Path,
     first: First,
@@ -96,15 +96,15 @@ def test_threads_and_batch_size(
     monkeypatch: pytest.MonkeyPatch,
     soak: bool,
 ) -> None:
-    """With --soak each number of threads with each size, and the first merge repeated."""
+    """With --soak each number of threads with each limit, and the first merge repeated."""
     expected = shards_of(first(method))
     pairs = [*product((1, 2, 3), (A_BLOCK, A_FEW)), (2, None)]
-    for threads, batch in pairs if soak else [(3, A_BLOCK)]:
+    for threads, limit in pairs if soak else [(3, A_BLOCK)]:
         with monkeypatch.context() as patched:
-            if batch is not None:
-                patched.setattr(LARGEST, batch)
-            out = merge(models, recipe(method), tmp_path / f"{threads} {batch}", threads=threads)
-        assert shards_of(out) == expected, (threads, batch)
+            if limit is not None:
+                patched.setattr(LARGEST, limit)
+            out = merge(models, recipe(method), tmp_path / f"{threads} {limit}", threads=threads)
+        assert shards_of(out) == expected, (threads, limit)
 
 
 @every_method
@@ -124,8 +124,8 @@ def test_memory_pressure(
 ) -> None:
     calm = shards_of(first(method))
     monkeypatch.setattr("resumerge.engine.resources.governor.SAMPLE_SECONDS", 0.001)
-    monkeypatch.setattr("resumerge.engine.resources.governor.SMALLEST_BATCH", 2)
-    monkeypatch.setattr("resumerge.engine.resources.governor.LARGEST_BATCH", 100_000)
+    monkeypatch.setattr("resumerge.engine.resources.governor.SMALLEST_UNCOMMITTED_LIMIT", 2)
+    monkeypatch.setattr("resumerge.engine.resources.governor.LARGEST_UNCOMMITTED_LIMIT", 100_000)
     monkeypatch.setattr(Governor, "_pressure", lambda self: "a test")
     assert shards_of(merge(models, recipe(method), tmp_path / "pressed")) == calm
     [run] = status_json(RunStore(tmp_path / "pressed.state"), None)["runs"]

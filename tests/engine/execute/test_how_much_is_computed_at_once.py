@@ -36,7 +36,7 @@ PENDING = Progress(
 
 
 @pytest.mark.parametrize(
-    ("batch_blocks", "expected"),
+    ("limit_blocks", "expected"),
     [
         (2, [1] * 10),
         (3, [1] * 10),
@@ -48,18 +48,18 @@ PENDING = Progress(
     ],
 )
 def test_a_batch_is_what_is_not_in_flight_of_half_of_what_may_be_uncommitted(
-    batch_blocks: int, expected: list[int]
+    limit_blocks: int, expected: list[int]
 ) -> None:
     """The other half is being committed."""
-    bench = Bench(linear(3, 7), batch_bytes=batch_blocks * SIZE)
+    bench = Bench(linear(3, 7), uncommitted_limit=limit_blocks * SIZE)
     assert bench.run() == expected
     every = [(0, k) for k in range(3)] + [(1, k) for k in range(7)]
     assert [block for batch in bench.batches for block in batch] == every
-    assert max(bench.uncommitted) <= max(1, batch_blocks // 2)
+    assert max(bench.uncommitted) <= max(1, limit_blocks // 2)
 
 
 def test_it_is_no_larger_where_threads_take_several_blocks_at_once() -> None:
-    bench = Bench(linear(200), batch_bytes=2 * 67 * SIZE + SIZE)
+    bench = Bench(linear(200), uncommitted_limit=2 * 67 * SIZE + SIZE)
     assert bench.run() == [64, 63, 64, 9]
     assert {len(task.indices) for task in of_each_task(bench)} == {RUN_BLOCKS, 3, 2}
     assert max(bench.uncommitted) == 67
@@ -67,7 +67,7 @@ def test_it_is_no_larger_where_threads_take_several_blocks_at_once() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_go_on_while_a_batch_is_committed(threads: int) -> None:
-    bench = Bench(linear(30, 30, 30), threads=threads, batch_bytes=64 * SIZE)
+    bench = Bench(linear(30, 30, 30), threads=threads, uncommitted_limit=64 * SIZE)
     bench.run()
     assert len(bench.in_flight) > 3
     assert all(count >= threads for count in bench.in_flight[:-1])
@@ -77,12 +77,12 @@ def test_a_batch_is_as_small_as_its_largest_block_allows() -> None:
     """Though the blocks that it holds are smaller: the next one may be the largest."""
     sizes = (1, 1, 1, 1, BLOCK)
     found = plan(LINEAR, vectors("a", *sizes), vectors("b", *sizes))
-    assert Bench(found, batch_bytes=2 * (SIZE + 8)).run() == [2, 3]
+    assert Bench(found, uncommitted_limit=2 * (SIZE + 8)).run() == [2, 3]
 
 
 def test_no_thread_takes_several_blocks_under_pressure() -> None:
     for blocks, expected in ((31, 1), (32, 1), (63, 1), (64, 2), (96, 3), (128, 4), (640, 4)):
-        bench = Bench(linear(24), batch_bytes=blocks * SIZE)
+        bench = Bench(linear(24), uncommitted_limit=blocks * SIZE)
         bench.run()
         assert max(len(task.indices) for task in of_each_task(bench)) == expected, blocks
 
@@ -93,30 +93,30 @@ def of_each_task(bench: Bench) -> list[WrittenBlocks]:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize(("units", "batch_blocks"), [(3, 200), (12, 100), (40, 100), (3, 2)])
+@pytest.mark.parametrize(("units", "limit_blocks"), [(3, 200), (12, 100), (40, 100), (3, 2)])
 def test_units_that_read_the_same_are_computed_together_and_each_thread_has_some(
-    threads: int, units: int, batch_blocks: int
+    threads: int, units: int, limit_blocks: int
 ) -> None:
     bench = Bench(
-        linear(*[10] * units), threads=threads, batch_bytes=batch_blocks * SIZE, alike=True
+        linear(*[10] * units), threads=threads, uncommitted_limit=limit_blocks * SIZE, alike=True
     )
     bench.run()
     assert sorted(pair for batch in bench.batches for pair in batch) == [
         (unit, index) for unit in range(units) for index in range(10)
     ]
     tasks = [lazy.result() for lazy in bench.pool.submitted]
-    share = batch_blocks // (4 * threads)
+    share = limit_blocks // (4 * threads)
     assert max(map(len, tasks)) == max(1, min(units, share)), "as many units as have a block"
     of_several = [sum(len(w.indices) for w in task) for task in tasks if len(task) > 1]
     assert max(of_several, default=0) <= share
 
 
 def test_where_memory_is_away_a_batch_is_one_task() -> None:
-    assert Bench(linear(5), cramped=True, batch_bytes=20 * SIZE).run() == [1] * 5
+    assert Bench(linear(5), cramped=True, uncommitted_limit=20 * SIZE).run() == [1] * 5
 
 
 def test_a_batch_is_closed_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(linear(12), batch_bytes=31 * SIZE)
+    bench = Bench(linear(12), uncommitted_limit=31 * SIZE)
 
     def work() -> None:
         bench.now += 0.3 * BATCH_SECONDS
@@ -130,7 +130,7 @@ def test_a_batch_is_closed_after_its_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_each_batch_waits_for_memory_first() -> None:
-    bench = Bench(linear(4), batch_bytes=4 * SIZE)
+    bench = Bench(linear(4), uncommitted_limit=4 * SIZE)
     bench.run()
     assert [kind for kind, *_ in bench.of("memory", "submit")] == ["memory", "submit"] * 2 + [
         "memory"
@@ -141,17 +141,17 @@ def test_each_batch_waits_for_memory_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "batch_blocks", "most"),
+    ("threads", "limit_blocks", "most"),
     [(1, 1000, 2), (3, 1000, 6), (3, 12, 6), (3, 11, 5), (3, 2, 1), (3, 1, 1), (8, 20, 10)],
 )
 @pytest.mark.parametrize("scanned", [(), ("t0",)], ids=["blocks", "a scan"])
 def test_few_tasks_wait_and_fewer_under_pressure(
-    threads: int, batch_blocks: int, most: int, scanned: tuple[str, ...]
+    threads: int, limit_blocks: int, most: int, scanned: tuple[str, ...]
 ) -> None:
     sizes = (BLOCK * 100,)
     small = plan(LINEAR + "out_dtype: bfloat16\n", vectors("a", *sizes), vectors("b", *sizes))
-    batch_bytes = batch_blocks * SIZE
-    bench = Bench(small, threads=threads, batch_bytes=batch_bytes, scanned=scanned)
+    uncommitted_limit = limit_blocks * SIZE
+    bench = Bench(small, threads=threads, uncommitted_limit=uncommitted_limit, scanned=scanned)
     bench.run()
     assert bench.pool.most in (most, most + 1), "and the one whose result is waited for"
 
@@ -177,7 +177,7 @@ def test_what_is_committed_already_is_not_computed_again() -> None:
 
 
 def test_a_signal_lets_running_blocks_end_and_begins_no_others() -> None:
-    bench = Bench(linear(10, 10), batch_bytes=10 * SIZE)
+    bench = Bench(linear(10, 10), uncommitted_limit=10 * SIZE)
     bench.at_block[0, 1] = lambda: setattr(bench.stop, "requested", True)
     with pytest.raises(Interrupted):
         bench.scheduler.run()
@@ -275,7 +275,7 @@ def test_a_task_samples_more_blocks_than_it_reads_whole() -> None:
 
 
 def test_progress_is_told_with_each_batch() -> None:
-    bench = Bench(linear(2, 3), batch_bytes=4 * SIZE)
+    bench = Bench(linear(2, 3), uncommitted_limit=4 * SIZE)
     bench.run()
     told = [(update.bytes_done, update.units_done, update.unit) for update in bench.updates]
     assert told == [(2 * SIZE, 1, "t0"), (4 * SIZE, 1, "t1"), (5 * SIZE, 2, "t1")]

@@ -45,7 +45,7 @@ class Bench:
         snapshot = lambda ledger, storage: self.told.append(("snapshot", None))  # noqa: E731
         monkeypatch.setattr("resumerge.engine.shards.sealing.take_snapshot", snapshot)
         governor = SimpleNamespace(
-            peak_rss=5, batch_bytes=6, rss=7, budget=8, memory=SimpleNamespace(available=9)
+            peak_rss=5, uncommitted_limit=6, rss=7, budget=8, memory=SimpleNamespace(available=9)
         )
         ledger = SimpleNamespace(
             samples=SimpleNamespace(add=lambda *sample: self.samples.append(sample)),

@@ -119,7 +119,7 @@ class Merge:
         recipe: YAML text.
         options: of every attempt.
         block: elements of a block.
-        batch: bytes of a batch.
+        uncommitted_limit: bytes, of the governor.
         output: below `root`.
         name: tells it from another one in the same folder.
         imports: modules that the driver imports before the first attempt.
@@ -131,7 +131,7 @@ class Merge:
     recipe: str
     options: Mapping[str, Any]
     block: int = 512
-    batch: int = 8192
+    uncommitted_limit: int = 8192
     output: str = "merged"
     root: Path = Path()
     name: str = "first"
@@ -233,7 +233,7 @@ class Merge:
             "state": self.state,
             "options": {**self.options, **options},
             "block": self.block,
-            "batch": self.batch,
+            "uncommitted_limit": self.uncommitted_limit,
             "imports": [*self.imports],
         }
 
@@ -278,10 +278,10 @@ class Merge:
                     places.add((shard, offset, nbytes))
         return total - sum(nbytes for _, _, nbytes in places)
 
-    def batch_bytes(self) -> int:
-        """The largest batch that the ledger tells of."""
+    def largest_limit(self) -> int:
+        """The largest uncommitted limit that the ledger tells of."""
         rows = self.query("SELECT max(batch_bytes) AS n FROM attempts")
-        return int(rows[0]["n"] or self.batch)
+        return int(rows[0]["n"] or self.uncommitted_limit)
 
     def remove(self) -> None:
         """Give the space back."""
@@ -309,11 +309,11 @@ class Merge:
         assert self.query("SELECT state FROM run")[0]["state"] == "done"
 
     def assert_resumed(self, reference: Mapping[str, bytes]) -> None:
-        """After a crash: what is there is right, goes on, and at most one batch is done twice."""
+        """After a crash: what is there is right, goes on, and little is done twice."""
         self.assert_finals_are(reference)
         self.finish()
         self.assert_done(reference)
-        assert self.rewritten() <= self.batch_bytes()
+        assert self.rewritten() <= self.largest_limit()
 
 
 class Bench:
@@ -342,8 +342,8 @@ class Bench:
         self._drivers = drivers
         self.imports: Sequence[str] = ()
         """Modules that drivers import once, for all attempts that follow."""
-        self.block, self.batch = 512, 8192
-        """Elements of a block, and bytes of a batch: larger for a merge of larger models."""
+        self.block, self.uncommitted_limit = 512, 8192
+        """Elements of a block, and the limit in bytes: larger for a merge of larger models."""
         self._names = itertools.count()
 
     def merge(self, recipe: str | None = None, worker: int = 0, disk: Path | None = None) -> Merge:
@@ -352,7 +352,8 @@ class Bench:
         driver, recipe = self._drivers[worker], recipe or self.recipe
         root, output = disk or Path(), self._output
         merge = Merge(folder, driver, self.models, recipe, self.options, root=root, output=output)
-        merge.imports, merge.block, merge.batch = self.imports, self.block, self.batch
+        merge.imports, merge.block = self.imports, self.block
+        merge.uncommitted_limit = self.uncommitted_limit
         return merge
 
     def beside(self, first: Merge) -> Merge:

@@ -24,19 +24,19 @@ from resumerge.tensors import target
 from resumerge.ui.progress.console_reporter import ConsoleReporter
 
 
-def shrink(block: int, batch: int) -> None:
-    """Blocks of that many elements and batches of that many bytes, so that a small merge has many.
+def shrink(block: int, limit: int) -> None:
+    """Blocks of that many elements, and that uncommitted limit: a small merge has many batches.
 
     The same for every attempt of a run: the block is part of the format.
     """
     target.BLOCK_ELEMENTS = block
-    governor.LARGEST_BATCH = batch
-    governor.SMALLEST_BATCH = batch
+    governor.LARGEST_UNCOMMITTED_LIMIT = limit
+    governor.SMALLEST_UNCOMMITTED_LIMIT = limit
 
 
 def work(job: dict[str, Any]) -> int:
     """Run, resume, verify in this process; the exit code of the command line."""
-    shrink(job["block"], job["batch"])
+    shrink(job["block"], job["uncommitted_limit"])
     disk = Disk(
         Path(job["root"]),
         Path(job["graveyard"]),

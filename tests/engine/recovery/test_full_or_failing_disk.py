@@ -24,7 +24,7 @@ def test_a_call_that_fails(
         merge.assert_finals_are(reference)
         merge.finish()
         merge.assert_done(reference)
-        assert merge.rewritten() <= merge.batch_bytes()
+        assert merge.rewritten() <= merge.largest_limit()
 
     bench.each(range(1, operations + 1, 1 if soak else 14), check)
     print(f"stopped by {sum(stopped)} failed operations")
@@ -65,7 +65,7 @@ def test_a_disk_that_fills_up_and_is_freed(
         merge.finish()
         merge.assert_done(reference)
         assert "ledger_restored" not in merge.events()
-        assert merge.rewritten() <= 2 * merge.batch_bytes(), "one for each of two attempts"
+        assert merge.rewritten() <= 2 * merge.largest_limit(), "one for each of two attempts"
         merge.remove()
     print(f"stopped {stopped} times by a full disk")
     assert stopped > 10

@@ -32,7 +32,7 @@ def test_one_file_survives_kills_and_power_cuts(
     drivers: list[Driver], workplace: Path, models: Path
 ) -> None:
     bench = Bench(drivers, workplace / "to gguf", models, RECIPE, {}, "for gguf/out/merged.gguf")
-    bench.block, bench.batch = 1 << 15, 1 << 18
+    bench.block, bench.uncommitted_limit = 1 << 15, 1 << 18
     ended, reference = bench.calm()
     assert list(reference) == ["merged.gguf"]
     bench.check_kills(reference, len(ended.kinds), 2 * POINTS)

@@ -35,7 +35,7 @@ def test_killed_again_and_again(
     assert sum(crashes) >= 10
 
 
-def test_each_kill_costs_at_most_one_batch(
+def test_each_kill_costs_at_most_the_uncommitted_limit(
     bench: Bench, reference: dict[str, bytes], operations: int
 ) -> None:
     def check(merge: Merge, again: int) -> None:
@@ -44,6 +44,6 @@ def test_each_kill_costs_at_most_one_batch(
             kills += 1
         merge.finish()
         merge.assert_done(reference)
-        assert merge.rewritten() <= kills * merge.batch_bytes()
+        assert merge.rewritten() <= kills * merge.largest_limit()
 
     bench.each(range(24, 40, 4), check)

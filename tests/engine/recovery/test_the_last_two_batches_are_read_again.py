@@ -17,7 +17,7 @@ SHARD = "model.safetensors.partial"
 def in_one_shard(bench: Bench) -> Merge:
     """And in a batch for each block."""
     merge = bench.merge()
-    merge.options, merge.batch = {"shard_size": 10**9}, 2048
+    merge.options, merge.uncommitted_limit = {"shard_size": 10**9}, 2048
     return merge
 
 

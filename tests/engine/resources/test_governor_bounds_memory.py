@@ -1,4 +1,4 @@
-"""Pressure halves the batch, calm raises it again, and each change is an event with its reason."""
+"""Pressure halves the uncommitted limit, calm raises it: events with their reasons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from resumerge.engine.resources import governor
-from resumerge.engine.resources.governor import LARGEST_BATCH, SMALLEST_BATCH, Governor
+from resumerge.engine.resources.governor import (
+    LARGEST_UNCOMMITTED_LIMIT,
+    SMALLEST_UNCOMMITTED_LIMIT,
+    Governor,
+)
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.host.memory import Memory, MemoryGauge
@@ -45,14 +49,14 @@ class Machine:
         )
 
     def look(self, times: int = 1) -> int:
-        """The batch size after so many measurements, eight in a second."""
+        """The uncommitted limit after so many measurements, eight in a second."""
         for _ in range(times):
             self.governor.look()
             self.time += 0.125
-        return self.governor.batch_bytes
+        return self.governor.uncommitted_limit
 
-    def batches(self) -> list[int]:
-        """Each batch size that was set."""
+    def limits(self) -> list[int]:
+        """Each uncommitted limit that was set."""
         return [facts["after"] for _, facts in self.events if "after" in facts]
 
     def kinds(self) -> list[str]:
@@ -67,73 +71,75 @@ def machine() -> Machine:
 
 
 def test_with_memory_to_spare_nothing_changes(machine: Machine) -> None:
-    assert machine.look(5) == LARGEST_BATCH
+    assert machine.look(5) == LARGEST_UNCOMMITTED_LIMIT
     assert machine.events == []
 
 
-def test_another_process_taking_memory_halves_the_batch_and_is_named(machine: Machine) -> None:
+def test_another_process_taking_memory_halves_the_limit_and_is_named(machine: Machine) -> None:
     machine.available = GB // 2
-    assert machine.look() == LARGEST_BATCH // 2
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
     [(kind, facts)] = machine.events
     assert kind == "batch_lowered"
     reason = "other processes took 7.5 GB; the cgroup job has 500 MB of 16 GB available"
     assert facts == {
         "reason": reason,
-        "before": LARGEST_BATCH,
-        "after": LARGEST_BATCH // 2,
+        "before": LARGEST_UNCOMMITTED_LIMIT,
+        "after": LARGEST_UNCOMMITTED_LIMIT // 2,
         "rss": GB,
         "available": GB // 2,
     }
 
 
-def test_the_batch_falls_while_there_is_still_room_for_a_smaller_one(machine: Machine) -> None:
-    """Before the limit: beside the margin, and what the process has yet to grow by."""
+def test_the_limit_falls_while_there_is_still_room_for_a_smaller_one(machine: Machine) -> None:
+    """Beside the margin, and what the process has yet to grow by."""
     margin, growth = governor.margin(machine.total), NEED.peak_rss - machine.rss
-    machine.available = margin + growth + LARGEST_BATCH - 1
-    assert machine.look() == LARGEST_BATCH // 2
-    assert machine.look(5) == LARGEST_BATCH // 2
+    machine.available = margin + growth + LARGEST_UNCOMMITTED_LIMIT - 1
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.look(5) == LARGEST_UNCOMMITTED_LIMIT // 2
 
 
-def test_this_process_above_its_budget_halves_the_batch(machine: Machine) -> None:
+def test_this_process_above_its_budget_halves_the_limit(machine: Machine) -> None:
     machine.rss = int(BUDGET * 1.01)
-    assert machine.look() == LARGEST_BATCH // 2
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
     assert machine.events[0][1]["reason"] == "this process uses 2.02 GB, its budget is 2 GB"
 
 
-def test_time_lost_in_waiting_for_memory_halves_the_batch(machine: Machine) -> None:
+def test_time_lost_in_waiting_for_memory_halves_the_limit(machine: Machine) -> None:
     machine.stalled = 0.4
-    assert machine.look() == LARGEST_BATCH // 2
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
     assert (
         machine.events[0][1]["reason"]
         == "all processes were stalled 40% of the time, waiting for memory"
     )
 
 
-def test_a_batch_is_a_small_share_of_a_small_memory(machine: Machine) -> None:
+def test_the_limit_is_a_small_share_of_a_small_memory(machine: Machine) -> None:
     machine.total, machine.available = 400 * MB, 380 * MB
     machine.rss = NEED.peak_rss
     assert machine.look(50) <= machine.total // 8
 
 
-def test_lasting_pressure_stops_at_the_smallest_batch(machine: Machine) -> None:
+def test_lasting_pressure_stops_at_the_smallest_limit(machine: Machine) -> None:
     machine.available = 0
-    assert machine.look(50) == SMALLEST_BATCH
+    assert machine.look(50) == SMALLEST_UNCOMMITTED_LIMIT
     assert len(machine.events) == 5  # 128 MiB halved to 4 MiB, then silence
 
 
-STEP = LARGEST_BATCH // 8
+STEP = LARGEST_UNCOMMITTED_LIMIT // 8
 
 
-def test_three_calm_seconds_raise_the_batch_by_one_step(machine: Machine) -> None:
+def test_three_calm_seconds_raise_the_limit_by_one_step(machine: Machine) -> None:
     machine.available = 0
-    assert machine.look(50) == SMALLEST_BATCH
+    assert machine.look(50) == SMALLEST_UNCOMMITTED_LIMIT
     machine.events.clear()
     machine.available = 8 * GB
     machine.look(23)
-    assert machine.batches() == []
+    assert machine.limits() == []
     machine.look(24 * 8)
-    raised = [SMALLEST_BATCH + number * STEP for number in range(1, 8)]
-    assert machine.batches() == [*raised, LARGEST_BATCH], "the last step is a smaller one"
+    raised = [SMALLEST_UNCOMMITTED_LIMIT + number * STEP for number in range(1, 8)]
+    assert machine.limits() == [*raised, LARGEST_UNCOMMITTED_LIMIT], (
+        "the last step is a smaller one"
+    )
     assert set(machine.kinds()) == {"batch_raised"}
     reasons = [facts["reason"] for _, facts in machine.events]
     assert reasons[0] == "other processes freed 8 GB"
@@ -161,10 +167,10 @@ def test_pressure_in_between_begins_the_calm_anew(machine: Machine) -> None:
     assert "batch_raised" not in machine.kinds()
 
 
-def test_the_batch_is_not_raised_where_the_larger_one_does_not_fit(machine: Machine) -> None:
+def test_the_limit_is_not_raised_where_the_larger_one_does_not_fit(machine: Machine) -> None:
     machine.available = 0
     machine.look(3)
-    assert machine.governor.batch_bytes == STEP
+    assert machine.governor.uncommitted_limit == STEP
     machine.available = governor.margin(machine.total) + NEED.peak_rss - machine.rss + 2 * STEP - 1
     assert machine.look(100) == STEP
     machine.available += 1
@@ -206,10 +212,10 @@ def test_what_others_took_more_than_a_minute_ago_is_forgotten(machine: Machine) 
 def test_what_this_process_takes_itself_is_not_anothers(
     machine: Machine, more: int, named: bool
 ) -> None:
-    """Its memory, and the pages of a batch that are not written yet."""
+    """Its memory, and the pages of uncommitted output that are not written yet."""
     machine.governor.budget = 20 * GB
     machine.available = 0
-    machine.rss = 9 * GB - LARGEST_BATCH - governor.margin(machine.total) - more
+    machine.rss = 9 * GB - LARGEST_UNCOMMITTED_LIMIT - governor.margin(machine.total) - more
     machine.look()
     assert ("other processes took" in machine.events[0][1]["reason"]) is named
 
@@ -217,58 +223,58 @@ def test_what_this_process_takes_itself_is_not_anothers(
 def test_thresholds_are_what_they_say(machine: Machine) -> None:
     machine.stalled = 0.2
     machine.rss = BUDGET
-    fits = governor.margin(machine.total) + LARGEST_BATCH
+    fits = governor.margin(machine.total) + LARGEST_UNCOMMITTED_LIMIT
     machine.available = fits
-    assert machine.look() == LARGEST_BATCH
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT
     machine.available = fits - 1
-    assert machine.look() == LARGEST_BATCH // 2
-    assert (SMALLEST_BATCH, LARGEST_BATCH) == (4 << 20, 128 << 20)
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert (SMALLEST_UNCOMMITTED_LIMIT, LARGEST_UNCOMMITTED_LIMIT) == (4 << 20, 128 << 20)
     assert governor.margin(10 * GB) == GB // 2
     assert governor.margin(100 * GB) == 1 << 30
 
 
 @pytest.mark.parametrize(("threads", "times"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4)])
-def test_many_threads_have_larger_batches(threads: int, times: int) -> None:
-    """A quarter of a batch is in flight: two runs of 4 MiB for each thread."""
+def test_many_threads_have_a_larger_limit(threads: int, times: int) -> None:
+    """A quarter of it is in flight: two runs of 4 MiB for each thread."""
     calm = Memory(100 * GB, 90 * GB, "this machine", 0.0)
     found = Governor(
         2 * GB, NEED, lambda *told, **facts: None, measure=lambda: calm, threads=threads
     )
     with found:
-        assert found.batch_bytes == times * LARGEST_BATCH
-    assert found.batch_bytes // 4 >= 2 * threads * RUN_BYTES
+        assert found.uncommitted_limit == times * LARGEST_UNCOMMITTED_LIMIT
+    assert found.uncommitted_limit // 4 >= 2 * threads * RUN_BYTES
 
 
-def test_a_batch_never_takes_more_than_an_eighth_of_the_memory(machine: Machine) -> None:
-    machine.total = 8 * LARGEST_BATCH
+def test_the_limit_is_never_more_than_an_eighth_of_the_memory(machine: Machine) -> None:
+    machine.total = 8 * LARGEST_UNCOMMITTED_LIMIT
     machine.available = 8 * GB
     machine.rss = NEED.peak_rss
-    assert machine.look() == LARGEST_BATCH
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT
     machine.total -= 8
-    assert machine.look() == LARGEST_BATCH // 2
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
 
 
 def test_a_process_that_has_grown_needs_no_more_for_it(machine: Machine) -> None:
     """Nor does one that has grown further make room."""
-    machine.available = governor.margin(machine.total) + LARGEST_BATCH
+    machine.available = governor.margin(machine.total) + LARGEST_UNCOMMITTED_LIMIT
     machine.rss = NEED.peak_rss + 100 * MB
-    assert machine.look() == LARGEST_BATCH
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT
     machine.available -= 1
-    assert machine.look() == LARGEST_BATCH // 2
+    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
 
 
-def test_the_page_cache_leaves_room_for_a_batch_and_for_what_the_process_grows_by(
+def test_the_page_cache_leaves_room_for_the_limit_and_for_what_the_process_grows_by(
     machine: Machine,
 ) -> None:
     machine.available = 3 * GB
     machine.look()
     growth = NEED.peak_rss - machine.rss
-    expected = 3 * GB - governor.margin(machine.total) - growth - LARGEST_BATCH
+    expected = 3 * GB - governor.margin(machine.total) - growth - LARGEST_UNCOMMITTED_LIMIT
     assert machine.governor.cache_room == expected
     machine.rss = 2 * NEED.peak_rss
     machine.look()
-    batch = machine.governor.batch_bytes
-    assert machine.governor.cache_room == 3 * GB - governor.margin(machine.total) - batch
+    limit = machine.governor.uncommitted_limit
+    assert machine.governor.cache_room == 3 * GB - governor.margin(machine.total) - limit
     machine.available = GB // 2
     machine.look()
     assert machine.governor.cache_room == 0
@@ -310,21 +316,21 @@ def test_the_peak_is_remembered(machine: Machine) -> None:
     assert machine.events[-1][1]["rss"] == 4 * MB, "what it has now is told"
 
 
-def test_it_begins_with_a_batch_that_fits(machine: Machine) -> None:
+def test_it_begins_with_a_limit_that_fits(machine: Machine) -> None:
     machine.available = governor.margin(machine.total) + 130 * MB
     with machine.governor:
-        assert machine.governor.batch_bytes == LARGEST_BATCH // 8
+        assert machine.governor.uncommitted_limit == LARGEST_UNCOMMITTED_LIMIT // 8
     [(kind, facts)] = machine.events
     assert (kind, facts["before"], facts["after"]) == (
-        "batch_lowered", LARGEST_BATCH, LARGEST_BATCH // 8
+        "batch_lowered", LARGEST_UNCOMMITTED_LIMIT, LARGEST_UNCOMMITTED_LIMIT // 8
     )  # fmt: skip
     assert "other processes took" in facts["reason"]
 
 
-def test_it_begins_with_the_smallest_batch_where_none_fits(machine: Machine) -> None:
+def test_it_begins_with_the_smallest_limit_where_none_fits(machine: Machine) -> None:
     machine.available = 0
     with machine.governor:
-        assert machine.governor.batch_bytes == SMALLEST_BATCH
+        assert machine.governor.uncommitted_limit == SMALLEST_UNCOMMITTED_LIMIT
 
 
 def test_it_ends_with_the_merge(machine: Machine) -> None:
@@ -339,7 +345,7 @@ def test_it_watches_by_itself_while_it_is_entered(
     monkeypatch.setattr(governor, "SAMPLE_SECONDS", 0.001)
     with machine.governor:
         machine.available = 0
-        while machine.governor.batch_bytes > SMALLEST_BATCH:
+        while machine.governor.uncommitted_limit > SMALLEST_UNCOMMITTED_LIMIT:
             time.sleep(0.001)
 
 

@@ -60,7 +60,7 @@ def disturbed(
         yield merge, group
 
 
-def test_the_batch_falls_before_the_limit_and_rises_again(
+def test_the_uncommitted_limit_falls_before_memory_ends_and_rises_again(
     calm: Merging, large_llamas: Path, tmp_path: Path
 ) -> None:
     merging = Merging(large_llamas, tmp_path / "merge", RECIPE)
