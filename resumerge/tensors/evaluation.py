@@ -115,8 +115,8 @@ class Evaluation:
 
     Args:
         backend_of: returns the backend that computes the method of a `Merged`.
-        statistics: for each `Merged`, the results of its reductions over whole tensors; for each
-            `Spilled`, its scratch file.
+        preparation: for each `Merged`, its statistics (the results of its reductions over whole
+            tensors); for each `Spilled`, its scratch file.
         hashes: the hashes of the root's operands, to which blocks are added.
         measurements: a list that receives the measurements of the root's blocks, an array for each
             run; None to measure nothing.
@@ -130,7 +130,7 @@ class Evaluation:
     buffers: Buffers
     held: HeldValues
     backend_of: Callable[[Any], MethodBackend]
-    statistics: Mapping[Any, Any]
+    preparation: Mapping[Any, Any]
     hashes: InputHashes = field(default_factory=dict)
     measurements: list[np.ndarray] | None = None
     block_elements: int = 0

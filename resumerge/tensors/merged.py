@@ -219,7 +219,7 @@ class Merged(Tensor):
         if evaluation.measures:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
             out = keeping_exact(out, run.size, buffer)
-        evaluation.backend_of(self).compute(inputs, run, evaluation.statistics.get(self), out)
+        evaluation.backend_of(self).compute(inputs, run, evaluation.preparation.get(self), out)
         if evaluation.measures:
             others = [*inputs]
             reference = others.pop(self.reference)

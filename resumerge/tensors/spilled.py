@@ -45,7 +45,7 @@ class ScratchFile:
 class Spilled(Tensor):
     """A tensor that is computed once and read several times: it is written to a scratch file.
 
-    The file is one of the statistics of an evaluation. If it is missing, the tensor is computed
+    The file is in the preparation of an evaluation. If it is missing, the tensor is computed
     again, to the same bits: the file only saves time.
 
     Args:
@@ -89,7 +89,7 @@ class Spilled(Tensor):
         return nbytes(self.dtype, elements) + self.tensor.working_bytes(elements)
 
     def read(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        scratch = evaluation.statistics.get(self)
+        scratch = evaluation.preparation.get(self)
         if scratch is None:
             self.tensor.read(evaluation, start, stop, out)
         else:

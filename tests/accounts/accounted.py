@@ -146,6 +146,6 @@ def computed(plan: Plan) -> dict[str, bytes]:
     evaluator = Evaluator(plan, estimate(plan), reader, hashes=False)
     found = {}
     for unit in plan.units:
-        statistics = evaluator.statistics(unit)
-        found[unit.name] = bytes(evaluator.compute(unit, range(unit.blocks), statistics)[0])
+        preparation = evaluator.prepare(unit)
+        found[unit.name] = bytes(evaluator.compute(unit, range(unit.blocks), preparation)[0])
     return found

@@ -63,7 +63,7 @@ def test_a_scratch_file_is_read_instead_of_what_it_has(tmp_path: Path) -> None:
     tensor = Spilled.of(Rounded.of(stored("w"), "BF16"), 5)
     files = NotedFiles({"w": np.zeros(12, np.float32)})
     with_ = evaluation(files)
-    with_ = replace(with_, statistics={tensor: ScratchFile(os.open(tmp_path / "f", os.O_RDONLY))})
+    with_ = replace(with_, preparation={tensor: ScratchFile(os.open(tmp_path / "f", os.O_RDONLY))})
     assert np.frombuffer(read(with_, tensor, 3, 9), np.uint16).tolist() == [*range(3, 9)]
     assert not files.read and not told(tensor.reads(0, 12))
     part = Stacked.of("s", (4, 3), (Sliced.of("p", (4, 3), tensor),))

@@ -116,7 +116,7 @@ def means(**given: Any) -> tuple[Evaluation, dict[str, Any]]:
         "buffers": Buffers(),
         "held": HeldValues(0),
         "backend_of": object(),
-        "statistics": {"merged": 1},
+        "preparation": {"merged": 1},
     }
     return Evaluation(**objects, **given), objects
 
@@ -126,7 +126,7 @@ def test_one_level_deeper_everything_is_shared_but_buffers_and_what_is_of_the_ro
     inner, deeper = root.inner(), root.inner().inner()
     for with_ in (inner, deeper):
         assert with_.files is given["files"] and with_.held is given["held"]
-        assert with_.backend_of is given["backend_of"] and with_.statistics is given["statistics"]
+        assert with_.backend_of is given["backend_of"] and with_.preparation is given["preparation"]
         assert with_.device == "mps"
         assert not with_.hashes and with_.measurements is None and not with_.measures
     levels = [root, inner, deeper]

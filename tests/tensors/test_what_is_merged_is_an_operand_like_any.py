@@ -100,9 +100,9 @@ def evaluated(tensor: Tensor, sources: Sequence[Source], run: int = RUN_BLOCKS) 
     """The bytes of a tensor as a unit of a plan, computed in runs of so many blocks."""
     found = of(tensor, sources)
     unit, evaluator = found.units[0], Evaluator(found, estimate(found), SourceReader(sources))
-    statistics = evaluator.statistics(unit)
+    preparation = evaluator.prepare(unit)
     data = [
-        bytes(evaluator.compute(unit, range(at, min(at + run, unit.blocks)), statistics)[0])
+        bytes(evaluator.compute(unit, range(at, min(at + run, unit.blocks)), preparation)[0])
         for at in range(0, unit.blocks, run)
     ]
     return b"".join(data)
@@ -231,8 +231,8 @@ def test_what_is_read_again_is_hashed_as_it_was(stages: Stages) -> None:
     files = {(n, "model.safetensors") for n in range(3)}
     assert hashed_operands(found, unit) == {0: files, 1: {(3, "model.safetensors")}}
     evaluator = Evaluator(found, estimate(found), SourceReader(stages.sources))
-    statistics = evaluator.statistics(unit)
-    _, hashes = evaluator.compute(unit, range(unit.blocks), statistics)
+    preparation = evaluator.prepare(unit)
+    _, hashes = evaluator.compute(unit, range(unit.blocks), preparation)
     other = Evaluator(found, estimate(found), SourceReader(stages.sources))
     again = [other.input_hashes(unit, index, [0, 1]) for index in range(unit.blocks)]
     assert b"".join(again) == hashes

@@ -17,7 +17,7 @@ from resumerge.engine.evaluation.scratch import Scratch
 from resumerge.engine.evaluation.shared_statistics import SharedStatistics
 from resumerge.engine.evaluation.tensor_evaluator import (
     Pass,
-    Statistics,
+    Preparation,
     TensorEvaluator,
     elements_of,
     serial_pass,
@@ -65,8 +65,8 @@ class Evaluator(TensorEvaluator):
         self._hashed = lru_cache(16)(
             lambda number: _hashed_while_read(plan, plan.units[number]) if hashes else []
         )
-        self._statistics_of_operands = lru_cache(1)(
-            lambda number: self._statistics(plan.units[number].expression.children())
+        self._preparation_of_operands = lru_cache(1)(
+            lambda number: self._prepare(plan.units[number].expression.children())
         )
 
     def evaluation_of_steps(self) -> Evaluation:
@@ -77,31 +77,31 @@ class Evaluator(TensorEvaluator):
         """Keep the result of a step for the units that are computed from it."""
         self._held.get(step, step.nbytes, lambda: result)
 
-    def needs_statistics(self, unit: Unit) -> bool:
-        """Return whether the unit's blocks depend on reductions over whole tensors."""
+    def needs_preparation(self, unit: Unit) -> bool:
+        """Return whether something is prepared of whole tensors before the unit's blocks."""
         return any(
             isinstance(node, Spilled) or (isinstance(node, Merged) and node.needs_statistics)
             for node in unit.expression.nodes()
         )
 
-    def statistics(
+    def prepare(
         self, unit: Unit, run_pass: Pass = serial_pass, scratch: Scratch | None = None
-    ) -> Statistics:
-        """Return the statistics of whole tensors that the unit's blocks need.
+    ) -> Preparation:
+        """Compute the statistics, and fill the scratch files, that the unit's blocks need.
 
         Args:
             unit: the unit.
-            run_pass: runs the passes over the blocks of tensors that statistics need.
+            run_pass: runs the passes over the blocks of tensors that this needs.
             scratch: the files that tensors are spilled to. Without it, spilled tensors are computed
                 again wherever they are read.
         """
-        return self._statistics([unit.expression], run_pass, scratch)
+        return self._prepare([unit.expression], run_pass, scratch)
 
     def compute(
         self,
         unit: Unit,
         indices: range,
-        statistics: Statistics,
+        preparation: Preparation,
         measurements: list[np.ndarray] | None = None,
     ) -> tuple[memoryview, bytes]:
         """Return consecutive blocks of the output.
@@ -109,7 +109,7 @@ class Evaluator(TensorEvaluator):
         Args:
             unit: the unit.
             indices: the blocks' numbers.
-            statistics: what `statistics` returned.
+            preparation: what `prepare` returned.
             measurements: a list that gets the blocks' measurements; None not to measure.
 
         Returns:
@@ -120,7 +120,7 @@ class Evaluator(TensorEvaluator):
             Resumable: a user's method fails, or returns something that is no block.
         """
         hashes = {operand: bytearray() for operand in self._hashed(unit.number)}
-        evaluation = self._evaluation(statistics, hashes, measurements, unit.block_elements)
+        evaluation = self._evaluation(preparation, hashes, measurements, unit.block_elements)
         data = self._read(unit, indices, evaluation)
         return data, _by_block([*hashes.values()])
 
@@ -128,7 +128,7 @@ class Evaluator(TensorEvaluator):
         self,
         units: Sequence[Unit],
         indices: range,
-        statistics: Statistics,
+        preparation: Preparation,
         *,
         measures: bool = False,
     ) -> Iterator[tuple[memoryview, bytes, list[np.ndarray] | None]]:
@@ -137,7 +137,7 @@ class Evaluator(TensorEvaluator):
         Args:
             units: units that read the same ranges (`planning.written.unit_order.read_alike`).
             indices: the blocks' numbers.
-            statistics: the statistics of all units.
+            preparation: what is prepared for all units.
             measures: whether the blocks' changes are measured.
 
         Yields:
@@ -152,7 +152,7 @@ class Evaluator(TensorEvaluator):
         for tensor in merged:
             measurements: list[np.ndarray] | None = [] if measures else None
             evaluation = self._evaluation(
-                statistics, NO_HASHES, measurements, tensor.block_elements
+                preparation, NO_HASHES, measurements, tensor.block_elements
             )
             out = evaluation.take("out", nbytes(tensor.dtype, run.length))
             tensor.compute(evaluation, inputs, run, as_vector(out, tensor.dtype))
@@ -168,7 +168,7 @@ class Evaluator(TensorEvaluator):
         """
         if unit.numel == 0:
             return b""
-        evaluation = self._evaluation(self._statistics_of_operands(unit.number))
+        evaluation = self._evaluation(self._preparation_of_operands(unit.number))
         indices = range(index, index + 1)
         if not isinstance(unit.expression, Merged):
             return hash_block(self._read(unit, indices, evaluation))

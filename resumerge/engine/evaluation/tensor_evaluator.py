@@ -31,11 +31,11 @@ from resumerge.tensors.evaluation import NO_HASHES, Evaluation, HeldValues, Inpu
 if TYPE_CHECKING:
     from resumerge.engine.evaluation.torch_backend import TorchBackend
 
-Statistics = Mapping[Tensor, Any]
-"""The facts about whole tensors that a unit's blocks need.
+Preparation = Mapping[Tensor, Any]
+"""What is prepared of whole tensors before a unit's blocks are computed.
 
-For each `Merged` these are the results of the reductions over its operands, for each `Spilled` the
-scratch file with its elements.
+For each `Merged` these are its statistics (the results of the reductions over its operands), for
+each `Spilled` the scratch file with its elements.
 """
 
 Pass = Callable[[Merged | Spilled, Callable[[range], Any], bool], Iterator[Any]]
@@ -97,11 +97,11 @@ class TensorEvaluator:
             tensors: the tensors.
             run_pass: runs the passes over tensors that are reduced first.
         """
-        return self._evaluation(self._statistics(tensors, run_pass))
+        return self._evaluation(self._prepare(tensors, run_pass))
 
     def _evaluation(
         self,
-        statistics: Statistics,
+        preparation: Preparation,
         hashes: InputHashes = NO_HASHES,
         measurements: list[np.ndarray] | None = None,
         block_elements: int = 0,
@@ -111,42 +111,43 @@ class TensorEvaluator:
             self._buffers,
             self._held,
             self._backend,
-            statistics,
+            preparation,
             hashes=hashes,
             measurements=measurements,
             block_elements=block_elements,
             device=self.device,
         )
 
-    def _statistics(
+    def _prepare(
         self,
         tensors: Iterable[Tensor],
         run_pass: Pass = serial_pass,
         scratch: Scratch | None = None,
-    ) -> Statistics:
-        statistics: dict[Tensor, Any] = {}
+    ) -> Preparation:
+        """Prepare these tensors and all that they are computed from, inner tensors first."""
+        preparation: dict[Tensor, Any] = {}
         for node in dict.fromkeys(chain.from_iterable(tensor.nodes() for tensor in tensors)):
             if isinstance(node, Merged) and node.needs_statistics:
-                compute = partial(self._statistics_of, node, dict(statistics), run_pass)
+                compute = partial(self._statistics_of, node, dict(preparation), run_pass)
                 if self._shared is None or run_pass is serial_pass:
-                    statistics[node] = compute()
+                    preparation[node] = compute()
                 else:
-                    statistics[node] = self._shared.get(node.statistics_key, compute)
+                    preparation[node] = self._shared.get(node.statistics_key, compute)
             elif isinstance(node, Spilled) and scratch is not None:
-                file = self._spill(node, statistics, run_pass, scratch)
-                statistics |= {node: file} if file else {}
-        return statistics
+                file = self._spill(node, preparation, run_pass, scratch)
+                preparation |= {node: file} if file else {}
+        return preparation
 
-    def _statistics_of(self, merged: Merged, of_inputs: Statistics, run_pass: Pass) -> Any:
-        """Return the statistics of a tensor; those of the tensors below it are `of_inputs`."""
+    def _statistics_of(self, merged: Merged, preparation: Preparation, run_pass: Pass) -> Any:
+        """Return the statistics of a tensor; the tensors that it is computed from are prepared."""
         with failures_named(merged):
-            scan = self._scan(merged, of_inputs, run_pass)
+            scan = self._scan(merged, preparation, run_pass)
             return merged.merge_method.statistics(merged.context, scan)
 
-    def _scan(self, merged: Merged, statistics: Statistics, run_pass: Pass) -> Scan[Any]:
+    def _scan(self, merged: Merged, preparation: Preparation, run_pass: Pass) -> Scan[Any]:
         def scan(function: MapFunction[Any], sample: bool = False) -> Iterator[Any]:
             def evaluate(indices: range) -> list[Any]:
-                return self._map_blocks(merged, statistics, indices, function, sample)
+                return self._map_blocks(merged, preparation, indices, function, sample)
 
             for partials in run_pass(merged, evaluate, sample):
                 yield from partials
@@ -156,7 +157,7 @@ class TensorEvaluator:
     def _map_blocks(
         self,
         merged: Merged,
-        statistics: Statistics,
+        preparation: Preparation,
         indices: range,
         function: MapFunction[Any],
         sample: bool = False,
@@ -165,7 +166,7 @@ class TensorEvaluator:
 
         Args:
             merged: the tensor.
-            statistics: the statistics of the tensors that it is computed from.
+            preparation: what is prepared of the tensors that it is computed from.
             indices: numbers of the blocks.
             function: a map function of the merge method.
             sample: whether only samples are read.
@@ -174,7 +175,7 @@ class TensorEvaluator:
             Resumable: a user's method fails, or keeps a reference to its inputs.
         """
         run, backend = merged.block_run(indices, sample=sample), self._backend(merged)
-        inputs = merged.inputs(self._evaluation(statistics), run)
+        inputs = merged.inputs(self._evaluation(preparation), run)
         with failures_named(merged):
             partials = backend.map(function, inputs, run)
         if backend.is_users and keeps_inputs(partials, backend.given(inputs, run)):
@@ -182,13 +183,13 @@ class TensorEvaluator:
         return partials
 
     def _spill(
-        self, spilled: Spilled, statistics: Statistics, run_pass: Pass, scratch: Scratch
+        self, spilled: Spilled, preparation: Preparation, run_pass: Pass, scratch: Scratch
     ) -> ScratchFile | None:
         """Return a file of the tensor's elements; None if the disk has no room for it."""
         file = scratch.begin()
         if file is None:
             return None
-        evaluation, size = self._evaluation(statistics), spilled.block_elements
+        evaluation, size = self._evaluation(preparation), spilled.block_elements
 
         def write(indices: range) -> bool:
             start, stop = indices.start * size, min(indices.stop * size, spilled.numel)

@@ -9,7 +9,7 @@ import numpy as np
 
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
-from resumerge.engine.evaluation.tensor_evaluator import Statistics
+from resumerge.engine.evaluation.tensor_evaluator import Preparation
 from resumerge.engine.execute.committer import WrittenBlocks
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.unit_feed import BlockTask
@@ -22,7 +22,7 @@ class BlockWriter:
     """A writer of blocks, which the worker threads share.
 
     Args:
-        scratch: holds what statistics of units of one block spill.
+        scratch: the scratch files of units of one block, which are prepared here.
     """
 
     execution: ExecutionContext
@@ -33,13 +33,13 @@ class BlockWriter:
         """Compute and write the blocks of a task, those of each of its units."""
         if len(task.units) > 1:
             return self._alike(task)
-        return [self._of_unit(task.units[0], task.indices, task.statistics)]
+        return [self._of_unit(task.units[0], task.indices, task.preparation)]
 
     def _alike(self, task: BlockTask) -> list[WrittenBlocks]:
         """Compute and write the blocks of units that read the same ranges, reading these once."""
         written, started = [], time.perf_counter()
         computed = self.evaluator.compute_alike(
-            task.units, task.indices, task.statistics, measures=self.execution.measures
+            task.units, task.indices, task.preparation, measures=self.execution.measures
         )
         for unit, (data, inputs, measurements) in zip(task.units, computed, strict=True):
             hashes = self._store(unit, task.indices, data)
@@ -53,17 +53,17 @@ class BlockWriter:
             self.execution.reporter.heartbeat()
         return written
 
-    def _of_unit(self, unit: Unit, indices: range, statistics: Statistics) -> WrittenBlocks:
+    def _of_unit(self, unit: Unit, indices: range, preparation: Preparation) -> WrittenBlocks:
         """Compute and write blocks of one unit."""
-        if unit.blocks == 1 and self.evaluator.needs_statistics(unit):
-            statistics = self.evaluator.statistics(unit, scratch=self.scratch)
+        if unit.blocks == 1 and self.evaluator.needs_preparation(unit):
+            preparation = self.evaluator.prepare(unit, scratch=self.scratch)
         started = time.perf_counter()
         measurements: list[np.ndarray] | None = [] if self.execution.measures else None
         if unit.is_copied:  # block by block: see `Unit.is_copied`
-            parts = [self._compute(unit, range(n, n + 1), statistics) for n in indices]
+            parts = [self._compute(unit, range(n, n + 1), preparation) for n in indices]
             hashes, inputs = map(b"".join, zip(*parts))
         else:
-            hashes, inputs = self._compute(unit, indices, statistics, measurements)
+            hashes, inputs = self._compute(unit, indices, preparation, measurements)
         self.execution.reporter.heartbeat()
         seconds = time.perf_counter() - started
         return WrittenBlocks(
@@ -74,11 +74,11 @@ class BlockWriter:
         self,
         unit: Unit,
         indices: range,
-        statistics: Statistics,
+        preparation: Preparation,
         measurements: list[np.ndarray] | None = None,
     ) -> tuple[bytes, bytes]:
         """Compute blocks and write them in one piece; return the hashes of blocks and of inputs."""
-        data, inputs = self.evaluator.compute(unit, indices, statistics, measurements)
+        data, inputs = self.evaluator.compute(unit, indices, preparation, measurements)
         return self._store(unit, indices, data), inputs
 
     def _store(self, unit: Unit, indices: range, data: memoryview) -> bytes:

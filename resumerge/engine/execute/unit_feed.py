@@ -1,4 +1,4 @@
-"""The feed of blocks to compute, with the statistics of their units, which are computed ahead."""
+"""The feed of blocks to compute, and their units' preparation ahead of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
-from resumerge.engine.evaluation.tensor_evaluator import Statistics
+from resumerge.engine.evaluation.tensor_evaluator import Preparation
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.passes import Passes, PassStopped
 from resumerge.engine.execute.read_ahead import ReadAhead
@@ -21,13 +21,14 @@ from resumerge.errors import Interrupted
 from resumerge.planning.estimates.memory import reduction_bytes
 from resumerge.planning.plan import Unit
 
-StartedUnits = tuple[list[Unit], "Future[Statistics] | None"]
-"""Units, and the future of their statistics; None if no statistics are computed ahead."""
+StartedUnits = tuple[list[Unit], "Future[Preparation] | None"]
+"""Units, and the future of their preparation; None if nothing is prepared ahead."""
 
 UNITS_AHEAD = 2
-"""The number of units whose statistics are computed ahead. While one thread puts together the
-results of one unit's scans, the others scan the next unit. Each of these threads keeps memory of
-its own: three save 4 % of the time of TIES, and take 5 % more memory."""
+"""The number of units that are prepared while blocks of the unit before them are computed. While
+one thread puts together the results of one unit's scans, the others scan the next unit. Each of
+these threads keeps memory of its own: three save 4 % of the time of TIES, and take 5 % more memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class BlockTask:
     Args:
         units: one unit, or several whose blocks read the same ranges (`read_alike`).
         indices: the blocks' numbers.
-        statistics: the statistics of all units.
+        preparation: what is prepared for all units.
     """
 
     units: Sequence[Unit]
     indices: range
-    statistics: Statistics
+    preparation: Preparation
 
     @property
     def nbytes(self) -> int:
@@ -55,9 +56,9 @@ class UnitFeed:
 
     Args:
         execution: what the attempt's threads share.
-        evaluator: computes the statistics.
+        evaluator: prepares the units.
         queue: the units whose files are present.
-        passes: the passes that statistics need.
+        passes: runs the passes that preparation needs.
         read_ahead: is told which blocks come next.
         scratch: the files of spilled tensors.
     """
@@ -73,12 +74,12 @@ class UnitFeed:
     ) -> None:
         self._execution, self._evaluator, self._queue = execution, evaluator, queue
         self._passes, self._read_ahead, self._scratch = passes, read_ahead, scratch
-        self._pool = ThreadPoolExecutor(UNITS_AHEAD, "statistics")
+        self._pool = ThreadPoolExecutor(UNITS_AHEAD, "preparation")
         self._one_scan = threading.Lock()
         self._taken: list[Unit] = []
         """The units that were taken from the queue and have not started."""
         self._upcoming: deque[StartedUnits] = deque()
-        self._current: tuple[list[Unit], Statistics]
+        self._current: tuple[list[Unit], Preparation]
         self._blocks_left = range(0)
         self._reductions_limit = execution.estimate.memory.reductions
         self._spills = execution.estimate.scratch > 0
@@ -108,11 +109,11 @@ class UnitFeed:
         Args:
             nbytes: the most bytes of all blocks together, but at least one block of each unit.
         """
-        units, statistics = self._current
+        units, preparation = self._current
         count = self._blocks_at_once(units, nbytes)
         indices = self._blocks_left[:count]
         self._blocks_left = self._blocks_left[count:]
-        return BlockTask(units, indices, statistics)
+        return BlockTask(units, indices, preparation)
 
     def _blocks_at_once(self, units: Sequence[Unit], nbytes: int) -> int:
         """Return how many blocks of each unit one task computes: at least one.
@@ -127,13 +128,13 @@ class UnitFeed:
         return min(fitting, *(unit.blocks_at_once(most_bytes) for unit in units))
 
     def close(self) -> None:
-        """Wait for the threads that compute statistics, and end them."""
+        """Wait for the threads that prepare units, and end them."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _start_units(self) -> None:
-        """Take the next units from the queue, and start to compute their statistics.
+        """Take the next units from the queue, and start to prepare them.
 
-        The statistics are computed ahead of the blocks, so that no thread waits for a scan.
+        They are prepared ahead of their blocks, so that no thread waits for a scan.
         """
         while len(self._upcoming) <= self._units_ahead:
             self._taken = self._taken or self._take()
@@ -145,7 +146,7 @@ class UnitFeed:
     def _take(self) -> list[Unit]:
         """Return the next unit, and those after it that read the same; empty if no unit is ready.
 
-        Units that read the same have the same statistics.
+        Units that read the same are prepared together: they have the same statistics.
         """
         unit = self._queue.take()
         units = [unit] if unit else []
@@ -173,34 +174,34 @@ class UnitFeed:
         return len(units) < 3 or sum(map(reduction_bytes, units)) <= self._reductions_limit
 
     def _start(self, units: list[Unit]) -> StartedUnits:
-        """Start to compute the statistics of units, if their blocks need them."""
-        if units[0].blocks == 1 or not self._evaluator.needs_statistics(units[0]):
+        """Start to prepare units, if their blocks need it."""
+        if units[0].blocks == 1 or not self._evaluator.needs_preparation(units[0]):
             self._read_ahead.begin(units[0], self._first_block(units[0]))
             return units, None
-        return units, self._pool.submit(self._scan, units)
+        return units, self._pool.submit(self._prepare, units)
 
-    def _scan(self, units: list[Unit]) -> Statistics:
-        """Compute the statistics of the first unit, which are those of all these units.
+    def _prepare(self, units: list[Unit]) -> Preparation:
+        """Prepare the first unit, whose statistics are those of all these units.
 
         This runs in a thread that puts together the results of the threads that scan.
         """
         first, *others = units
         with self._one_scan if self._scans_are_costly else nullcontext():
-            statistics = self._evaluator.statistics(first, self._passes.run, self._scratch)
+            preparation = self._evaluator.prepare(first, self._passes.run, self._scratch)
         if not others:
-            return statistics
-        of_first = statistics[first.expression]
-        return {**statistics, **{other.expression: of_first for other in others}}
+            return preparation
+        of_first = preparation[first.expression]
+        return {**preparation, **{other.expression: of_first for other in others}}
 
-    def _enter(self, units: list[Unit], statistics: Future[Statistics] | None) -> None:
+    def _enter(self, units: list[Unit], preparation: Future[Preparation] | None) -> None:
         """Make the uncommitted blocks of these units the next to be handed out."""
         try:
-            self._current = units, statistics.result() if statistics else {}
+            self._current = units, preparation.result() if preparation else {}
         except (PassStopped, Interrupted):
             return  # the units stay pending, and the main loop raises for the signal
         first = self._first_block(units[0])
         self._blocks_left = range(first, units[0].blocks)
-        if statistics is not None:
+        if preparation is not None:
             self._read_ahead.begin(units[0], first)
 
     def _first_block(self, unit: Unit) -> int:

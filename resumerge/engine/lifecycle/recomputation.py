@@ -199,10 +199,10 @@ def _first_difference(
 ) -> int | None:
     """Compute blocks of a unit, run by run; return the number of the first that differs."""
     unit, first = blocks.unit, blocks.indices.start
-    size, statistics = unit.blocks_at_once(RUN_BYTES), evaluator.statistics(unit)
+    size, preparation = unit.blocks_at_once(RUN_BYTES), evaluator.prepare(unit)
     for start in range(first, blocks.indices.stop, size):
         indices = range(start, min(start + size, blocks.indices.stop))
-        data, _ = evaluator.compute(unit, indices, statistics)
+        data, _ = evaluator.compute(unit, indices, preparation)
         hashes = hash_blocks(data, unit.bytes_of(range(start, start + 1)))
         expected = blocks.hashes[(start - first) * HASH_BYTES :][: len(hashes)]
         on_progress(unit.bytes_of(indices))

@@ -196,7 +196,7 @@ def test_a_copy_is_hashed_by_its_output_alone(tmp_path: Path) -> None:
     [unit] = found.units
     assert evaluated(found, unit) == (bits(values), [b""] * 3)
     evaluator = Evaluator(found, estimate(found), SourceReader(found.sources))
-    assert not evaluator.needs_statistics(unit)
+    assert not evaluator.needs_preparation(unit)
     assert unit.is_copied
     assert evaluator.input_hashes(unit, 1, [0]) == hash_block(bits(values[BLOCK : 2 * BLOCK]))
 
@@ -209,7 +209,7 @@ def test_an_empty_tensor_has_one_block_of_nothing(tmp_path: Path) -> None:
         [unit] = found.units
         evaluator = Evaluator(found, estimate(found), SourceReader(found.sources))
         assert evaluated(found, unit) == (b"", [b""])
-        assert not evaluator.needs_statistics(unit)
+        assert not evaluator.needs_preparation(unit)
         assert evaluator.input_hashes(unit, 0, [0]) == b""
 
 
@@ -219,7 +219,7 @@ def test_methods_with_reductions_need_statistics(tmp_path: Path) -> None:
         recipe = COPY if method == "passthrough" else LINEAR.replace("linear", method)
         found = plan(recipe, *models)
         evaluator = Evaluator(found, estimate(found), SourceReader(found.sources))
-        assert evaluator.needs_statistics(found.units[0]) is needed
+        assert evaluator.needs_preparation(found.units[0]) is needed
 
 
 # Hashes

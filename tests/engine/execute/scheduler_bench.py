@@ -42,8 +42,8 @@ class Lazy:
 
     def result(self) -> Any:
         self._pool.running -= 1
-        if self._pool.name == "statistics":
-            self._pool.order.append(("waiting for", "statistics"))
+        if self._pool.name == "preparation":
+            self._pool.order.append(("waiting for", "preparation"))
         return self._work()
 
     def exception(self) -> None:
@@ -70,7 +70,7 @@ class Pool:
         if isinstance(words[0], BlockTask):
             self.order.append((self.name, words[0].units[0].name))
             self.tasks += [(unit, words[0].indices) for unit in words[0].units]
-        elif self.name == "statistics":
+        elif self.name == "preparation":
             self.order.append((self.name, words[0][0].name))
         self.running += 1
         self.most = max(self.most, self.running)
@@ -87,7 +87,7 @@ class Bench:
     Args:
         uncommitted_limit, cramped: what the governor says.
         committed: blocks of each unit that are committed already.
-        scanned: names of the units that need statistics.
+        scanned: names of the units that need preparation.
         alike: whether all units read the same.
     """
 
@@ -147,8 +147,8 @@ class Bench:
         )  # fmt: skip
         self.samples = False
         evaluator: Any = SimpleNamespace(
-            start_thread=None, needs_statistics=lambda unit: unit.name in scanned,
-            statistics=self._statistics, compute=self._compute,
+            start_thread=None, needs_preparation=lambda unit: unit.name in scanned,
+            prepare=self._prepare, compute=self._compute,
             compute_alike=self._compute_alike,
         )  # fmt: skip
         queue: Any = SimpleNamespace(
@@ -166,7 +166,7 @@ class Bench:
         self.scheduler = Scheduler(execution, evaluator, queue, committer, cache)
         self.pool: Any = self.scheduler._pool
         self.feed = self.scheduler._feed
-        self.statistics_pool: Any = self.feed._pool
+        self.preparation_pool: Any = self.feed._pool
 
     def _check(self) -> None:
         if self.stop.requested:
@@ -177,10 +177,10 @@ class Bench:
         self.told.append(("memory",))
 
     def _compute(
-        self, unit: Unit, indices: range, statistics: Any, accounts: None
+        self, unit: Unit, indices: range, preparation: Any, measurements: None
     ) -> tuple[memoryview, bytes]:
         for index in indices:
-            self.computed.append((unit.number, index, statistics))
+            self.computed.append((unit.number, index, preparation))
             self.at_block.get((unit.number, index), lambda: None)()
         data = b"".join(
             bytes([index]) * unit.bytes_of(range(index, index + 1)) for index in indices
@@ -188,17 +188,17 @@ class Bench:
         return memoryview(data), b"inputs" * len(indices)
 
     def _compute_alike(
-        self, units: Any, indices: range, statistics: Any, *, measures: bool
+        self, units: Any, indices: range, preparation: Any, *, measures: bool
     ) -> Iterator[tuple[memoryview, bytes, None]]:
         for unit in units:
-            yield *self._compute(unit, indices, statistics, None), None
+            yield *self._compute(unit, indices, preparation, None), None
 
     def _passed_over(self, merged: Merged, indices: range) -> None:
         read = {(merged.name, index) for index in indices}
         assert read <= self.mapped, "what was not read yet is not dropped"
         self.told.append(("passed over", merged.name, indices))
 
-    def _statistics(
+    def _prepare(
         self, unit: Unit, run_pass: Any = None, scratch: Scratch | None = None
     ) -> list[Any] | str:
         assert scratch is self.scheduler._scratch
@@ -230,7 +230,7 @@ class Bench:
     def run(self) -> list[int]:
         """The blocks of each batch."""
         self.scheduler.run()
-        assert self.pool.is_shut_down and self.statistics_pool.is_shut_down
+        assert self.pool.is_shut_down and self.preparation_pool.is_shut_down
         return [len(batch) for batch in self.batches]
 
     def of(self, *kinds: str) -> list[tuple[Any, ...]]:

@@ -197,7 +197,7 @@ def test_a_block_that_fails_ends_the_run_and_the_tasks_that_wait() -> None:
     with pytest.raises(OSError, match="a source"):
         bench.scheduler.run()
     assert bench.batches == [] and bench.told[-1] == ("closed",)
-    assert bench.pool.is_shut_down and bench.statistics_pool.is_shut_down
+    assert bench.pool.is_shut_down and bench.preparation_pool.is_shut_down
 
 
 def test_what_is_computed_is_committed_before_anything_is_waited_for() -> None:

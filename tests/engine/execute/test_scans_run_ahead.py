@@ -32,10 +32,10 @@ def order(*units: int, more: int, **limits: Any) -> None:
     for name, value in limits.items():
         setattr(bench.governor if name == "cache_is_scarce" else bench.feed, name, value)
     bench.run()
-    begun = [("statistics", name) for name in names]
+    begun = [("preparation", name) for name in names]
     expected = begun[: more + 1]
     for number, name in enumerate(names):
-        expected += [("waiting for", "statistics"), ("block", name)]
+        expected += [("waiting for", "preparation"), ("block", name)]
         expected += begun[more + 1 + number :][:1]
     assert Pool.order == expected
 
@@ -56,14 +56,14 @@ def test_costly_scans_are_made_one_at_a_time(costly: bool) -> None:
     bench.governor.cache_is_scarce = costly
     both, met = threading.Barrier(2), []
 
-    def statistics(*words: object) -> None:
+    def prepare(*words: object) -> None:
         with suppress(threading.BrokenBarrierError):
             both.wait(0.2 if costly else HANGS_SECONDS)
             met.append(True)
 
-    bench.feed._evaluator.statistics = statistics  # type: ignore[assignment]
+    bench.feed._evaluator.prepare = prepare  # type: ignore[assignment]
     units = bench.scheduler._execution.plan.units
-    threads = [threading.Thread(target=bench.feed._scan, args=[[unit]]) for unit in units]
+    threads = [threading.Thread(target=bench.feed._prepare, args=[[unit]]) for unit in units]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -363,7 +363,7 @@ def test_a_method_with_reductions_is_that_of_the_whole_changes() -> None:
         run = whole.block_run(range(whole.blocks), sample=sample)
         yield from KernelBackend(whole).map(function, whole.inputs(with_, run), run)
 
-    with_ = replace(with_, statistics={whole: method.statistics(whole.context, scan)})
+    with_ = replace(with_, preparation={whole: method.statistics(whole.context, scan)})
     expected = np.frombuffer(read(with_, whole), np.float32).reshape(OUT, IN)
     assert not np.allclose(expected, changes["d0"] + 0.7 * changes["d1"])
     np.testing.assert_allclose(b @ a, expected, atol=1e-4)
