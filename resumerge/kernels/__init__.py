@@ -1,6 +1,6 @@
 """Arithmetic that the methods share: streaming, and deterministic to the bit.
 
-A kernel takes vectors (`resumerge.native.Vector`) of a run of blocks, and writes its result into an
+A kernel takes vectors (`resumerge.native.Vector`) of a block run, and writes its result into an
 output vector, rounded to the type of that vector. The result does not depend on how a tensor is
 split into runs. `blocks.py` has the types of runs and scans. The functions of `elementwise.py`,
 `task_vectors.py` and `reductions.py` each call one function of the C extension, and call it again

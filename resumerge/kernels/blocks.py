@@ -1,4 +1,4 @@
-"""Blocks of a tensor, runs of them, and scans: how methods read their inputs."""
+"""Blocks of a tensor, block runs, and scans: how methods read their inputs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Block:
 class BlockRun:
     """Consecutive blocks of a flattened tensor, which one call reads and computes.
 
-    The result of a kernel depends on the blocks of a tensor, not on how they are split into runs.
+    The result of a kernel depends on a tensor's blocks, not on how they are split into block runs.
 
     Args:
         first: the number of the first block.
         size: the number of elements of a block; the last one of a tensor may be shorter.
-        length: the number of elements of the run.
+        length: the number of elements of the block run.
         step: the distance in the tensor from one block to the next, in elements: `size`, unless
             only the first elements of each block are read.
     """
@@ -62,7 +62,7 @@ class BlockRun:
         return -(-self.length // self.size)
 
     def blocks(self) -> Iterator[slice]:
-        """Yield the elements of each block as a slice of the run."""
+        """Yield the elements of each block as a slice of those of the block run."""
         for start in range(0, self.length, self.size):
             yield slice(start, min(start + self.size, self.length))
 
@@ -93,16 +93,16 @@ def sampled(elements: int) -> int:
 
 Partial = TypeVar("Partial")
 MapFunction = Callable[[Any, Any], Partial]
-"""A function that takes the inputs of a run and the run, or of a block and the block.
+"""A function that takes the inputs of a block run and the run itself, or of a block and the block.
 
-It returns the partial result of that run or block.
+It returns the partial result of that block run or block.
 """
 
 
 class Scan(Protocol[Partial]):
-    """A function that applies a map function to every run of a tensor, on several threads.
+    """A function that applies a map function to every block run of a tensor, on several threads.
 
-    A method that computes with torch gets runs of one block, as `Block`.
+    A method that computes with torch gets single blocks, as `Block`.
     """
 
     def __call__(self, function: MapFunction[Partial], sample: bool = False) -> Iterator[Partial]:
@@ -128,7 +128,7 @@ def sum_blocks(parts: Iterable[np.ndarray]) -> np.ndarray:
     """Return the sum of partial results over all blocks, added in their order.
 
     Args:
-        parts: an array for each run; its first axis is the block.
+        parts: an array for each block run; its first axis is the block.
     """
     total: np.ndarray | None = None
     for part in parts:

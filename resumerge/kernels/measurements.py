@@ -29,10 +29,10 @@ def measured_elements(block: int) -> int:
 
 
 def measured_bytes(length: int, block: int) -> int:
-    """Return the bytes of the exact results that are kept of a run.
+    """Return the bytes of the exact results that are kept of a block run.
 
     Args:
-        length: the number of elements of the run.
+        length: the number of elements of the block run.
         block: the number of elements of a block.
     """
     whole, rest = divmod(length, block)
@@ -44,7 +44,7 @@ def keeping_exact(out: Vector, block: int, buffer: np.ndarray) -> Vector:
     """Return a vector of results that also keeps the measured results before they are rounded.
 
     Args:
-        out: the vector of the results of the run.
+        out: the vector of the results of the block run.
         block: the elements of a block of it.
         buffer: room for `measured_bytes`, uint8.
     """
@@ -54,10 +54,10 @@ def keeping_exact(out: Vector, block: int, buffer: np.ndarray) -> Vector:
 
 
 def block_of_results(out: Vector, part: slice) -> Vector:
-    """Return the results of one block of a run. They keep the exact results that the run keeps.
+    """Return the results of one block of a block run. They keep the exact results that these keep.
 
     Args:
-        out: the vector of the results of the run.
+        out: the vector of the results of the block run.
         part: the elements of the block in it.
     """
     data = out.data[part]
@@ -72,7 +72,7 @@ def keep_exact(out: Vector, start: int, results: np.ndarray) -> None:
     """Keep those of consecutive results that are measured, as float32.
 
     Args:
-        out: the vector of the results of a run.
+        out: the vector of the results of a block run.
         start: the place of the first result in it.
         results: the results before they are rounded, of any float type.
     """

@@ -72,7 +72,7 @@ class BlockCost:
     Args:
         milliseconds: the CPU time for 2^20 elements of each input, all passes together.
         scratch: the memory beside the inputs and the result, as a number of float32 vectors of a
-            run's length (with torch: of a block's length, beside inputs in float32).
+            block run's length (with torch: of a block's length, beside inputs in float32).
         per_input: the number of further such vectors for each input.
     """
 
@@ -224,10 +224,10 @@ class Method(MergeMethod):
 
 
 class KernelMethod(MergeMethod):
-    """A merge method that computes with `resumerge.kernels`, run by run.
+    """A merge method that computes with `resumerge.kernels`, one block run after the other.
 
-    The result must not depend on how a tensor is split into runs: reductions give a partial result
-    for each block of a run, and `kernels.sum_blocks` adds them in order.
+    The result must not depend on how a tensor is split into block runs: reductions give a partial
+    result for each block, and `kernels.sum_blocks` adds them in order.
     """
 
     cost: ClassVar[BlockCost] = BlockCost(4.0, scratch=2.0, per_input=0.4)
@@ -241,12 +241,12 @@ class KernelMethod(MergeMethod):
         statistics: Any,
         out: Vector,
     ) -> None:
-        """Compute one run of blocks into `out`.
+        """Compute one block run into `out`.
 
         Args:
-            tensor: the tensor that the run belongs to.
+            tensor: the tensor that the blocks belong to.
             inputs: one vector for each model, of ``run.length`` elements, as they are stored.
-            run: the blocks to compute.
+            run: which blocks to compute.
             statistics: what `statistics` returned.
             out: the result, of the stored type: the last operation writes to it, and rounds.
         """

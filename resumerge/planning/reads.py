@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from resumerge.kernels.blocks import BlockRun
 from resumerge.planning.plan import Unit
 from resumerge.tensors import Merged, Spilled, Step, Stored, Tensor, spilled_in
-from resumerge.tensors.target import RUN_BYTES
+from resumerge.tensors.target import BLOCK_RUN_BYTES
 
 Read = tuple[Stored, int, int]
 """The elements ``first:last`` of a stored tensor."""
@@ -17,19 +17,19 @@ KEPT_BYTES = 8 << 20
 
 
 def reads_of_blocks(unit: Unit, first: int = 0) -> Iterator[list[Read]]:
-    """Yield the reads of each run of a unit's blocks, from block `first` on.
+    """Yield the reads of each block run of a unit, from block `first` on.
 
     Tensors that are read once and held for many blocks are left out (`reads_once`).
     """
-    step = unit.blocks_at_once(RUN_BYTES)
+    step = unit.blocks_at_once(BLOCK_RUN_BYTES)
     for at in range(first, unit.blocks if unit.numel else 0, step):
         [(start, stop)] = unit.block_run(range(at, min(at + step, unit.blocks))).ranges()
         yield list(_stored(unit.expression.reads(start, stop)))
 
 
 def reads_of_pass(tensor: Merged | Spilled, *, sample: bool) -> Iterator[list[Read]]:
-    """Yield the reads of each run of one pass over the blocks of a tensor."""
-    step = tensor.blocks_at_once(tensor.block_elements, RUN_BYTES)
+    """Yield the reads of each block run of one pass over the blocks of a tensor."""
+    step = tensor.blocks_at_once(tensor.block_elements, BLOCK_RUN_BYTES)
     for at in range(0, tensor.blocks, step):
         indices = range(at, min(at + step, tensor.blocks))
         run = BlockRun.of(tensor.numel, tensor.block_elements, indices, sample=sample)
@@ -51,7 +51,7 @@ def is_kept(unit: Unit) -> bool:
 
 
 def passes_of_unit(unit: Unit) -> Iterator[Iterator[list[Read]]]:
-    """Yield the passes of a unit, its blocks among them; each pass yields the reads of its runs."""
+    """Yield the passes of a unit, its blocks among them; each yields the reads of block runs."""
     yield reads_of_blocks(unit)
     if not is_kept(unit):
         yield from _passes_before_blocks(unit)

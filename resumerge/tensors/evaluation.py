@@ -67,9 +67,10 @@ an entry are not hashed.
 NO_HASHES: InputHashes = {}
 
 Compare = Callable[[Vector, Sequence[Vector], Vector], None]
-"""A function that takes the reference, the other operands and the results of a run, like `measure`.
+"""A function that takes the reference, the other operands and the results of a block run, like
+`measure`.
 
-The vectors are valid until the next run is computed.
+The vectors are valid until the next block run is computed.
 """
 
 
@@ -119,7 +120,7 @@ class Evaluation:
             tensors); for each `Spilled`, its scratch file.
         hashes: the hashes of the root's operands, to which blocks are added.
         measurements: a list that receives the measurements of the root's blocks, an array for each
-            run; None to measure nothing.
+            block run; None to measure nothing.
         block_elements: elements of a measured block; a `Merged` uses its own block size instead.
         depth: how many levels of the tree are above.
         device: the device of steps that use torch.
@@ -173,7 +174,7 @@ class Evaluation:
         out: Vector,
         written: np.ndarray | None = None,
     ) -> None:
-        """Measure a run of blocks. The arguments are those of `kernels.measurements.measure`."""
+        """Measure a block run. The arguments are those of `kernels.measurements.measure`."""
         if self.compare is not None:
             self.compare(reference, others, out)
         elif self.measurements is not None:

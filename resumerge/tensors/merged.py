@@ -16,7 +16,7 @@ from resumerge.native import Vector, read_ranges
 from resumerge.tensors.dtypes import BITS, FLOAT32_BYTES, nbytes
 from resumerge.tensors.evaluation import Evaluation, as_vector, bytes_of, code_of
 from resumerge.tensors.stored import Stored
-from resumerge.tensors.target import RUN_BYTES
+from resumerge.tensors.target import BLOCK_RUN_BYTES
 from resumerge.tensors.tensor import Tensor
 
 
@@ -155,7 +155,7 @@ class Merged(Tensor):
             self._read_parts(evaluation, start, stop, out)
 
     def _read_parts(self, evaluation: Evaluation, start: int, stop: int, out: np.ndarray) -> None:
-        """Compute a range run by run. A run that the range cuts is computed in a buffer."""
+        """Compute a range by block runs. One that the range cuts is computed in a buffer."""
         width, size, step = BITS[self.dtype] // 8, self.block_elements, self._blocks_at_once
         end_block = -(-stop // size)
         for block in range(start // size, end_block, step):
@@ -172,7 +172,7 @@ class Merged(Tensor):
             out[(begin - start) * width : (until - start) * width] = part
 
     def inputs(self, evaluation: Evaluation, run: BlockRun) -> list[Vector]:
-        """Return the elements of a run, one vector for each operand, rounded to its dtype."""
+        """Return the elements of a block run, one vector for each operand, rounded to its dtype."""
         length, ranges = run.length, run.ranges()
         vectors = [evaluation.vector(k, length, code) for k, code in enumerate(self._codes)]
         hashes, places = evaluation.hashes, self._places(evaluation, vectors, ranges)
@@ -207,7 +207,7 @@ class Merged(Tensor):
         }
 
     def reads_as(self, other: Merged) -> bool:
-        """Return whether `other` has the same `inputs` for the same run."""
+        """Return whether `other` has the same `inputs` for the same block run."""
         return (self.numel, self.block_elements) == (other.numel, other.block_elements) and [
             (operand.unrounded, operand.dtype) for operand in self.operands
         ] == [(operand.unrounded, operand.dtype) for operand in other.operands]
@@ -215,7 +215,7 @@ class Merged(Tensor):
     def compute(
         self, evaluation: Evaluation, inputs: list[Vector], run: BlockRun, out: Vector
     ) -> None:
-        """Compute a run from its `inputs`, which are not changed."""
+        """Compute a block run from its `inputs`, which are not changed."""
         if evaluation.measures:
             buffer = evaluation.take("exact", measured_bytes(run.length, run.size))
             out = keeping_exact(out, run.size, buffer)
@@ -230,7 +230,7 @@ class Merged(Tensor):
 
     @property
     def _blocks_at_once(self) -> int:
-        return self.blocks_at_once(self.block_elements, RUN_BYTES)
+        return self.blocks_at_once(self.block_elements, BLOCK_RUN_BYTES)
 
     @property
     def _codes(self) -> list[int]:

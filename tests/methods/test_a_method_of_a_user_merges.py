@@ -88,9 +88,11 @@ def test_the_documented_method_merges(tmp_path: Path) -> None:
 def test_the_documented_kernel_method_merges(
     blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the one that computes with torch does, whatever the runs of blocks."""
+    """As the one that computes with torch does, whatever the block runs."""
     monkeypatch.setattr("resumerge.tensors.target.BLOCK_ELEMENTS", 300)
-    monkeypatch.setattr("resumerge.engine.execute.uncommitted_shares.RUN_BYTES", blocks * 4 * 300)
+    monkeypatch.setattr(
+        "resumerge.engine.execute.uncommitted_shares.BLOCK_RUN_BYTES", blocks * 4 * 300
+    )
     load_methods([method_file(tmp_path), method_file(tmp_path, example("python", 1), "fast.py")])
     models = write_family(tmp_path / "models")
     recipe = example("yaml")

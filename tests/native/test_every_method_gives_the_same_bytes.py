@@ -1,5 +1,5 @@
 """A merge with every method: the same bytes from torch and from each instruction set, whatever the
-runs of blocks."""
+block runs."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_same_bytes(
 
     def merged(blocks: int) -> dict[str, bytes]:
         monkeypatch.setattr(
-            "resumerge.engine.execute.uncommitted_shares.RUN_BYTES", blocks * 4 * BLOCK
+            "resumerge.engine.execute.uncommitted_shares.BLOCK_RUN_BYTES", blocks * 4 * BLOCK
         )
         return shards_of(merge(models, text, tmp_path / "out", restart=True))
 

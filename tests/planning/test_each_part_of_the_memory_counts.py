@@ -19,7 +19,7 @@ from resumerge.sources.types import Source, numbered
 from resumerge.tensors import Adapted, Gathered, Merged
 from resumerge.tensors.adapters.adapted import ADAPTER_SCRATCH, MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
-from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES
+from resumerge.tensors.target import BLOCK_ELEMENTS, BLOCK_RUN_BYTES
 from resumerge.tokenizers.required import Tokenizers
 from resumerge.tokenizers.vocabulary import Vocabulary
 
@@ -239,7 +239,7 @@ def test_a_run_takes_so_much_of_an_operand_at_most() -> None:
         return estimate(plan(LINEAR, *models)).memory.blocks(1)
 
     for dtype, width in (("F32", 4), ("BF16", 2)):
-        most = RUN_BYTES // (width * BLOCK_ELEMENTS)
+        most = BLOCK_RUN_BYTES // (width * BLOCK_ELEMENTS)
         assert of(3, dtype) == pytest.approx(3 * of(1, dtype), abs=3)
         assert of(most - 1, dtype) < of(most, dtype) == of(most + 1, dtype) == of(100, dtype)
 

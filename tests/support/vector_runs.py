@@ -1,4 +1,4 @@
-"""Vectors taken in runs of blocks, as the engine reads them."""
+"""Vectors taken in block runs, as the engine reads them."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_runs_of_whole_blocks_are_computed_whatever_is_read(
     start: int, stop: int, runs: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two blocks of 5 elements at once here."""
-    monkeypatch.setattr("resumerge.tensors.merged.RUN_BYTES", 2 * 5 * 4)
+    monkeypatch.setattr("resumerge.tensors.merged.BLOCK_RUN_BYTES", 2 * 5 * 4)
     values, method = np.arange(12, dtype=np.float32), Copies()
     tensor = merged(A, B)
     call: Any = lambda merged: method  # noqa: E731

@@ -13,13 +13,13 @@ from reading import evaluation, read
 
 from resumerge.tensors import Gathered, Rounded, Stored, gathered
 from resumerge.tensors.rows import AVERAGE, MEAN, ZERO, Rows, vocabulary_rows
-from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES, Target, block_elements
+from resumerge.tensors.target import BLOCK_ELEMENTS, BLOCK_RUN_BYTES, Target, block_elements
 
 A = Stored("a", "F32", (4, 3), "f", 64)
 
 
 def test_a_block_is_of_whole_rows_that_must_not_be_split() -> None:
-    assert BLOCK_ELEMENTS == 1 << 18 and RUN_BYTES == 4 * 4 * BLOCK_ELEMENTS
+    assert BLOCK_ELEMENTS == 1 << 18 and BLOCK_RUN_BYTES == 4 * 4 * BLOCK_ELEMENTS
     table = {
         None: BLOCK_ELEMENTS,
         0: BLOCK_ELEMENTS,

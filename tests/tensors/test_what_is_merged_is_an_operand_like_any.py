@@ -38,7 +38,7 @@ from resumerge.tensors import (
 from resumerge.tensors import merged as merged_module
 from resumerge.tensors.dtypes import FLOATS
 from resumerge.tensors.rows import AVERAGE, ZERO, Rows
-from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES
+from resumerge.tensors.target import BLOCK_ELEMENTS, BLOCK_RUN_BYTES
 
 SHAPE = (40, 25)
 NUMEL = math.prod(SHAPE)
@@ -158,7 +158,7 @@ def stages(tmp_path: Path) -> Stages:
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of so many blocks of float32."""
     for place in ("tensors.merged", "planning.estimates.memory"):
-        monkeypatch.setattr(f"resumerge.{place}.RUN_BYTES", RUN_BLOCKS * FIRST * 4)
+        monkeypatch.setattr(f"resumerge.{place}.BLOCK_RUN_BYTES", RUN_BLOCKS * FIRST * 4)
 
 
 def operands(stages: Stages) -> list[Tensor]:
@@ -276,7 +276,7 @@ def test_whole_blocks_are_computed_into_what_is_read_and_nothing_beside(
 def test_four_mebibytes_of_the_widest_operand_are_read_at_once(dtype: str, blocks: int) -> None:
     narrow, wide = (Stored("w", kind, SHAPE, "f", 0) for kind in ("BF16", dtype))
     tensor = merged("linear", [narrow, wide], "BF16", BLOCK_ELEMENTS)
-    assert tensor.blocks_at_once(BLOCK_ELEMENTS, RUN_BYTES) == blocks
+    assert tensor.blocks_at_once(BLOCK_ELEMENTS, BLOCK_RUN_BYTES) == blocks
 
 
 @pytest.mark.usefixtures("short_runs")

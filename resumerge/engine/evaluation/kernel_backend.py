@@ -1,4 +1,4 @@
-"""The backend of methods that compute with kernels: it calls them with a run of blocks at once."""
+"""The backend of methods that compute with kernels: it calls them with a block run at once."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class KernelBackend:
         inputs: list[Vector],
         run: BlockRun,
     ) -> list[Any]:
-        """Return the partial results of a map function of `statistics`: one for the whole run."""
+        """Return the partial results of a map function of `statistics`: one for all blocks."""
         return [function(inputs, run)]
 
     def given(self, inputs: list[Vector], run: BlockRun) -> list[Vector]:
-        """Return the vectors that a map function is given, which the next run overwrites."""
+        """Return the vectors that a map function is given, which the next call overwrites."""
         return inputs
 
     def compute(self, inputs: list[Vector], run: BlockRun, statistics: Any, out: Vector) -> None:

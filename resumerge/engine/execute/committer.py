@@ -38,7 +38,7 @@ class WrittenBlocks:
         hashes: xxh3-128 of each block, 16 bytes.
         inputs: hashes of the inputs of the blocks (`input_hashes`).
         seconds: seconds spent computing and writing the blocks.
-        measurements: for each run of blocks an array with a row for each block
+        measurements: for each block run an array with a row for each block
             (`kernels.measurements`); empty if this unit is not measured, None if no unit is.
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.page_cache import PageCache
 from resumerge.engine.execute.read_ahead import ReadAhead
-from resumerge.engine.execute.uncommitted_shares import most_tasks, run_bytes
+from resumerge.engine.execute.uncommitted_shares import block_run_bytes, most_tasks
 from resumerge.tensors import Merged, Spilled
 
 SAMPLE_RUNS = 2
@@ -40,9 +40,9 @@ class Passes:
     def run(
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
-        """Yield the results of a function of runs of blocks, in order, computed by all threads.
+        """Yield the results of a function of block runs, in order, computed by all threads.
 
-        The threads are a few runs of blocks ahead of the consumer.
+        The threads are a few block runs ahead of the consumer.
 
         Args:
             tensor: the tensor whose blocks are passed over.
@@ -65,7 +65,7 @@ class Passes:
             execution.governor.wait_for_memory(execution.stop)
             if execution.stop.requested:
                 raise PassStopped
-            count = tensor.blocks_at_once(tensor.block_elements, run_bytes(execution))
+            count = tensor.blocks_at_once(tensor.block_elements, block_run_bytes(execution))
             count *= SAMPLE_RUNS if sample else 1
             indices = range(first, min(first + count, tensor.blocks))
             running.append((indices, self._pool.submit(function, indices)))

@@ -11,10 +11,10 @@ from __future__ import annotations
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.resources.governor import Governor
 from resumerge.tensors.dtypes import FLOAT32_BYTES
-from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES
+from resumerge.tensors.target import BLOCK_ELEMENTS, BLOCK_RUN_BYTES
 
 LEAST_BLOCK_RUNS = 32
-"""The least runs of blocks within the uncommitted limit, so that all threads have work."""
+"""The least block runs within the uncommitted limit, so that all threads have work."""
 
 
 def most_before_commit(governor: Governor) -> int:
@@ -48,6 +48,6 @@ def most_tasks(execution: ExecutionContext) -> int:
     return max(1, min(2 * execution.threads, tasks_that_fit))
 
 
-def run_bytes(execution: ExecutionContext) -> int:
-    """Return the bytes of an operand in a run of blocks."""
-    return min(RUN_BYTES, execution.governor.uncommitted_limit // LEAST_BLOCK_RUNS)
+def block_run_bytes(execution: ExecutionContext) -> int:
+    """Return the most bytes of an operand in a block run; fewer under pressure."""
+    return min(BLOCK_RUN_BYTES, execution.governor.uncommitted_limit // LEAST_BLOCK_RUNS)

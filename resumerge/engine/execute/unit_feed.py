@@ -15,7 +15,7 @@ from resumerge.engine.evaluation.tensor_evaluator import Preparation
 from resumerge.engine.execute.execution import ExecutionContext
 from resumerge.engine.execute.passes import Passes, PassStopped
 from resumerge.engine.execute.read_ahead import ReadAhead
-from resumerge.engine.execute.uncommitted_shares import most_together, run_bytes
+from resumerge.engine.execute.uncommitted_shares import block_run_bytes, most_together
 from resumerge.engine.execute.work_queue import WorkQueue
 from resumerge.errors import Interrupted
 from resumerge.planning.estimates.memory import reduction_bytes
@@ -124,7 +124,7 @@ class UnitFeed:
         """
         limit = nbytes if len(units) == 1 else min(nbytes, most_together(self._execution))
         fitting = max(1, limit // (len(units) * self._largest_block))
-        most_bytes = run_bytes(self._execution)
+        most_bytes = block_run_bytes(self._execution)
         return min(fitting, *(unit.blocks_at_once(most_bytes) for unit in units))
 
     def close(self) -> None:

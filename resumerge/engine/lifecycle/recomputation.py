@@ -37,7 +37,7 @@ from resumerge.planning import Estimate, Plan
 from resumerge.planning.plan import Unit
 from resumerge.recipe import parse_recipe
 from resumerge.storage import Storage
-from resumerge.tensors.target import RUN_BYTES
+from resumerge.tensors.target import BLOCK_RUN_BYTES
 
 SAMPLED = 50
 """The number of blocks in a sample, each of another tensor; fewer if there are fewer tensors."""
@@ -197,9 +197,9 @@ def _compare(
 def _first_difference(
     evaluator: Evaluator, blocks: _CommittedBlocks, on_progress: Callable[[int], None]
 ) -> int | None:
-    """Compute blocks of a unit, run by run; return the number of the first that differs."""
+    """Compute blocks of a unit, by block runs; return the number of the first that differs."""
     unit, first = blocks.unit, blocks.indices.start
-    size, preparation = unit.blocks_at_once(RUN_BYTES), evaluator.prepare(unit)
+    size, preparation = unit.blocks_at_once(BLOCK_RUN_BYTES), evaluator.prepare(unit)
     for start in range(first, blocks.indices.stop, size):
         indices = range(start, min(start + size, blocks.indices.stop))
         data, _ = evaluator.compute(unit, indices, preparation)

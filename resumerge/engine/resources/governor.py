@@ -22,7 +22,7 @@ from resumerge.event_kinds import EventKind
 from resumerge.host.memory import Memory, MemoryGauge, rss
 from resumerge.planning.estimates.memory import MemoryNeed
 from resumerge.sizes import show_size
-from resumerge.tensors.target import RUN_BYTES
+from resumerge.tensors.target import BLOCK_RUN_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ LARGEST_UNCOMMITTED_LIMIT = 128 << 20
 """Bytes of the largest uncommitted limit for up to four threads. A larger limit would not make
 commits cheaper, but kills more expensive."""
 
-SMALLEST_UNCOMMITTED_LIMIT = RUN_BYTES
-"""Bytes of the smallest uncommitted limit: one run of blocks."""
+SMALLEST_UNCOMMITTED_LIMIT = BLOCK_RUN_BYTES
+"""Bytes of the smallest uncommitted limit: one block run."""
 
 UNCOMMITTED_LIMIT_SHARE = 1 / 8
 """Largest uncommitted limit as a share of all memory: dirty pages cannot be dropped until they are

@@ -24,7 +24,7 @@ from resumerge.tensors.adapters.adapted import MATMUL_BYTES
 from resumerge.tensors.buffers import REUSED
 from resumerge.tensors.dtypes import BITS, FLOAT32_BYTES
 from resumerge.tensors.generated import Drawn
-from resumerge.tensors.target import RUN_BYTES
+from resumerge.tensors.target import BLOCK_RUN_BYTES
 
 BASE_RSS = 261_000_000
 """Bytes that the process takes besides its plan and its blocks with torch loaded (measured; another
@@ -128,9 +128,9 @@ class MemoryEstimate:
         across_blocks: the most bytes held for the blocks of several units: the matrices of two
             tensors of each adapter, the means of rows, and the results of steps.
         buffers: bytes for multiplying the matrices, and for reading ahead of servers.
-        kept: bytes of the largest run of blocks whose memory its thread keeps for the next run.
-        passing: for runs that are larger, and whose memory is freed: (bytes, blocks) of units that
-            follow each other; 0 bytes for a unit without such a run.
+        kept: bytes of the largest block run whose memory its thread keeps for the next one.
+        passing: for block runs that are larger, and whose memory is freed: (bytes, blocks) of units
+            that follow each other; 0 bytes for a unit without such a block run.
         traffic: bytes read and written, which the page cache keeps if it has room.
         steps: the steps, which are computed before the blocks.
     """
@@ -158,11 +158,11 @@ class MemoryEstimate:
         )
 
     def blocks(self, threads: int) -> int:
-        """Return the most bytes of the runs of blocks that threads compute at the same time.
+        """Return the most bytes of the block runs that threads compute at the same time.
 
-        Threads keep the memory of runs of the usual size, so in the end each thread has the memory
-        of the largest such run. Larger runs (whole tensors) count only while they are computed. A
-        thread may be busy with one of them while the other threads compute the runs after it.
+        Threads keep the memory of block runs of the usual size, so in the end each thread has the
+        memory of the largest such one. Larger ones (whole tensors) count only while they are
+        computed. A thread may be busy with one of them while the others compute those after it.
         """
         at_once, length = 0, 2 * threads + 1
         in_line: deque[int] = deque(maxlen=length)
@@ -217,7 +217,7 @@ class MemoryCounter:
     def add(self, unit: Unit, nodes: Sequence[Tensor]) -> None:
         """Add the next unit, with the nodes of its expression."""
         elements = _run_elements(unit)
-        nbytes = _run_bytes(unit, elements)
+        nbytes = _block_run_bytes(unit, elements)
         passing = elements * FLOAT32_BYTES > REUSED
         if not passing and isinstance(unit.expression, Quantised):
             self._kept_beside = max(self._kept_beside, nbytes)
@@ -317,7 +317,7 @@ def _reduction_bytes(node: Merged) -> int:
 
 
 def _run_elements(unit: Unit) -> int:
-    blocks = 1 if unit.is_copied else unit.blocks_at_once(RUN_BYTES)
+    blocks = 1 if unit.is_copied else unit.blocks_at_once(BLOCK_RUN_BYTES)
     return min(unit.numel, blocks * unit.block_elements)
 
 
@@ -326,8 +326,8 @@ def _parts(plan: Plan) -> list[Source]:
     return [part for source in plan.sources for part in source.parts.values()]
 
 
-def _run_bytes(unit: Unit, elements: int) -> int:
-    """Return the bytes that one run of blocks takes: its output, operands and working memory."""
+def _block_run_bytes(unit: Unit, elements: int) -> int:
+    """Return the bytes that one block run takes: its output, operands and working memory."""
     tensor = unit.expression
     if isinstance(tensor, Merged):
         within = tensor.computing_bytes(elements)  # a merge computes whole blocks

@@ -12,13 +12,13 @@ from enum import Enum
 
 from resumerge.planning.plan import Plan
 from resumerge.tensors import Computed, Merged, Spilled, Tensor
-from resumerge.tensors.target import RUN_BYTES
+from resumerge.tensors.target import BLOCK_RUN_BYTES
 
 READ_MS, WRITE_MS = 0.25, 0.7
 """Milliseconds of CPU time to read a MiB from, or write it to, the page cache (measured)."""
 
 _MIB = 1 << 20
-_RUN = RUN_BYTES // 4
+_BLOCK_RUN = BLOCK_RUN_BYTES // 4
 """The number of elements that are read at once, unless a block is larger."""
 
 
@@ -62,13 +62,13 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
     The nodes are decided from the root on, because a spilled tensor reads its operands only once.
     """
     passes: Counter[Tensor] = Counter({root: 1})
-    at_once = {root: _read_at_once(root, _RUN)}
+    at_once = {root: _read_at_once(root, _BLOCK_RUN)}
     cost = _cost_of_reading()
     chosen: Results = {}
     for node in _consumers_first(root):
-        elements = at_once.get(node, _RUN)  # a node that only a step reads has no entry
+        elements = at_once.get(node, _BLOCK_RUN)  # a node that only a step reads has no entry
         times = passes[node] * _parts_of_a_block(node, elements)
-        if node in results and node.numel > min(results[node], _RUN):
+        if node in results and node.numel > min(results[node], _BLOCK_RUN):
             mib = node.nbytes / _MIB
             if (times - 1) * cost(node) > mib * (WRITE_MS + passes[node] * READ_MS):
                 chosen[node], times = results[node], 1
@@ -81,7 +81,7 @@ def _where_quicker(root: Tensor, results: Results) -> Results:
 
 def _read_at_once(tensor: Tensor, elements: int) -> int:
     """Return the number of elements of its operands that reading `elements` of a tensor reads."""
-    return max(_RUN, tensor.block_elements) if isinstance(tensor, Merged) else elements
+    return max(_BLOCK_RUN, tensor.block_elements) if isinstance(tensor, Merged) else elements
 
 
 def _parts_of_a_block(tensor: Tensor, elements: int) -> int:

@@ -244,7 +244,9 @@ def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pool, "order", [])
     for module in ("resumerge.tensors.target", "resumerge.engine.execute.uncommitted_shares"):
         monkeypatch.setattr(f"{module}.BLOCK_ELEMENTS", BLOCK)
-    monkeypatch.setattr("resumerge.engine.execute.uncommitted_shares.RUN_BYTES", RUN_BLOCKS * SIZE)
+    monkeypatch.setattr(
+        "resumerge.engine.execute.uncommitted_shares.BLOCK_RUN_BYTES", RUN_BLOCKS * SIZE
+    )
 
 
 def linear(*blocks: int) -> Plan:

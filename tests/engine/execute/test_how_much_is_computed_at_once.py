@@ -250,7 +250,7 @@ def test_a_scan_waits_for_memory_drops_what_it_passed_and_ends_with_the_run() ->
     assert 0 < max(passed) < 40 and passed == [*range(len(passed))]
     assert len([kind for kind, *_ in scan if kind == "memory"]) == 40 / RUN_BLOCKS
     beats = len([kind for kind, *_ in scan if kind == "heartbeat"])
-    assert beats == 2 * 40 / RUN_BLOCKS, "and with each run of blocks that is written"
+    assert beats == 2 * 40 / RUN_BLOCKS, "and with each block run that is written"
 
     stopped = Bench(found, scanned=("t0",))
     stopped.governor.wait_for_memory = lambda stop: setattr(

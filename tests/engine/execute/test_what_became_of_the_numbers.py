@@ -119,7 +119,7 @@ def test_they_do_not_depend_on_threads_or_batches(
     merge(models, recipe(method), tmp_path / "first", threads=1)
     expected = measurements(tmp_path / "first.state")
     monkeypatch.setattr(LARGEST, 5_000)
-    monkeypatch.setattr("resumerge.engine.execute.uncommitted_shares.RUN_BYTES", 2 * 4 * 1000)
+    monkeypatch.setattr("resumerge.engine.execute.uncommitted_shares.BLOCK_RUN_BYTES", 2 * 4 * 1000)
     merge(models, recipe(method), tmp_path / "again", threads=4, shard_size=100_000)
     assert measurements(tmp_path / "again.state") == expected
 

@@ -18,7 +18,7 @@ from resumerge.engine.resources.signals import StopRequest
 from resumerge.errors import Resumable
 from resumerge.host.memory import Memory, MemoryGauge
 from resumerge.planning.estimates.memory import MemoryNeed
-from resumerge.tensors.target import RUN_BYTES
+from resumerge.tensors.target import BLOCK_RUN_BYTES
 
 GB = 10**9
 MB = 10**6
@@ -242,7 +242,7 @@ def test_many_threads_have_a_larger_limit(threads: int, times: int) -> None:
     )
     with found:
         assert found.uncommitted_limit == times * LARGEST_UNCOMMITTED_LIMIT
-    assert found.uncommitted_limit // 4 >= 2 * threads * RUN_BYTES
+    assert found.uncommitted_limit // 4 >= 2 * threads * BLOCK_RUN_BYTES
 
 
 def test_the_limit_is_never_more_than_an_eighth_of_the_memory(machine: Machine) -> None:

@@ -27,9 +27,9 @@ from resumerge.planning.stage_results.spilled import Materialize, with_spilled
 from resumerge.recipe import parse_recipe
 from resumerge.sources.types import numbered
 from resumerge.tensors import Adapted, Merged, Spilled, Stored, spilled_in
-from resumerge.tensors.target import BLOCK_ELEMENTS, RUN_BYTES
+from resumerge.tensors.target import BLOCK_ELEMENTS, BLOCK_RUN_BYTES
 
-RUN = RUN_BYTES // 4
+RUN = BLOCK_RUN_BYTES // 4
 """Elements that are read at once."""
 
 SIZE = 2 * RUN + BLOCK_ELEMENTS + 5
