@@ -17,13 +17,16 @@ _SHORT = 0.1
 """The share of the machine's memory below which the kernel pushes cgroups to their soft limits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Memory:
-    """A measurement, in bytes.
+    """A measurement of memory.
+
+    Documents have `total`, `available` and `bound` by these names (`host/host.py`), and a `Memory`
+    is made of them again: a new field needs a default.
 
     Args:
-        total: the machine's memory, or the smallest cgroup limit.
-        available: what can be taken without swapping or being killed. Page cache counts as
+        total: bytes of the machine's memory, or of the smallest cgroup limit.
+        available: bytes that can be taken without swapping or being killed. Page cache counts as
             available where it can be dropped at once: it is neither dirty nor mapped.
         bound: the machine, or the name of the cgroup, with the least available memory.
         stalled: the share of the time since the measurement before in which every task that could
@@ -128,7 +131,7 @@ class MemoryGauge:
         before, self._stalls = self._stalls, self._stalled_until_now()
         seconds = max(self._stalls[0] - before[0], 1e-3)
         stalled = min(1.0, (self._stalls[1] - before[1]) / seconds)
-        return Memory(total, available, bound, stalled)
+        return Memory(total=total, available=available, bound=bound, stalled=stalled)
 
     def _stalled_until_now(self) -> tuple[float, float]:
         """Return (now, seconds since boot in which everything waited for memory)."""

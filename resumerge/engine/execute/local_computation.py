@@ -81,9 +81,9 @@ class LocalComputation(Computation):
         return Governor(
             self.budget.memory,
             need,
-            self.ledger.events.add,
-            self.context.reporter.waiting,
-            self.context.options.memory_wait,
+            record_event=self.ledger.events.add,
+            waiting=self.context.reporter.waiting,
+            memory_wait=self.context.options.memory_wait,
             threads=self.budget.threads,
         )
 

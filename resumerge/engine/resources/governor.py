@@ -52,8 +52,6 @@ MARGIN, LARGEST_MARGIN = 0.05, 1 << 30
 STALLED = 0.2
 """The share of time with every task waiting for memory above which memory is under pressure."""
 
-Event = Callable[..., None]
-
 
 def largest_uncommitted_limit(threads: int) -> int:
     """Return the bytes of the largest uncommitted limit: a quarter of it keeps all threads busy."""
@@ -71,8 +69,8 @@ class Governor:
     Args:
         budget: bytes of RSS that this process may use.
         need: the memory that the merge takes.
-        event: called with a kind and facts when the uncommitted limit changes, when the run begins
-            to wait for memory, and when it continues.
+        record_event: called with a kind and facts when the uncommitted limit changes, when the run
+            begins to wait for memory, and when it continues or gives up.
         waiting: called several times a second with the text of what the run waits for
             (`Reporter.waiting`).
         memory_wait: the most seconds to wait until one block fits.
@@ -86,7 +84,8 @@ class Governor:
         self,
         budget: int,
         need: MemoryNeed,
-        event: Event,
+        *,
+        record_event: Callable[..., None],
         waiting: Callable[[str], None] = lambda text: None,
         memory_wait: float = 600.0,
         measure: Callable[[], Memory] | None = None,
@@ -97,8 +96,8 @@ class Governor:
         self.budget, self.need = budget, need
         self.uncommitted_limit = self._largest = largest_uncommitted_limit(threads)
         self.peak_rss = self.rss = 0
-        self.memory = Memory(0, 0)
-        self._event, self._waiting, self._memory_wait = event, waiting, memory_wait
+        self.memory = Memory(total=0, available=0)
+        self._record_event, self._waiting, self._memory_wait = record_event, waiting, memory_wait
         self._measure = measure or MemoryGauge().measure
         self._read_rss, self._clock = rss, clock
         self._calm_since = self._pressed_at = float("-inf")
@@ -271,7 +270,7 @@ class Governor:
     def _tell(self, kind: EventKind, reason: str, **facts: Any) -> None:
         available = self.memory.available
         _log.info("%s: %s %s", kind, reason, facts)
-        self._event(kind, reason=reason, **facts, rss=self.rss, available=available)
+        self._record_event(kind, reason=reason, **facts, rss=self.rss, available=available)
 
 
 @dataclass

@@ -34,7 +34,7 @@ def small() -> Plan:
 
 
 def machine(patch: pytest.MonkeyPatch, available: int, bound: str = MACHINE, rss: int = GB) -> None:
-    found = Memory(100 * GB, available, bound, 0.0)
+    found = Memory(total=100 * GB, available=available, bound=bound)
     patch.setattr(memory, "measure_memory", lambda: found)
     patch.setattr(memory, "rss", lambda: rss)
 
@@ -84,8 +84,11 @@ class Waiting:
         patch.setattr(
             memory, "time", SimpleNamespace(monotonic=lambda: self.time, sleep=self.sleep)
         )
-        found = lambda: Memory(100 * GB, 50 * GB if self.time >= until else 0, MACHINE, 0.0)  # noqa: E731
-        patch.setattr(memory, "measure_memory", found)
+        patch.setattr(
+            memory,
+            "measure_memory",
+            lambda: Memory(total=100 * GB, available=50 * GB if self.time >= until else 0),
+        )
         patch.setattr(memory, "rss", lambda: 0)
 
     def sleep(self, seconds: float) -> None:

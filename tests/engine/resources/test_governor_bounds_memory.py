@@ -40,12 +40,20 @@ class Machine:
         self.governor = Governor(
             BUDGET,
             NEED,
-            lambda kind, **facts: self.events.append((kind, facts)),
-            self.waits.append,
-            memory_wait,
-            lambda: Memory(self.total, self.available, "the cgroup job", self.stalled),
-            lambda: self.rss,
-            lambda: self.time,
+            record_event=lambda kind, **facts: self.events.append((kind, facts)),
+            waiting=self.waits.append,
+            memory_wait=memory_wait,
+            measure=self.measure,
+            rss=lambda: self.rss,
+            clock=lambda: self.time,
+        )
+
+    def measure(self) -> Memory:
+        return Memory(
+            total=self.total,
+            available=self.available,
+            bound="the cgroup job",
+            stalled=self.stalled,
         )
 
     def look(self, times: int = 1) -> int:
@@ -236,9 +244,13 @@ def test_thresholds_are_what_they_say(machine: Machine) -> None:
 @pytest.mark.parametrize(("threads", "times"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4)])
 def test_many_threads_have_a_larger_limit(threads: int, times: int) -> None:
     """A quarter of it is in flight: two runs of 4 MiB for each thread."""
-    calm = Memory(100 * GB, 90 * GB, "this machine", 0.0)
+    calm = Memory(total=100 * GB, available=90 * GB)
     found = Governor(
-        2 * GB, NEED, lambda *told, **facts: None, measure=lambda: calm, threads=threads
+        2 * GB,
+        NEED,
+        record_event=lambda *told, **facts: None,
+        measure=lambda: calm,
+        threads=threads,
     )
     with found:
         assert found.uncommitted_limit == times * LARGEST_UNCOMMITTED_LIMIT
@@ -450,7 +462,9 @@ def test_page_cache_is_left_alone_where_there_is_plenty(machine: Machine) -> Non
 
 def test_watching_costs_less_than_one_percent_of_a_core() -> None:
     gauge = MemoryGauge()
-    watching = Governor(BUDGET, NEED, lambda kind, **facts: None, measure=gauge.measure)
+    watching = Governor(
+        BUDGET, NEED, record_event=lambda kind, **facts: None, measure=gauge.measure
+    )
     seconds = []
     for _ in range(200):
         started = time.process_time()
