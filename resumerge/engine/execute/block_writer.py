@@ -1,4 +1,4 @@
-"""What a worker thread does: it computes the blocks of a task, hashes them and writes them."""
+"""What each thread that computes does: it computes the blocks of a task, hashes and writes them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from resumerge.planning.plan import Unit
 
 @dataclass(frozen=True)
 class BlockWriter:
-    """A writer of blocks, which the worker threads share.
+    """A writer of blocks, which all threads that compute share.
 
     Args:
+        execution: the context of this attempt's execution.
+        evaluator: computes the blocks.
         scratch: the scratch files of units of one block, which are prepared here.
     """
 

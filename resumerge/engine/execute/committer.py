@@ -29,7 +29,7 @@ interval grows with the attempt's age, so that the number of samples is logarith
 
 @dataclass(frozen=True)
 class WrittenBlocks:
-    """Consecutive blocks of the output that are written but not synced.
+    """Consecutive blocks of a unit that are written but not synced.
 
     Args:
         unit: the unit.
@@ -75,13 +75,13 @@ def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
 
 
 class Committer:
-    """A thread that commits one batch while the next one is computed.
+    """A thread that commits one batch while the main loop collects the next one.
 
     At most two batches are uncommitted: `submit` waits with a batch until the one before it is
     committed. `uncommitted_shares` bounds their bytes.
 
     Args:
-        execution: the attempt's context.
+        execution: the context of this attempt's execution.
         page_cache: drops pages that are not needed again.
         on_commit: called with the numbers of the units that a batch completed, in the committing
             thread.
@@ -125,7 +125,7 @@ class Committer:
         execution.ledger.samples.add(execution.attempt, self._sample_now())
 
     def submit(self, batch: list[WrittenBlocks]) -> None:
-        """Start to commit a batch, and return when the previous batch is committed.
+        """Wait until the previous batch is committed, and start to commit this one.
 
         Raises:
             Exception: committing the previous batch failed with this error.
@@ -134,7 +134,7 @@ class Committer:
         self._pending = self._thread.submit(self._commit, batch)
 
     def wait(self) -> None:
-        """Wait until the last batch is committed; raise the error if that fails."""
+        """Wait until all submitted batches are committed; raise the error if one fails."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending.result()
@@ -163,6 +163,7 @@ class Committer:
                 self._seal(shard)
 
     def _journal(self, batch: list[WrittenBlocks]) -> None:
+        """Journal a batch, whose shards are synced, in one transaction of the ledger."""
         seconds: dict[int, float] = {}
         for written in batch:
             number = written.unit.number

@@ -1,4 +1,4 @@
-"""The context shared by the parts that compute, write and commit the blocks of one attempt."""
+"""The context of an attempt's execution: of computing, writing and committing its blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resumerge.storage import Storage
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionContext:
-    """The context that one attempt's scheduler, work queue, committer and page cache share.
+    """The context of an attempt's execution, which the parts of the main loop share.
 
     Args:
         attempt: the attempt's number in the ledger.

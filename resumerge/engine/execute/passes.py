@@ -18,10 +18,10 @@ SAMPLE_RUNS = 2
 
 
 class Passes:
-    """The passes that scans and scratch files need before the blocks of a unit.
+    """The passes that prepare a unit before its blocks: those of scans, and of scratch files.
 
     Args:
-        execution: what the attempt's threads share.
+        execution: the context of this attempt's execution.
         pool: the threads that compute blocks.
         page_cache: is told which blocks a pass has read.
         read_ahead: is told which ranges a pass will read.
@@ -46,11 +46,12 @@ class Passes:
 
         Args:
             tensor: the tensor whose blocks are passed over.
-            function: is called with the numbers of each run's blocks.
+            function: is called with the numbers of the blocks of each block run.
             sample: whether the function reads only a sample of each block.
 
         Raises:
             PassStopped: a signal asks the process to stop.
+            Resumable: no block fits in memory for too long.
         """
         with self._read_ahead.expect_pass(tensor, sample=sample):
             yield from self._results(tensor, function, sample)
@@ -78,4 +79,7 @@ class Passes:
 
 
 class PassStopped(BaseException):
-    """A signal to end a pass early: the process was asked to stop. No method may catch it."""
+    """The end of a pass before its last block, because a signal asks the process to stop.
+
+    It is no `Exception`, so that no merge method catches it.
+    """

@@ -30,7 +30,15 @@ BATCH_SECONDS = 1.0
 
 
 class Scheduler:
-    """The main loop: it computes every pending block of a plan, batch by batch."""
+    """The main loop: it computes every pending block of a plan, batch by batch.
+
+    Args:
+        execution: the context of this attempt's execution.
+        evaluator: prepares units and computes their blocks.
+        queue: says which unit is next.
+        committer: commits the batches.
+        page_cache: is told which blocks a pass has read.
+    """
 
     def __init__(
         self,
@@ -50,7 +58,10 @@ class Scheduler:
         passes = Passes(execution, self._pool, page_cache, self._read_ahead)
         self._feed = UnitFeed(execution, evaluator, queue, passes, self._read_ahead, self._scratch)
         self._running: deque[tuple[Future[list[WrittenBlocks]], int]] = deque()
-        """The tasks in flight, in the order of their blocks, and the bytes that each writes."""
+        """The tasks in flight, in the order of their blocks, and the bytes that each writes.
+
+        A task is in flight until `_oldest_written` takes its blocks, also when it has ended.
+        """
         self._units_done = sum(unit.is_complete for unit in execution.progress)
         self._largest_block = execution.estimate.largest_block
         self._bytes_done = committer.bytes_committed
@@ -60,9 +71,11 @@ class Scheduler:
         """Compute and commit until nothing is pending, or a signal asks the process to stop.
 
         Raises:
-            Resumable: a source cannot be downloaded or read now.
+            Resumable: the run cannot go on now: a source cannot be read, or has changed; memory or
+                disk space is short; or a method of the user fails.
             OSError: the output cannot be written now.
-            Interrupted: a signal arrived; the blocks that this thread had taken over are committed.
+            Interrupted: a signal arrived. The blocks of tasks that had started are committed; but
+                if it interrupted reading a source, those in flight are not.
         """
         try:
             while True:
@@ -99,18 +112,19 @@ class Scheduler:
                     batch.append(written)
                     nbytes += written.nbytes
         except Interrupted:
-            # A source was being read. Tasks in flight are computed again after resuming.
+            # The signal interrupted reading a source. The blocks in `batch` are committed; those of
+            # the tasks in flight are computed again after resuming.
             self._running.clear()
         return batch
 
     def _start_tasks(self, nbytes: int) -> bool:
-        """Start tasks until no thread idles, or the batch has no room for another task.
+        """Start tasks until enough are in flight, none is ready, or the batch has no room for more.
 
         Args:
             nbytes: bytes of the batch so far.
 
         Returns:
-            whether the batch is full: no further task may start before it is committed.
+            whether the batch is full: no further task may start before it is submitted.
         """
         while not self._stop.requested and self._may_start_task():
             room = most_before_commit(self._governor) - nbytes - self._bytes_in_flight
@@ -126,8 +140,7 @@ class Scheduler:
     def _may_start_task(self) -> bool:
         """Return whether another task may start: few are in flight, in number and in bytes.
 
-        `most_tasks` and one may be in flight: those that have ended count until
-        `_oldest_written` takes their blocks.
+        `most_tasks` and one may be in flight, since tasks that have ended count as well.
         """
         if not self._running:
             return True
@@ -153,7 +166,7 @@ class Scheduler:
                 yield written
 
     def _report(self, batch: list[WrittenBlocks]) -> None:
-        """Count the blocks that were written, committed yet or not, and report the progress."""
+        """Count the blocks of a batch, which may not be committed yet, and report the progress."""
         self._units_done += sum(written.completes_unit for written in batch)
         self._bytes_done += sum(written.nbytes for written in batch)
         self._report_downloads()

@@ -22,10 +22,11 @@ from resumerge.planning.estimates.memory import reduction_bytes
 from resumerge.planning.plan import Unit
 
 StartedUnits = tuple[list[Unit], "Future[Preparation] | None"]
-"""Units, and the future of their preparation; None if nothing is prepared ahead."""
+"""Units that are computed together, and the future of their preparation; None if nothing is
+prepared ahead."""
 
 UNITS_AHEAD = 2
-"""The number of units that are prepared while blocks of the unit before them are computed. While
+"""The number of units that are prepared while blocks of a unit before them are computed. While
 one thread puts together the results of one unit's scans, the others scan the next unit. Each of
 these threads keeps memory of its own: three save 4 % of the time of TIES, and take 5 % more memory.
 """
@@ -38,7 +39,8 @@ class BlockTask:
     Args:
         units: one unit, or several whose blocks read the same ranges (`read_alike`).
         indices: the blocks' numbers.
-        preparation: what is prepared for all units.
+        preparation: what is prepared for all units; empty for units of one block, which the thread
+            prepares itself.
     """
 
     units: Sequence[Unit]
@@ -52,15 +54,15 @@ class BlockTask:
 
 
 class UnitFeed:
-    """The units of the queue, begun in order and handed out as tasks of consecutive blocks.
+    """The units of the queue, started in order and handed out as tasks of consecutive blocks.
 
     Args:
-        execution: what the attempt's threads share.
+        execution: the context of this attempt's execution.
         evaluator: prepares the units.
-        queue: the units whose files are present.
+        queue: says which unit is next.
         passes: runs the passes that preparation needs.
         read_ahead: is told which blocks come next.
-        scratch: the files of spilled tensors.
+        scratch: makes the scratch files of spilled tensors.
     """
 
     def __init__(
@@ -79,8 +81,11 @@ class UnitFeed:
         self._taken: list[Unit] = []
         """The units that were taken from the queue and have not started."""
         self._upcoming: deque[StartedUnits] = deque()
+        """The units that have started, in their order, and of which no block is handed out."""
         self._current: tuple[list[Unit], Preparation]
+        """The units whose blocks are handed out."""
         self._blocks_left = range(0)
+        """Their blocks that are not handed out yet."""
         self._reductions_limit = execution.estimate.memory.reductions
         self._spills = execution.estimate.scratch > 0
         self._largest_block = execution.estimate.largest_block
@@ -169,12 +174,18 @@ class UnitFeed:
         return self._read_ahead.is_needed or self._spills or is_scarce
 
     def _has_room(self, unit: Unit) -> bool:
-        """Return whether the reductions of a unit fit in memory beside those of `_upcoming`."""
+        """Return whether the reductions of a unit fit in memory beside those of `_upcoming`.
+
+        Those of two units always do: the predicted memory has room for them.
+        """
         units = [unit, *(started[0] for started, _ in self._upcoming)]
         return len(units) < 3 or sum(map(reduction_bytes, units)) <= self._reductions_limit
 
     def _start(self, units: list[Unit]) -> StartedUnits:
-        """Start to prepare units, if their blocks need it."""
+        """Start to prepare units, if their blocks need it.
+
+        A unit of one block is prepared by the thread that computes it.
+        """
         if units[0].blocks == 1 or not self._evaluator.needs_preparation(units[0]):
             self._read_ahead.begin(units[0], self._first_block(units[0]))
             return units, None

@@ -216,7 +216,7 @@ class MemoryCounter:
 
     def add(self, unit: Unit, nodes: Sequence[Tensor]) -> None:
         """Add the next unit, with the nodes of its expression."""
-        elements = _run_elements(unit)
+        elements = _block_run_elements(unit)
         nbytes = _block_run_bytes(unit, elements)
         passing = elements * FLOAT32_BYTES > REUSED
         if not passing and isinstance(unit.expression, Quantised):
@@ -316,7 +316,7 @@ def _reduction_bytes(node: Merged) -> int:
     return node.merge_method.statistics_bytes(node.context) if node.blocks > 1 else 0
 
 
-def _run_elements(unit: Unit) -> int:
+def _block_run_elements(unit: Unit) -> int:
     blocks = 1 if unit.is_copied else unit.blocks_at_once(BLOCK_RUN_BYTES)
     return min(unit.numel, blocks * unit.block_elements)
 
