@@ -8,7 +8,7 @@ import pytest
 import tests_of as module
 
 FOUND = {
-    "resumerge/retry.py": "tests/mirror/test_retrying_with_backoff.py",  # a name of the module
+    "resumerge/retry.py": "tests/mirror/runs/test_retrying_with_backoff.py",  # a name of the module
     "resumerge/ledger/units.py": "tests/ledger/test_how_much_is_done.py",  # a name of the folder
     "resumerge/engine/execute/scheduler.py": "tests/engine/execute/test_scans_run_ahead.py",
     "resumerge/planning/planner.py": "tests/planning/test_parts_of_a_model.py",  # a helper

@@ -17,7 +17,7 @@ import resumerge
 from resumerge.mirror.manifest import read_manifest
 from resumerge.mirror.stores.folder import FolderStore
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 RECIPE = """merge_method: linear
 parameters: {weight: 1}

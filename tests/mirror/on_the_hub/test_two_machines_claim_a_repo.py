@@ -15,7 +15,7 @@ from repo_of_the_hub import REPO, URL
 
 from resumerge.mirror.stores.hub import TRIES, HubStore
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NAME = ".resumerge/lease-000001.json"
 CLAIM = f"""
 import sys

@@ -17,7 +17,6 @@ from hub_merges import HubMerge
 from loopback_hub import Hub, Shaky
 from mirrored import KILLED, Bench, Driver, one_of_each_kind
 
-ROOT = Path(__file__).parents[2]
 WEIGHTS = """
 import sys
 from transformers import AutoModelForCausalLM

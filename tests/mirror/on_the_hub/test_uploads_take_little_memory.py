@@ -12,7 +12,7 @@ from repo_of_the_hub import URL, shard
 
 pytestmark = pytest.mark.cold_start
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MEMORY = f"""
 import resource, sys
 from pathlib import Path
