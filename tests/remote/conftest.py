@@ -1,5 +1,45 @@
 """Fixtures of the tests of models that are elsewhere."""
 
-from served_objects import served
+from __future__ import annotations
+
+import pytest
+from loopback_hub import Hub
+from parts_elsewhere import BASE, LORA, MODEL
+from served_objects import Objects, served
+
+from resumerge.recipe.references import read_reference
+from resumerge.remote.metadata_cache import MetadataCache
+from resumerge.sources.open import open_source
+from resumerge.sources.remote.hub import open_hub_model
+from resumerge.sources.types import Source
 
 __all__ = ["served"]
+
+
+@pytest.fixture
+def objects(hub: Hub, served: Objects) -> Objects:
+    """An adapter in a bucket, and its model on the Hub."""
+    served.clear()
+    served.upload("lora", LORA)
+    hub.commit("org/base", BASE)
+    hub.commit("org/model", MODEL)
+    return served
+
+
+@pytest.fixture
+def metadata() -> MetadataCache:
+    return MetadataCache()
+
+
+@pytest.fixture
+def source(objects: Objects, metadata: MetadataCache) -> Source:
+    """A model with an adapter, of which nothing is cached but configs."""
+    return open_source(read_reference("org/base+s3://box/lora"), metadata=metadata)
+
+
+@pytest.fixture
+def model(hub: Hub, objects: Objects, metadata: MetadataCache) -> Source:
+    """A model in one file, of which nothing is cached but its config."""
+    found = open_hub_model(read_reference("org/model"), metadata=metadata)
+    hub.forget_requests()
+    return found
