@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from loopback_s3 import Bucket, Proxy, Server, before, servers, start
-from served_objects import served
+from model_in_a_bucket import FILES
+from served_objects import Objects, served
+
+from resumerge.remote.metadata_cache import MetadataCache
 
 __all__ = ["served"]
 
@@ -37,3 +41,23 @@ def proxy(s3: Server) -> Iterator[Proxy]:
     """Before the server."""
     with before(s3.endpoint) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache's place."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "hf"))
+    return tmp_path / "hf"
+
+
+@pytest.fixture
+def objects(served: Objects, home: Path, sleeps: list[float]) -> Objects:
+    """A model in one file; nobody waits."""
+    served.clear()
+    served.upload("m", FILES)
+    return served
+
+
+@pytest.fixture
+def metadata() -> MetadataCache:
+    return MetadataCache()
