@@ -29,14 +29,23 @@ MIRROR_WAIT = 600.0
 STALL_SECONDS = 600.0
 """Seconds without progress after which a worker counts as stuck; even a slow disk is quicker."""
 
-_RECIPES = ("run", "plan")
-_PLANS = (*_RECIPES, "explain")
-_NEW = (*_RECIPES, "extract-expert")
-_MERGES = ("run", "resume", "plan")
-_MIRRORED = (*_MERGES, "extract-expert", "extract-lora")
-"""The commands that may merge with a mirror or a cluster."""
+_RUN_PLAN = ("run", "plan")
+"""For what a new merge is: an option of `run` is one of `plan`, which says what `run` would do."""
 
-_MERGING = (*_MIRRORED, "reproduce")
+_RUN_PLAN_EXPLAIN = (*_RUN_PLAN, "explain")
+"""For what the values of a recipe depend on."""
+
+_NEW_OUTPUTS = (*_RUN_PLAN, "extract-expert")
+"""For how a new model is written."""
+
+_RUN_RESUME_PLAN = ("run", "resume", "plan")
+"""For how a merge proceeds, which a resumed one may change."""
+
+_WITH_MIRROR = (*_RUN_RESUME_PLAN, "extract-expert", "extract-lora")
+"""For what has a mirror, or a cluster."""
+
+_ALL_THAT_MERGE = (*_WITH_MIRROR, "reproduce")
+"""For what every command that computes has: memory, threads, disk."""
 
 _READERS = (
     *("status", "verify", "clean", "push", "try", "compare", "explain"),
@@ -61,13 +70,13 @@ class OptionFields:
     state_dir: Path | None = declare(
         Folder("state folder"),
         "Folder for the ledgers.",
-        commands=(*_MERGING, *_READERS, "search"),
+        commands=(*_ALL_THAT_MERGE, *_READERS, "search"),
         default_text="./state, or RESUMERGE_STATE_DIR",
     )
     memory: int | None = declare(
         Size("2GB", "auto"),
         "Limit for the resident memory of the merge, like 2GB.",
-        commands=(*_MERGING, "search"),
+        commands=(*_ALL_THAT_MERGE, "search"),
         default_text="auto: from the available memory",
         kept=Kept.INHERITED,
         group=MACHINE,
@@ -75,7 +84,7 @@ class OptionFields:
     threads: int | None = declare(
         Count(),
         "Number of worker threads.",
-        commands=(*_MERGING, "verify", "compare", "search"),
+        commands=(*_ALL_THAT_MERGE, "verify", "compare", "search"),
         default_text="auto: the cores that this process may use",
         kept=Kept.INHERITED,
         group=MACHINE,
@@ -83,7 +92,7 @@ class OptionFields:
     device: str = declare(
         Word("cpu, cuda, cuda:1 or auto", "DEV"),
         "Device for dense computation such as SVD: cpu, cuda, cuda:1 or auto.",
-        commands=(*_MERGES, "verify", "reproduce", "search"),
+        commands=(*_RUN_RESUME_PLAN, "verify", "reproduce", "search"),
         default="cpu",
         kept=Kept.REPEATED,
         group=MACHINE,
@@ -91,7 +100,7 @@ class OptionFields:
     shard_size: int | None = declare(
         Size("5GB"),
         "Size of the largest output shard.",
-        commands=_NEW,
+        commands=_NEW_OUTPUTS,
         default_text=f"{SHARD_SIZE // 10**9}GB; a copy of one model keeps its files",
         kept=Kept.PLANNED,
         group=OUTPUT_GROUP,
@@ -100,7 +109,7 @@ class OptionFields:
         Flag(),
         "Make shards that are copies of a model's files hard links to them, where both are on one "
         "disk: they take no space, and whoever changes one changes the other.",
-        commands=_MERGES,
+        commands=_RUN_RESUME_PLAN,
         default=False,
         kept=Kept.BEGUN_WITH,
         group=OUTPUT_GROUP,
@@ -108,7 +117,7 @@ class OptionFields:
     seed: int | None = declare(
         Number(),
         "Seed for randomized methods; of a search, also for what it tries.",
-        commands=(*_RECIPES, "extract-lora", "compare", "search"),
+        commands=(*_RUN_PLAN, "extract-lora", "compare", "search"),
         default_text=str(SEED),
         kept=Kept.PLANNED,
         group=OUTPUT_GROUP,
@@ -117,7 +126,7 @@ class OptionFields:
         Flag(),
         "Keep tensors that only some of the models have, each merged from the models that have it "
         "(checkpoints without config.json).",
-        commands=(*_PLANS, "compare", "search"),
+        commands=(*_RUN_PLAN_EXPLAIN, "compare", "search"),
         kept=Kept.PLANNED,
         short="-u",
         group=OUTPUT_GROUP,
@@ -125,7 +134,7 @@ class OptionFields:
     tensor_intersection: bool | None = declare(
         Flag(),
         "Leave out tensors that not all of the models have (checkpoints without config.json).",
-        commands=(*_PLANS, "compare", "search"),
+        commands=(*_RUN_PLAN_EXPLAIN, "compare", "search"),
         kept=Kept.PLANNED,
         short="-i",
         group=OUTPUT_GROUP,
@@ -134,14 +143,14 @@ class OptionFields:
         Words("names of stages, as a list", "NAME"),
         "Also write the result of the stage with this name, to OUT/stages/NAME. May be given "
         "several times.",
-        commands=_RECIPES,
+        commands=_RUN_PLAN,
         kept=Kept.PLANNED,
         group=STAGES,
     )
     intermediate_dir: Path | None = declare(
         Folder("folder of the stages"),
         "Keep the results of all stages, as with --keep, and make a link DIR/NAME to each.",
-        commands=_RECIPES,
+        commands=_RUN_PLAN,
         kept=Kept.PLANNED,
         short="-I",
         group=STAGES,
@@ -150,7 +159,7 @@ class OptionFields:
         Choice("auto", "always", "never"),
         "Which results of stages are written to scratch files while they are read, rather than "
         "computed again: auto, always or never.",
-        commands=_MERGES,
+        commands=_RUN_RESUME_PLAN,
         default_text="auto: where that is quicker",
         kept=Kept.INHERITED,
         group=STAGES,
@@ -158,7 +167,7 @@ class OptionFields:
     offline: bool = declare(
         Flag(),
         "Do not use the network: every source must be local or cached.",
-        commands=(*_MERGING, "verify", "compare", "explain", "cache check", "search"),
+        commands=(*_ALL_THAT_MERGE, "verify", "compare", "explain", "cache check", "search"),
         default=False,
         kept=Kept.REPEATED,
         group=SOURCES,
@@ -167,7 +176,7 @@ class OptionFields:
         Flag(),
         "Do not check whether local models changed between attempts. If they did, the output "
         "mixes old and new weights. If a run begins with this option, its inputs are not hashed.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         default=False,
         kept=Kept.BEGUN_WITH,
         group=SOURCES,
@@ -177,7 +186,7 @@ class OptionFields:
         "Refuse a recipe that does not use every tensor of its models (those that transformers "
         "computes or ties, and that an adapter replaces, do not count), and exit with 75 after a "
         "merge whose numbers should worry.",
-        commands=_MERGES,
+        commands=_RUN_RESUME_PLAN,
         kept=Kept.INHERITED,
         group=PROOF,
     )
@@ -185,7 +194,7 @@ class OptionFields:
         Flag(),
         "Do not measure what changes: how far each model differs from the base, and what of a "
         "change survives rounding.",
-        commands=(*_MERGING, "search"),
+        commands=(*_ALL_THAT_MERGE, "search"),
         default=False,
         kept=Kept.BEGUN_WITH,
         group=PROOF,
@@ -193,7 +202,7 @@ class OptionFields:
     no_recheck: bool = declare(
         Flag(),
         "After an interruption, do not check the data that was committed before it.",
-        commands=_MERGING,
+        commands=_ALL_THAT_MERGE,
         default=False,
         kept=Kept.REPEATED,
         group=SAFETY,
@@ -202,14 +211,14 @@ class OptionFields:
     restart: bool = declare(
         Flag(),
         "Abandon the unfinished run and start over.",
-        commands=_MERGING,
+        commands=_ALL_THAT_MERGE,
         default=False,
         group=SAFETY,
     )
     memory_wait: float = declare(
         Seconds(),
         "Seconds to wait for free memory before the run stops.",
-        commands=(*_MERGING, "search"),
+        commands=(*_ALL_THAT_MERGE, "search"),
         default=MEMORY_WAIT,
         kept=Kept.REPEATED,
         group=MACHINE,
@@ -218,7 +227,7 @@ class OptionFields:
     evict: bool | None = declare(
         Flag(),
         "Delete each download of this run as soon as it is no longer needed.",
-        commands=_MERGING,
+        commands=_ALL_THAT_MERGE,
         kept=Kept.INHERITED,
         group=SOURCES,
     )
@@ -226,7 +235,7 @@ class OptionFields:
         Flag(),
         "Read models on the Hub and in buckets by ranges as they are needed, and never store "
         "them. What a method reads several times is fetched several times.",
-        commands=(*_MERGING, "search"),
+        commands=(*_ALL_THAT_MERGE, "search"),
         kept=Kept.INHERITED,
         group=SOURCES,
     )
@@ -234,14 +243,14 @@ class OptionFields:
         Address(),
         "Copy the run to this folder, Hub repo (hf://org/name) or bucket (s3://bucket/prefix) "
         "while it works.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         kept=Kept.REPEATED,
         group=MIRROR,
     )
     mirror_then_delete: bool | None = declare(
         Flag(),
         "Delete each shard on this machine once the mirror has it.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         kept=Kept.INHERITED,
         needs_mirror=True,
         group=MIRROR,
@@ -249,7 +258,7 @@ class OptionFields:
     mirror_rate: int | None = declare(
         Size("10MB", "none"),
         "Limit for transfers to and from the mirror in bytes per second, like 10MB.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         default_text="none",
         kept=Kept.INHERITED,
         needs_mirror=True,
@@ -258,7 +267,7 @@ class OptionFields:
     mirror_wait: float | None = declare(
         Seconds(),
         "Seconds to retry a failing mirror before the run stops.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         default_text=f"{MIRROR_WAIT:g}",
         kept=Kept.INHERITED,
         needs_mirror=True,
@@ -268,7 +277,7 @@ class OptionFields:
     take_over: bool = declare(
         Flag(),
         "Take over the mirror from another machine that is known to be dead.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         default=False,
         kept=Kept.REPEATED,
         needs_mirror=True,
@@ -277,7 +286,7 @@ class OptionFields:
     bring_back: bool = declare(
         Flag(),
         "Download shards that only the mirror has, and keep them here.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         default=False,
         kept=Kept.REPEATED,
         needs_mirror=True,
@@ -288,7 +297,7 @@ class OptionFields:
         "Compute the shards on a Ray cluster, by tasks that write to OUT: a folder that all "
         "machines share, or a place in a bucket. Without an address a cluster is started on this "
         "machine alone.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         kept=Kept.REPEATED,
         group=CLUSTER,
     )
@@ -296,7 +305,7 @@ class OptionFields:
         TaskResources(),
         "What Ray reserves for each task beside --threads and --memory: NAME=N, separated by "
         "commas, or JSON.",
-        commands=_MIRRORED,
+        commands=_WITH_MIRROR,
         kept=Kept.REPEATED,
         group=CLUSTER,
     )
@@ -304,7 +313,7 @@ class OptionFields:
         Seconds(),
         "Seconds without progress after which the worker, or a task of --ray, is started again; "
         "0: never.",
-        commands=_MERGING,
+        commands=_ALL_THAT_MERGE,
         default=STALL_SECONDS,
         kept=Kept.REPEATED,
         group=SAFETY,

@@ -23,10 +23,18 @@ from resumerge.recipe.invalid import InvalidValue
 from resumerge.recipe.types import ModelRef
 
 _REPO_ID = re.compile(r"(?!.*(--|\.\.))(?=.{1,96}$)[\w.-]+(/[\w.-]+)?", re.ASCII)
-_REPO_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.(?:safetensors|gguf|bin|pt|pth|ckpt))", re.ASCII)
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
+"""The suffixes by which one weight file of a repo or a bucket is known.
+
+They are those of `FORMATS` (`sources/formats/registry.py`), as a test holds.
+"""
+
+_SUFFIX = "|".join(map(re.escape, WEIGHT_SUFFIXES))
+
+_REPO_FILE = re.compile(rf"([\w.-]+/[\w.-]+)/(.+(?:{_SUFFIX}))", re.ASCII)
 """The form ``org/name/FILE`` of one weight file of a repo."""
 
-_WEIGHTS = re.compile(r"(.+)/([^/]+\.(?:safetensors|gguf|bin|pt|pth|ckpt))")
+_WEIGHTS = re.compile(rf"(.+)/([^/]+(?:{_SUFFIX}))")
 """The form of a weight file in a bucket: its folder, and its name."""
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")

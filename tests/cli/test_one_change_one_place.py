@@ -28,7 +28,7 @@ from resumerge.options.call_options import (
 
 DUMMY_OPTION = """
     dummy: int | None = declare(
-        Number(), "A dummy.", commands=_MIRRORED, kept=Kept.INHERITED, needs_mirror=False,
+        Number(), "A dummy.", commands=_WITH_MIRROR, kept=Kept.INHERITED, needs_mirror=False,
     )
     state_dir: """
 

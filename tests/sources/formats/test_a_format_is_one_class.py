@@ -1,4 +1,4 @@
-"""A format of weight files is one class and its registration: nothing beside it is needed."""
+"""A format of weight files is one class and its registration: its object, and its suffixes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from loopback_hub import Hub
 from merging import merge, tensors_of
 
 from resumerge.errors import InputError
+from resumerge.recipe.references import WEIGHT_SUFFIXES
 from resumerge.recipe.types import ModelRef
 from resumerge.sources import open_source
 from resumerge.sources.formats import registry
@@ -97,6 +98,11 @@ def test_a_single_file_is_found_and_its_damage_reported(tmp_path: Path) -> None:
     written(tmp_path / "one", {"config.json": b"{}", "model.raw": saved["0.raw"][:-1]})
     with pytest.raises(InputError, match="The raw file is damaged"):
         open_source(ModelRef(str(tmp_path / "one"), str(tmp_path / "one")))
+
+
+def test_one_file_of_a_repo_is_known_by_the_suffix_of_any_format() -> None:
+    known = [suffix for each in registry.FORMATS for suffix in each.suffixes]
+    assert sorted(known) == sorted([*WEIGHT_SUFFIXES, *Raw.suffixes])
 
 
 def test_a_folder_without_weights_is_told_all_formats(tmp_path: Path) -> None:
