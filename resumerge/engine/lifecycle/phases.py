@@ -209,30 +209,49 @@ def _attempt(
         plan, seconds = attempt.run()
     finally:
         context.runs.remove_unused(out.path)
-    attempts = ledger.attempts.all()
-    last = attempts[-1]
-    started, ended = (datetime.fromisoformat(last[at]) for at in ("started", "ended"))
     url = replicator.store.url if replicator is not None else None
+    result = _result(context, plan, ledger, named_output(out.path, url), url, seconds)
+    context.reporter.done(result)
+    return result
+
+
+def _result(
+    context: RunContext,
+    plan: Plan,
+    ledger: Ledger,
+    output: Path | str,
+    mirror: str | None,
+    merging_seconds: float,
+) -> Result:
+    """Return what is known of a merge that has just finished.
+
+    Args:
+        context: of the run.
+        plan: as it was carried out.
+        ledger: with the attempt that ended.
+        output: as it was given, a path or an address.
+        mirror: its address, if there is one.
+        merging_seconds: seconds of this attempt's merging.
+    """
+    assert context.run_id is not None
+    attempts = ledger.attempts.all()
+    started, ended = (datetime.fromisoformat(attempts[-1][at]) for at in ("started", "ended"))
     changes = changes_of(ledger)
-    result = Result(
+    kept = [kept_in_words(changes)] if plan.adapter and changes else []
+    warnings = [] if context.options.strict or plan.adapter else warnings_of(changes)
+    return Result(
         context.run_id,
-        named_output(out.path, url),
+        output,
         ledger.path,
-        merging_seconds=seconds,
-        mirror=url,
-        notes=(
-            *plan.reminders,
-            *([kept_in_words(changes)] if plan.adapter and changes else []),
-            *(() if context.options.strict or plan.adapter else warnings_of(changes)),
-        ),
+        merging_seconds=merging_seconds,
+        mirror=mirror,
+        notes=(*plan.reminders, *kept, *warnings),
         output_bytes=plan.output_bytes,
         peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),
         seconds=(ended - started).total_seconds(),
         accounts=plan.accounts,
         changes=() if plan.adapter else tuple(changes),
     )
-    context.reporter.done(result)
-    return result
 
 
 def _adopt_uploaded(
