@@ -1,8 +1,8 @@
 """A merge method for tests: the mean, slowly on a worker, which has an accident where one is laid.
 
-An accident is a file in the folder `ACCIDENTS`, named ``STAGE-KIND-SHARD`` and anything more. The
-first worker that comes to the stage with that shard takes it: the file's new name begins with
-``taken-`` and ends with the worker's process id. Stages: ``start``, ``middle``, ``publish``,
+An accident is a file in the folder `ACCIDENTS`, named ``POINT-KIND-SHARD`` and anything more. The
+first worker that comes to the point with that shard takes it: the file's new name begins with
+``taken-`` and ends with the worker's process id. Points of a task: ``start``, ``middle``, ``publish``,
 ``renamed``, ``return``; in a bucket also ``sent``, in the midst of the upload, and ``uploaded``,
 before the record. Kinds: ``kill``, ``stop`` (SIGSTOP), ``raise``; ``meet`` waits until all
 that are laid are taken.
@@ -51,9 +51,9 @@ current = []
 """The shard of the task that this process works on."""
 
 
-def comes_to(stage: str) -> None:
+def comes_to(point: str) -> None:
     """Have the accident that is laid here, if nobody has had it."""
-    for path in sorted(Path(ACCIDENTS).glob(f"{stage}-*")) if ACCIDENTS else ():
+    for path in sorted(Path(ACCIDENTS).glob(f"{point}-*")) if ACCIDENTS else ():
         if path.name.split("-")[2][:1] not in map(str, current):
             continue
         with contextlib.suppress(FileNotFoundError):
@@ -62,7 +62,7 @@ def comes_to(stage: str) -> None:
             if kind == "raise":
                 raise ArithmeticError("an accident")
             if kind == "meet":
-                while [*Path(ACCIDENTS).glob(f"{stage}-meet-*")]:
+                while [*Path(ACCIDENTS).glob(f"{point}-meet-*")]:
                     time.sleep(0.02)
                 return
             if kind == "stop":
@@ -84,7 +84,7 @@ def with_accidents(told, *given):
 
 
 def stumbling(kind, name, before, after):
-    """Have a method of a class come to stages before and after it."""
+    """Have a method of a class come to points before and after it."""
     method = getattr(kind, name)
 
     def stumbles(*given):
