@@ -21,7 +21,7 @@ import resumerge
 from resumerge.engine.cluster import driver
 from resumerge.errors import Resumable
 
-STAGES = ("start", "middle", "publish", "sent", "uploaded", "renamed", "return")
+POINTS = ("start", "middle", "publish", "sent", "uploaded", "renamed", "return")
 STALLED = 8.0
 """Seconds."""
 
@@ -110,9 +110,9 @@ def test_models_that_are_streamed_from_there(run: BucketRun, only_soak: None) ->
 
 
 def kills(soak: bool) -> list[tuple[str, ...]]:
-    """Accidents of a merge each; with --soak one at each stage of each shard."""
+    """Accidents of a merge each; with --soak one at each point of each shard."""
     some = [("sent-kill-0", "uploaded-kill-1", "renamed-kill-2", "middle-kill-3")]
-    return [(f"{stage}-kill-{n}",) for stage in STAGES for n in range(4)] if soak else some
+    return [(f"{point}-kill-{n}",) for stage in POINTS for n in range(4)] if soak else some
 
 
 def test_workers_that_are_killed(run: BucketRun, s3: Proxy, tmp_path: Path, soak: bool) -> None:
@@ -190,12 +190,12 @@ def test_a_driver_that_is_stopped(run: BucketRun, only_soak: None) -> None:
     assert counted(run.out)["shard_adopted"] == 1
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_wakes_when_its_shard_is_done(
-    run: BucketRun, stage: str, only_soak: None, monkeypatch: pytest.MonkeyPatch
+    run: BucketRun, point: str, only_soak: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "START_SECONDS", 15.0)
-    run.runs.cluster.lay(f"{stage}-stop-0")
+    run.runs.cluster.lay(f"{point}-stop-0")
     run.merge(stall_timeout=STALLED)
     [sleeper] = run.runs.cluster.victims()
     run.check_finished()

@@ -29,7 +29,7 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import InputError, Resumable
 
-STAGES = ("start", "middle", "publish", "renamed", "return")
+POINTS = ("start", "middle", "publish", "renamed", "return")
 OF_THE_HUB = """
 merge_method: mean_with_accidents
 models: [{model: org/math}, {model: org/code}]
@@ -63,9 +63,9 @@ def test_each_shard_is_a_task(runs: ClusterRuns, tmp_path: Path) -> None:
 
 
 def kills(soak: bool) -> list[tuple[str, ...]]:
-    """Accidents of a merge each: two workers at once; with --soak at each stage of each shard."""
+    """Accidents of a merge each: two workers at once; with --soak at each point of each shard."""
     some = [("middle-kill-1", "middle-kill-2"), ("renamed-kill-0", "renamed-kill-3")]
-    return [(f"{stage}-kill-{n}",) for stage in STAGES for n in range(4)] if soak else some
+    return [(f"{point}-kill-{n}",) for stage in POINTS for n in range(4)] if soak else some
 
 
 def test_workers_that_are_killed(runs: ClusterRuns, tmp_path: Path, soak: bool) -> None:
@@ -111,9 +111,9 @@ def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
     assert failed["reason"] == "lost"
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_wakes_when_its_shard_is_done(
-    runs: ClusterRuns, tmp_path: Path, stage: str, soak: bool, monkeypatch: pytest.MonkeyPatch
+    runs: ClusterRuns, tmp_path: Path, point: str, soak: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if stage != "publish" and not soak:
         pytest.skip("one stage is enough for every day: the others with --soak")
@@ -121,7 +121,7 @@ def test_a_worker_that_wakes_when_its_shard_is_done(
     # The workers of the others may need minutes to start where the machine is busy.
     monkeypatch.setattr(driver, "START_SECONDS", 600.0 if stage == "publish" else 15.0)
     out = tmp_path / "model"
-    runs.cluster.lay(f"{stage}-stop-0")
+    runs.cluster.lay(f"{point}-stop-0")
     on_cluster(runs, out, stall_timeout=STALLED)
     [sleeper] = runs.cluster.victims()
     assert runs.is_same(out)
