@@ -33,8 +33,10 @@ class EventKind(StrEnum):
     Facts: `reason`; `rss` and `available` memory (bytes).
     """
 
-    MEMORY_RETURNED = "went_on"
-    """The run continued after it had waited for memory.
+    MEMORY_WAIT_ENDED = "went_on"
+    """The wait for memory ended: a block fits again, or a signal asked to stop.
+
+    The `reason` says which of the two.
 
     Facts: `reason`; the `seconds` that it waited; `rss` and `available` memory (bytes).
     """

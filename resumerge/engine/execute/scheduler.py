@@ -93,11 +93,18 @@ class Scheduler:
             self._committer.close()
 
     def _next_batch(self) -> list[WrittenBlocks]:
-        """Return the next blocks in order, computed, written and hashed; empty if none is ready.
+        """Wait until memory has room for a block, then return the next blocks.
+
+        They are in order, computed, written and hashed; there are none if none is ready, or a
+        signal asks to stop. Usually memory has room at once.
 
         Meanwhile threads compute blocks beyond the batch. `most_in_flight` bounds the bytes of
         these blocks, and `most_before_commit` their bytes together with the batch's; but where
         nothing else is uncommitted beside the previous batch, one task may always start.
+
+        Raises:
+            Resumable: memory had no room for a block for too long, or a task cannot go on.
+            OSError: a task cannot write.
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS

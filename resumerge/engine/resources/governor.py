@@ -70,7 +70,7 @@ class Governor:
         budget: bytes of RSS that this process may use.
         need: the memory that the merge takes.
         record_event: called with a kind and facts when the uncommitted limit changes, when the run
-            begins to wait for memory, and when it continues or gives up.
+            begins to wait for memory, and when that wait ends.
         waiting: called several times a second with the text of what the run waits for
             (`Reporter.waiting`).
         memory_wait: the most seconds to wait until one block fits.
@@ -152,7 +152,7 @@ class Governor:
         started = self._clock()
         self._tell(EventKind.MEMORY_AWAITED, self._shortage())
         give_back_freed_memory()
-        while self.cramped and not stop.requested:
+        while (cramped := self.cramped) and not stop.requested:
             self._waiting(f"Waiting for memory: {self._shortage()}; {self._wanted()}")
             with self._measured:
                 self._measured.wait(SAMPLE_SECONDS * 2)
@@ -164,8 +164,10 @@ class Governor:
                 raise Resumable(Reason.MEMORY, self._advice(now - started))
         seconds = round(self._clock() - started, 1)
         self._tell(
-            EventKind.MEMORY_RETURNED,
-            f"memory is available again after {seconds} s",
+            EventKind.MEMORY_WAIT_ENDED,
+            f"{self._shortage()}; a signal ended the wait"
+            if cramped
+            else f"memory is available again after {seconds} s",
             seconds=seconds,
         )
 

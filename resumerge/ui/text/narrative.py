@@ -42,7 +42,7 @@ WITH_FACTS = {
 }
 """The kinds of events whose facts are told: each by a function, as `_streamed` is one."""
 
-UNTOLD = {EventKind.MEMORY_RETURNED, EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
+UNTOLD = {EventKind.MEMORY_WAIT_ENDED, EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
 """The kinds of events without a sentence: `MEMORY_AWAITED` has one, and tasks are counted."""
 
 _FIGURE = re.compile(r"[0-9.]+ ?(%|[kMG]?B\b)?")

@@ -442,12 +442,25 @@ def test_the_memory_that_others_had_for_a_moment_counts_within_a_second(machine:
     assert machine.events[-1][1]["reason"].startswith("other processes took 13.8 GB")
 
 
-def test_a_signal_ends_the_waiting(machine: Machine) -> None:
-    machine.available = 0
+def test_a_signal_ends_the_waiting_and_no_memory_is_said_to_be_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(governor, "SAMPLE_SECONDS", 0.001)
+    machine.available = 200 * MB
     machine.look()
+    machine.events.clear()
     stop = StopRequest()
-    stop.signum = 15
+
+    def signalled(text: str) -> None:
+        machine.time += 2.0
+        stop.signum = 15
+
+    machine.governor._waiting = signalled
     machine.governor.wait_for_memory(stop)
+    [_, (kind, facts)] = machine.events
+    assert (kind, facts["seconds"]) == ("went_on", 2.0)
+    shortage = "other processes took 7.8 GB; the cgroup job has 200 MB of 16 GB available"
+    assert facts["reason"] == f"{shortage}; a signal ended the wait"
 
 
 def test_page_cache_is_left_alone_where_there_is_plenty(machine: Machine) -> None:

@@ -89,7 +89,7 @@ def test_what_a_function_tells_is_told(kind: EventKind, tmp_path: Path) -> None:
 def test_only_these_kinds_are_not_told() -> None:
     """That a run waited says that it went on; tasks are counted for each machine of the cluster."""
     of_tasks = {EventKind.TASK_STARTED, EventKind.TASK_FINISHED}
-    assert {EventKind.MEMORY_RETURNED, *of_tasks} == UNTOLD
+    assert {EventKind.MEMORY_WAIT_ENDED, *of_tasks} == UNTOLD
 
 
 def test_each_kind_of_event_names_its_facts() -> None:
