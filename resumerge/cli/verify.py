@@ -33,7 +33,8 @@ from resumerge.ui.terminal.verification import repair_advice, show_verification
 def command(run: str | None, options: Options, sources: bool, every: bool, as_json: bool) -> None:
     """Check an output, finished or not, against its checksums.
 
-    Exits with 75 if it is damaged, and with 2 if its models do not give its blocks.
+    Exits with 75 if it is damaged, and with 2 if its models do not give its blocks. --threads,
+    --device and --offline apply only with --sources.
     """
     if every and not sources:
         raise click.UsageError("--all says how much --sources compares: give both")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,55 +233,110 @@ def _is_writable(folder: Path) -> bool:
 def _verify(folder: Path, ledger: Ledger, *, mark: bool) -> Verification:
     try:
         output = OutputPath(Path(ledger.run()["output"]))
-        out = output.folder
-        damaged: dict[str, str] = {}
-        lost: list[int] = []
-        linked: dict[str, int] = {}
-        only_in_mirror = _damage_in_mirror(ledger, out)
-        compared = nbytes = pending = 0
-        for shard in ledger.shards.all():
-            rows = ledger.units.all(shard["number"])
-            committed = [row for row in rows if row["committed_blocks"]]
-            forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
-            pending += len(rows) - len(committed) - len(forgotten)
-            unit_damage = compare_shard(out, shard, committed)
-            if shard["name"] in only_in_mirror:
-                unit_damage = {row["number"]: only_in_mirror[shard["name"]] for row in committed}
-                unit_damage = {number: what for number, what in unit_damage.items() if what}
-            damaged.update({row["name"]: "damaged in an earlier check" for row in forgotten})
-            compared += len(committed)
-            nbytes += sum(row["nbytes"] for row in committed if row["number"] not in unit_damage)
-            source = _file_linked_as(ledger, shard, out) if unit_damage else None
-            if source is not None and not source.is_remote:
-                here = f", which is {source.path} itself"
-                unit_damage = {number: what + here for number, what in unit_damage.items()}
-                linked[str(source.path)] = len(unit_damage)
-            else:
-                lost += unit_damage
-                if source is not None:
-                    MetadataCache(folder.parent).forget_verdict(source.path)
-            names = {row["number"]: row["name"] for row in rows}
-            damaged.update({names[number]: what for number, what in unit_damage.items()})
-        for name, checksum in ledger.companions.checksums().items():
-            if name != CARD and not has_checksum(out / name, checksum):
-                damaged[name] = "the file differs or is missing"
+        only_in_mirror = _damage_in_mirror(ledger, output.folder)
+        shards: list[_CheckedShard] = []
+        for row in ledger.shards.all():
+            shard = _check_shard(ledger, output.folder, row, only_in_mirror)
+            shards.append(shard)
+            if shard.download is not None:
+                MetadataCache(folder.parent).forget_verdict(shard.download)
+        companions = _damaged_companions(ledger, output.folder)
+        damaged = {name: what for shard in shards for name, what in shard.damaged.items()}
+        damaged.update(companions)
+        lost = [number for shard in shards for number in shard.lost]
         if mark and lost:
             ledger.units.forget(lost, EventKind.VERIFY_FOUND_DAMAGE, names=list(damaged)[:5])
-        if mark and len(damaged) > sum(linked.values()):
+        if mark and (companions or any(shard.is_mendable for shard in shards)):
             ledger.set_state("interrupted")
         url = ledger.run()["mirror"]
         return Verification(
             run=folder.name,
             output=named_output(output.path, url),
-            units=compared,
-            nbytes=nbytes,
-            pending=pending,
+            units=sum(shard.compared for shard in shards),
+            nbytes=sum(shard.nbytes for shard in shards),
+            pending=sum(shard.pending for shard in shards),
             damaged=damaged,
             marked=mark,
-            linked=tuple(linked),
+            linked=tuple(str(shard.linked) for shard in shards if shard.linked is not None),
         )
     finally:
         ledger.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CheckedShard:
+    """The result of comparing a shard with the ledger.
+
+    Args:
+        compared: number of units that were compared.
+        pending: number of units that are not committed yet, and so have no checksum.
+        nbytes: bytes that were compared and match.
+        damaged: the damage of each unit, by its name: of this check, or of an earlier one after
+            which the unit was not computed again.
+        lost: numbers of the units that this check found damaged and that have to be computed again.
+        is_mendable: whether units are damaged that `resume` computes again.
+        linked: if the damaged shard is another name of a local model's file: that file, which the
+            user has to restore.
+        download: if the damaged shard is another name of a downloaded file: that file.
+    """
+
+    compared: int
+    pending: int
+    nbytes: int
+    damaged: dict[str, str]
+    lost: tuple[int, ...]
+    is_mendable: bool
+    linked: Path | None
+    download: Path | None
+
+
+def _check_shard(
+    ledger: Ledger, out: Path, shard: dict[str, Any], only_in_mirror: Mapping[str, str]
+) -> _CheckedShard:
+    """Compare a shard with its checksums in the ledger; nothing is written.
+
+    Args:
+        ledger: the run's ledger.
+        out: the output's folder.
+        shard: the shard's row in the ledger.
+        only_in_mirror: the damage of each file that only the mirror has (`_damage_in_mirror`).
+    """
+    rows = ledger.units.all(shard["number"])
+    committed = [row for row in rows if row["committed_blocks"]]
+    forgotten = [row for row in rows if not row["committed_blocks"] and row["attempt"]]
+    unit_damage = compare_shard(out, shard, committed)
+    if shard["name"] in only_in_mirror:
+        unit_damage = {row["number"]: only_in_mirror[shard["name"]] for row in committed}
+        unit_damage = {number: what for number, what in unit_damage.items() if what}
+    source = _file_linked_as(ledger, shard, out) if unit_damage else None
+    linked = source.path if source is not None and not source.is_remote else None
+    if linked is not None:
+        here = f", which is {linked} itself"
+        unit_damage = {number: what + here for number, what in unit_damage.items()}
+    lost = tuple(unit_damage) if linked is None else ()
+    names = {row["number"]: row["name"] for row in rows}
+    return _CheckedShard(
+        compared=len(committed),
+        pending=len(rows) - len(committed) - len(forgotten),
+        nbytes=sum(row["nbytes"] for row in committed if row["number"] not in unit_damage),
+        damaged={
+            **{row["name"]: "damaged in an earlier check" for row in forgotten},
+            **{names[number]: what for number, what in unit_damage.items()},
+        },
+        lost=lost,
+        is_mendable=bool(lost or forgotten),
+        linked=linked,
+        download=source.path if source is not None and source.is_remote else None,
+    )
+
+
+def _damaged_companions(ledger: Ledger, out: Path) -> dict[str, str]:
+    """Return the damage of each file beside the shards, but for the model card, by its name."""
+    return {
+        name: "the file differs or is missing"
+        for name, checksum in ledger.companions.checksums().items()
+        if name != CARD and not has_checksum(out / name, checksum)
+    }
 
 
 class _Linked(NamedTuple):
