@@ -14,13 +14,14 @@ from loopback_hub import Hub
 from waiting import HANGS_SECONDS, wait_until
 
 from resumerge.errors import Resumable, ResumergeError
+from resumerge.host.machine import FREE_BESIDE_DOWNLOADS
 from resumerge.hub.file import HubFile
 from resumerge.remote.metadata_cache import MetadataCache
 from resumerge.sources import Source
 from resumerge.sources.remote import prefetch
 from resumerge.sources.remote.files import ensure_cached, fetch, remote_file
 from resumerge.sources.remote.hub import open_hub_model
-from resumerge.sources.remote.prefetch import FREE_BYTES, Prefetcher
+from resumerge.sources.remote.prefetch import Prefetcher
 
 COUNT = 4
 FILES = [shard(number, COUNT) for number in range(1, COUNT + 1)]
@@ -55,7 +56,7 @@ def failure(fetcher: Prefetcher) -> ResumergeError:
 
 def of_a_disk(free: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the cache's disk say that so many bytes are free, besides what downloads leave."""
-    monkeypatch.setattr(prefetch, "free_bytes", lambda folder: FREE_BYTES + free)
+    monkeypatch.setattr(prefetch, "free_bytes", lambda folder: FREE_BESIDE_DOWNLOADS + free)
 
 
 def test_two_downloads_are_not_promised_the_same_space(

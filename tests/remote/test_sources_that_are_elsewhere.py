@@ -16,6 +16,7 @@ from served_objects import Objects
 
 from resumerge.buckets.file import BucketFile
 from resumerge.errors import InputError, Resumable
+from resumerge.host.machine import FREE_BESIDE_DOWNLOADS
 from resumerge.hub.file import HubFile
 from resumerge.recipe.references import read_reference
 from resumerge.remote.callbacks import DownloadCallbacks
@@ -34,7 +35,7 @@ from resumerge.sources.remote.files import (
     uncached,
 )
 from resumerge.sources.remote.hub import open_hub_model
-from resumerge.sources.remote.prefetch import FREE_BYTES, DownloadProgress, Prefetcher
+from resumerge.sources.remote.prefetch import DownloadProgress, Prefetcher
 from resumerge.sources.types import Contained, Source
 
 
@@ -377,7 +378,7 @@ def test_downloads_at_once_need_the_space_of_both(
 ) -> None:
     wanted = [(model, NAME), (source, f"base/{SHARDS[0]}")]
     files = [remote_file(*each) for each in wanted]
-    both = FREE_BYTES + sum(file.size for file in files)
+    both = FREE_BESIDE_DOWNLOADS + sum(file.size for file in files)
     for free, fits in ((both, True), (both - 1, False)):
         monkeypatch.setattr(prefetch, "free_bytes", lambda path, free=free: free)
         fetcher = Prefetcher(wanted, metadata)

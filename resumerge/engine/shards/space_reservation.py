@@ -7,16 +7,13 @@ from pathlib import Path
 
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import Reason, Resumable
-from resumerge.host.machine import existing_folder, free_bytes
+from resumerge.host.machine import FREE_BESIDE_SHARDS, existing_folder, free_bytes
 from resumerge.ledger import Progress
 from resumerge.mirror import Replicator
-from resumerge.planning.estimates.estimate import COMPANION_BYTES, Estimate
+from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.sizes import show_size
 from resumerge.storage import DISK_FULL, is_in_memory
-
-RESERVE = COMPANION_BYTES // 2
-"""Bytes of the disk that shards leave free, for the ledger and the files beside the shards."""
 
 
 def starts_sparse(estimate: Estimate, out: Path, *, frees: bool) -> bool:
@@ -68,7 +65,7 @@ class SpaceReservation:
         if self.is_allocated(number):
             return True
         shard = self._plan.shards[number]
-        if free_bytes(self._files.folder) < self._files.unallocated(shard) + RESERVE:
+        if free_bytes(self._files.folder) < self._files.unallocated(shard) + FREE_BESIDE_SHARDS:
             return False
         try:
             self._files.create(shard)
@@ -108,7 +105,7 @@ class SpaceReservation:
             return 0
         if blocked and any(self._files.partial(self._plan.shards[n]).exists() for n in allocated):
             return 0
-        return self._plan.shards[upcoming].nbytes + RESERVE
+        return self._plan.shards[upcoming].nbytes + FREE_BESIDE_SHARDS
 
     def _is_on_disk_of(self, other: Path) -> bool:
         folders = [existing_folder(path.absolute()) for path in (self._files.folder, other)]
@@ -118,10 +115,10 @@ class SpaceReservation:
     def no_space(self, number: int) -> Resumable:
         """Return the error that there is no space for a shard."""
         shard = self._plan.shards[number]
-        free = free_bytes(self._files.folder)
+        needed, free = shard.nbytes + FREE_BESIDE_SHARDS, free_bytes(self._files.folder)
         return Resumable(
             Reason.DISK_FULL,
-            f"No disk space for {shard.name}: {show_size(shard.nbytes + RESERVE)} is needed in "
+            f"No disk space for {shard.name}: {show_size(needed)} is needed in "
             f"{self._files.folder}, and {show_size(free)} is free. Shards that "
             "the mirror has were already deleted here. Free some more space, then resume.",
         )

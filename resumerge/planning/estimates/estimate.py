@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from resumerge.host.machine import FREE_FOR_COMPANIONS
 from resumerge.host.speed import Speed
 from resumerge.planning.estimates.memory import MemoryCounter, MemoryEstimate, MemoryNeed
 from resumerge.planning.estimates.reads_of_files import FileReads
@@ -13,9 +14,6 @@ from resumerge.planning.estimates.time import TimeCounter, TimeEstimate
 from resumerge.planning.plan import Plan, SourceFileKey, Unit
 from resumerge.sizes import counted, show_size
 from resumerge.tensors import Computed, Step
-
-COMPANION_BYTES = 30_000_000
-"""Bytes kept free for tokenizer, configs and the ledger."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Estimate:
     def disk(self) -> int:
         """The bytes to be free in the output's folder."""
         scratch = self.scratch if self.shards_here else 0  # scratch files are where shards are made
-        return self.shards_here + scratch + COMPANION_BYTES
+        return self.shards_here + scratch + FREE_FOR_COMPANIONS
 
     def read_of(self, source: int) -> dict[str, int]:
         """Return the bytes that are read of each file of a source, by the file's name."""

@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from resumerge.errors import InputError, Problem, Reason, Resumable, ResumergeError, unavailable
-from resumerge.host.machine import free_bytes
+from resumerge.host.machine import FREE_BESIDE_DOWNLOADS, free_bytes
 from resumerge.remote.callbacks import DownloadCallbacks
 from resumerge.remote.file import RemoteFile
 from resumerge.remote.metadata_cache import MetadataCache
@@ -23,9 +23,6 @@ from resumerge.tensors import Stored
 
 THREADS = 2
 """The number of files downloaded at once: one can be read for its hash while the other arrives."""
-
-FREE_BYTES = 16_000_000
-"""The bytes of the cache's disk that downloads leave free."""
 
 SWITCH_SECONDS = 0.0005
 """The seconds between two Python threads' turns.
@@ -267,7 +264,7 @@ class Prefetcher:
         blocked = self.blocked_at == len(self._ready)
         free = free_bytes(file.cache.absolute())
         reserved = self._reserved_bytes(blocked, file.cache) if self._evicting else 0
-        if free - expected >= needed + FREE_BYTES + reserved:
+        if free - expected >= needed + FREE_BESIDE_DOWNLOADS + reserved:
             return True
         if self._evicting and (expected or not blocked):
             return False

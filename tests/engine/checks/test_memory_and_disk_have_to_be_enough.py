@@ -16,10 +16,10 @@ from resumerge.engine.checks.disk import check_disk, check_downloads, disk_neede
 from resumerge.engine.checks.memory import fit_threads, memory_budget, most_threads
 from resumerge.engine.resources.governor import margin
 from resumerge.errors import InputError, Resumable
+from resumerge.host.machine import FREE_FOR_COMPANIONS
 from resumerge.host.memory import MACHINE, Memory
 from resumerge.hub.cache import cache_folder
 from resumerge.planning import Plan, estimate
-from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.sizes import show_size
 from resumerge.sources.remote.files import remote_file
 from resumerge.sources.types import SourceFile
@@ -127,11 +127,11 @@ def test_what_the_user_allows_is_not_waited_for(
 def test_where_a_mirror_frees_shards_one_of_them_has_to_fit() -> None:
     found = plan(RECIPE, llama("a"), llama("b"), shard_size=200)
     assert len(found.shards) > 2
-    assert estimate(found).disk == found.output_bytes + COMPANION_BYTES
+    assert estimate(found).disk == found.output_bytes + FREE_FOR_COMPANIONS
     largest = max(shard.nbytes for shard in found.shards)
     assert largest > min(shard.nbytes for shard in found.shards)
-    assert estimate(found, most_shards=1).disk == largest + COMPANION_BYTES
-    assert estimate(found, most_shards=0).disk == COMPANION_BYTES
+    assert estimate(found, most_shards=1).disk == largest + FREE_FOR_COMPANIONS
+    assert estimate(found, most_shards=0).disk == FREE_FOR_COMPANIONS
 
 
 def test_the_last_byte_that_is_needed_has_to_be_free(

@@ -17,11 +17,11 @@ import resumerge
 from resumerge.engine.checks import cluster, disk
 from resumerge.engine.shards.shard_files import TASKS
 from resumerge.errors import InputError
+from resumerge.host.machine import FREE_FOR_COMPANIONS
 from resumerge.mirror.stores.folder import FolderStore
 from resumerge.mirror.stores.hub import HubStore
 from resumerge.options import Options
 from resumerge.options.cluster import read_task_resources
-from resumerge.planning.estimates.estimate import COMPANION_BYTES
 
 LINEAR = """
 merge_method: linear
@@ -92,7 +92,7 @@ def test_the_driver_of_tasks_in_a_bucket_needs_no_space_for_a_shard(
     config = tmp_path / "recipe.yaml"
     config.write_text(LINEAR.format(models))
     monkeypatch.setattr(cluster, "find_spec", lambda name: True)
-    monkeypatch.setattr(disk, "free_bytes", lambda path: COMPANION_BYTES)
+    monkeypatch.setattr(disk, "free_bytes", lambda path: FREE_FOR_COMPANIONS)
     for ray, said in ((None, ["The disk is too small for the largest shard"]), ("local", [])):
         problems = resumerge.plan(
             config, tmp_path / "out", ray=ray, mirror="s3://bucket/x", mirror_then_delete=True

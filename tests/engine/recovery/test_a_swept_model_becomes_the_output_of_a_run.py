@@ -15,10 +15,10 @@ from resumerge.engine.checks import disk
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.recovery.swept_model import SweptModel
 from resumerge.errors import InputError
+from resumerge.host.machine import FREE_FOR_COMPANIONS
 from resumerge.ledger import Ledger
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
-from resumerge.planning.estimates.estimate import COMPANION_BYTES
 
 RECIPE = """\
 merge_method: linear
@@ -98,7 +98,7 @@ def test_not_another_variant(place: Path) -> None:
 
 
 def test_it_needs_no_space_of_its_own(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "free_bytes", lambda folder: COMPANION_BYTES)
+    monkeypatch.setattr(disk, "free_bytes", lambda folder: FREE_FOR_COMPANIONS)
     with pytest.raises(InputError, match="too small"), working_in(place):
         Session(Options(state_dir=place / "state")).run(place / "recipe.yaml", place / "alone")
     [sweep] = RunStore(place / "state").of_output(place / "all")

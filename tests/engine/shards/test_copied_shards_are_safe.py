@@ -25,10 +25,10 @@ from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
 from resumerge.engine.shards.shard_files import ShardFiles
 from resumerge.errors import InputError
+from resumerge.host.machine import FREE_FOR_COMPANIONS
 from resumerge.ledger.run_store import RunStore
 from resumerge.options import Options
 from resumerge.planning import read_recipe
-from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.storage import Storage
 
 COPIED = "model-00002-of-00008.safetensors"
@@ -180,7 +180,7 @@ def test_shared_blocks_take_no_space(models: Path, monkeypatch: pytest.MonkeyPat
     """The disk needs room for what is written anew; copies take none, however large they are."""
     plan, _ = pinned_plan(context(models, Disk(clones=True)), read_recipe(Path("recipe.yaml")))
     sizes = [shard.nbytes for shard in plan.shards if shard.copied is None]
-    room = sum(sizes) + COMPANION_BYTES
+    room = sum(sizes) + FREE_FOR_COMPANIONS
     monkeypatch.setattr("resumerge.engine.checks.disk.free_bytes", lambda folder: room)
     with pytest.raises(InputError, match="too small for the output"):
         Session(options_of(models), storage=Disk()).run(Path("recipe.yaml"), models / "out")

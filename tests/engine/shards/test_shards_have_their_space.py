@@ -14,11 +14,8 @@ from made_up_plans import llama, plan, vectors
 
 from resumerge.engine.shards import space_reservation
 from resumerge.engine.shards.shard_files import ShardFiles
-from resumerge.engine.shards.space_reservation import (
-    RESERVE,
-    SpaceReservation,
-    starts_sparse,
-)
+from resumerge.engine.shards.space_reservation import SpaceReservation, starts_sparse
+from resumerge.host.machine import FREE_BESIDE_SHARDS
 from resumerge.ledger import Progress
 from resumerge.planning import Plan, estimate
 from resumerge.sizes import show_size
@@ -135,10 +132,10 @@ def reservation(
 def test_a_shard_gets_its_space_if_enough_is_left_besides(
     found: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert RESERVE >= 8 << 20, "for the ledger and the files beside the shards"
+    assert FREE_BESIDE_SHARDS >= 8 << 20, "for the ledger and the files beside the shards"
     space, files = reservation(found, tmp_path)
     first = found.shards[0]
-    free = first.nbytes + RESERVE - 1
+    free = first.nbytes + FREE_BESIDE_SHARDS - 1
     monkeypatch.setattr(space_reservation, "free_bytes", lambda folder: free)
     assert not space.reserve(0) and not files.partial(first).exists()
     free += 1
@@ -182,10 +179,10 @@ def test_downloads_leave_room_for_the_next_shard_of_the_same_disk(
     assert (
         space.reserved_bytes(False, cache)
         == space.reserved_bytes(True, cache)
-        == second.nbytes + RESERVE
+        == second.nbytes + FREE_BESIDE_SHARDS
     )
     assert space.reserve(1)
-    assert space.reserved_bytes(False, cache) == found.shards[2].nbytes + RESERVE
+    assert space.reserved_bytes(False, cache) == found.shards[2].nbytes + FREE_BESIDE_SHARDS
     assert space.reserved_bytes(True, cache) == 0, "what has its space goes first"
     everything, _ = reservation(found, tmp_path, done=len(found.shards))
     assert everything.reserved_bytes(False, cache) == 0
@@ -202,7 +199,7 @@ def test_a_full_disk_is_told(found: Plan, tmp_path: Path) -> None:
     error = space.no_space(2)
     assert error.reason == "disk_full"
     assert found.shards[2].name in str(error) and str(tmp_path) in str(error)
-    needed = show_size(found.shards[2].nbytes + RESERVE)
+    needed = show_size(found.shards[2].nbytes + FREE_BESIDE_SHARDS)
     assert f"{needed} is needed" in str(error), "with what is left free beside it"
 
 
@@ -229,6 +226,6 @@ def test_the_next_shard_is_the_first_that_has_no_space_yet(tmp_path: Path) -> No
     assert sizes == sorted(set(sizes)) and len(sizes) == 3
     space, _ = reservation(uneven, tmp_path)
     for number, size in enumerate(sizes):
-        assert space.reserved_bytes(False, cache) == size + RESERVE
+        assert space.reserved_bytes(False, cache) == size + FREE_BESIDE_SHARDS
         assert space.reserve(number)
     assert space.reserved_bytes(False, cache) == 0

@@ -9,7 +9,8 @@ from mirrored import RECIPE, Bench
 
 from resumerge.engine.lifecycle.session import Session
 from resumerge.engine.shards.shard_files import ShardFiles
-from resumerge.engine.shards.space_reservation import RESERVE, SpaceReservation
+from resumerge.engine.shards.space_reservation import SpaceReservation
+from resumerge.host.machine import FREE_BESIDE_SHARDS
 from resumerge.ledger import Progress
 from resumerge.mirror import Lease, ReplicationOptions, Replicator
 from resumerge.mirror.stores.folder import FolderStore
@@ -41,11 +42,11 @@ def test_downloads_leave_room(small_models: Path, tmp_path: Path) -> None:
     assert (
         quota.reserved_bytes(False, cache)
         == quota.reserved_bytes(True, cache)
-        == first.nbytes + RESERVE
+        == first.nbytes + FREE_BESIDE_SHARDS
     )
     assert quota.reserve(0)
     assert files.partial(first).stat().st_size == first.nbytes
-    assert quota.reserved_bytes(False, cache) == second.nbytes + RESERVE
+    assert quota.reserved_bytes(False, cache) == second.nbytes + FREE_BESIDE_SHARDS
     assert quota.reserved_bytes(True, cache) == 0, "the shard that has its file goes first"
     assert SpaceReservation(plan, files, progress).reserved_bytes(False, cache) == 0, (
         "without a mirror all have their files"

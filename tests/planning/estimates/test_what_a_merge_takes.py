@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from made_up_plans import llama, plan, tensor, units
 
+from resumerge.host.machine import FREE_FOR_COMPANIONS
 from resumerge.host.speed import Speed
 from resumerge.planning import Plan, estimate
-from resumerge.planning.estimates.estimate import COMPANION_BYTES, largest_file
+from resumerge.planning.estimates.estimate import largest_file
 from resumerge.planning.estimates.memory import (
     BASE_RSS,
     BUCKETS_RSS,
@@ -177,7 +178,7 @@ def test_reading_is_tried_on_the_largest_file_that_is_here_and_read() -> None:
 def test_the_disk_holds_the_shards_and_what_stands_beside_them() -> None:
     found = linear()
     said = estimate(found)
-    assert said.disk == sum(shard.nbytes for shard in found.shards) + COMPANION_BYTES
+    assert said.disk == sum(shard.nbytes for shard in found.shards) + FREE_FOR_COMPANIONS
     assert said.largest.name == HEAD
 
 

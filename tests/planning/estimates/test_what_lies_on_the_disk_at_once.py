@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from made_up_plans import LINEAR, plan, staged, vectors
 
+from resumerge.host.machine import FREE_FOR_COMPANIONS
 from resumerge.planning import Plan, estimate
-from resumerge.planning.estimates.estimate import COMPANION_BYTES
 from resumerge.planning.stage_results.spilled import Materialize, with_spilled
 from resumerge.tensors.target import BLOCK_ELEMENTS
 
@@ -31,7 +31,7 @@ def test_without_a_mirror_all_shards_are_there(in_shards: Plan) -> None:
     for most, expected in ((0, 0), (1, second), (2, second + max(first, third))):
         found = estimate(in_shards, most_shards=most)
         assert found.shards_here == expected
-        assert found.disk == expected + COMPANION_BYTES
+        assert found.disk == expected + FREE_FOR_COMPANIONS
         assert found.output == first + second + third and found.tensors == 4
 
 
@@ -42,7 +42,9 @@ def test_scratch_files_lie_where_shards_are_made() -> None:
     found = estimate(spilled)
     assert found.scratch == 4 * 70, "those of a unit and of the next"
     assert found.disk == estimate(whole).disk + 4 * 70
-    assert estimate(spilled, most_shards=0).disk == COMPANION_BYTES, "of tasks on other machines"
+    assert estimate(spilled, most_shards=0).disk == FREE_FOR_COMPANIONS, (
+        "of tasks on other machines"
+    )
     [note] = found.notes
     assert note.startswith("3 tensors of stages are written to scratch files")
     assert estimate(whole).notes == ()

@@ -112,7 +112,7 @@ def test_models_that_are_streamed_from_there(run: BucketRun, only_soak: None) ->
 def kills(soak: bool) -> list[tuple[str, ...]]:
     """Accidents of a merge each; with --soak one at each point of each shard."""
     some = [("sent-kill-0", "uploaded-kill-1", "renamed-kill-2", "middle-kill-3")]
-    return [(f"{point}-kill-{n}",) for stage in POINTS for n in range(4)] if soak else some
+    return [(f"{point}-kill-{n}",) for point in POINTS for n in range(4)] if soak else some
 
 
 def test_workers_that_are_killed(run: BucketRun, s3: Proxy, tmp_path: Path, soak: bool) -> None:

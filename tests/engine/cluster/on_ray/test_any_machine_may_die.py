@@ -65,7 +65,7 @@ def test_each_shard_is_a_task(runs: ClusterRuns, tmp_path: Path) -> None:
 def kills(soak: bool) -> list[tuple[str, ...]]:
     """Accidents of a merge each: two workers at once; with --soak at each point of each shard."""
     some = [("middle-kill-1", "middle-kill-2"), ("renamed-kill-0", "renamed-kill-3")]
-    return [(f"{point}-kill-{n}",) for stage in POINTS for n in range(4)] if soak else some
+    return [(f"{point}-kill-{n}",) for point in POINTS for n in range(4)] if soak else some
 
 
 def test_workers_that_are_killed(runs: ClusterRuns, tmp_path: Path, soak: bool) -> None:
@@ -115,11 +115,11 @@ def test_a_machine_that_is_killed(runs: ClusterRuns, tmp_path: Path) -> None:
 def test_a_worker_that_wakes_when_its_shard_is_done(
     runs: ClusterRuns, tmp_path: Path, point: str, soak: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if stage != "publish" and not soak:
-        pytest.skip("one stage is enough for every day: the others with --soak")
+    if point != "publish" and not soak:
+        pytest.skip("one point is enough for every day: the others with --soak")
     # Before it publishes, a sleeper holds the only room: its task waits in vain, not for long.
     # The workers of the others may need minutes to start where the machine is busy.
-    monkeypatch.setattr(driver, "START_SECONDS", 600.0 if stage == "publish" else 15.0)
+    monkeypatch.setattr(driver, "START_SECONDS", 600.0 if point == "publish" else 15.0)
     out = tmp_path / "model"
     runs.cluster.lay(f"{point}-stop-0")
     on_cluster(runs, out, stall_timeout=STALLED)
