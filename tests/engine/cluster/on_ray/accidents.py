@@ -4,8 +4,8 @@ An accident is a file in the folder `ACCIDENTS`, named ``POINT-KIND-SHARD`` and 
 first worker that comes to the point with that shard takes it: the file's new name begins with
 ``taken-`` and ends with the worker's process id. Points of a task: ``start``, ``middle``,
 ``publish``, ``renamed``, ``return``; in a bucket also ``sent``, in the midst of the upload, and
-``uploaded``, before the record. Kinds: ``kill``, ``stop`` (SIGSTOP), ``raise``; ``meet`` waits until all
-that are laid are taken.
+``uploaded``, before the record. Kinds: ``kill``, ``stop`` (SIGSTOP), ``raise``; ``meet`` waits
+until all that are laid are taken.
 """
 
 import contextlib
