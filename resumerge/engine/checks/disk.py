@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resumerge.errors import Problem
-from resumerge.host.machine import existing_folder, free_bytes
+from resumerge.host.machine import FREE_BESIDE_DOWNLOADS, existing_folder, free_bytes
 from resumerge.planning.estimates.estimate import Estimate
 from resumerge.planning.plan import Plan
 from resumerge.remote.file import RemoteFile
@@ -84,7 +84,8 @@ def check_downloads(
     problems = []
     for device, downloads in by_disk.items():
         needed = sum(file.size - partial_bytes(file) for file in downloads)
-        needed += output if needed and device == _device(out) else 0
+        if needed:  # what the output needs has room for this
+            needed += output if device == _device(out) else FREE_BESIDE_DOWNLOADS
         problems += _too_small_for_downloads(
             downloads[0].cache.absolute(), needed, max(file.size for file in downloads)
         )

@@ -22,6 +22,8 @@ from resumerge.engine.checks.paths import (
 from resumerge.engine.context import RunContext
 from resumerge.engine.reporter import Reporter
 from resumerge.engine.resources.signals import StopRequest
+from resumerge.errors import Problem
+from resumerge.host.machine import FREE_BESIDE_DOWNLOADS
 from resumerge.ledger.run_store import RunStore
 from resumerge.local_path import is_within
 from resumerge.options import Options
@@ -169,12 +171,16 @@ def test_downloads_and_an_output_on_another_disk_need_their_own_space(
     file = SourceFile("m.safetensors", 1000, {"etag": "e" * 64}, present=False)
     there = replace(made.sources[1], kind="hub", revision="c" * 40, files={file.name: file})
     made = replace(made, sources=(made.sources[0], there))
-    monkeypatch.setattr(disk, "free_bytes", lambda path: 1000)
-    assert (
-        check_downloads(made, estimate(made), Path("/proc/out"), 300, offline=False, evict=False)
-        == []
-    )
-    assert check_downloads(made, estimate(made), tmp_path / "out", 300, offline=False, evict=False)
+
+    def problems(out: Path, free: int) -> list[Problem]:
+        monkeypatch.setattr(disk, "free_bytes", lambda path: free)
+        return check_downloads(made, estimate(made), out, 300, offline=False, evict=False)
+
+    assert problems(tmp_path / "out", 1300) == []
+    assert problems(tmp_path / "out", 1299)
+    elsewhere = Path("/proc/out")
+    assert problems(elsewhere, 1000 + FREE_BESIDE_DOWNLOADS) == []
+    assert problems(elsewhere, 999 + FREE_BESIDE_DOWNLOADS), "the download would stop the run"
 
 
 def test_a_folder_is_known_by_whatever_name(tmp_path: Path) -> None:
