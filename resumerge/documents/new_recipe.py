@@ -16,8 +16,8 @@ from resumerge.recipe.as_yaml import as_yaml
 from resumerge.recipe.load import parse_recipe
 from resumerge.sources.formats.registry import is_readable
 
-USUAL = {"weight": 1.0, "t": 0.5}
-"""Values of parameters that have no default."""
+WITHOUT_EXAMPLE = 1.0
+"""The value of a parameter that declares neither default nor example: one of a user's method."""
 
 COMMENTS_AT = 34
 """Column at which comments begin, if the text before them is shorter."""
@@ -220,7 +220,9 @@ def _parameters(parameters: Sequence[Parameter], indent: str) -> list[str]:
 
 
 def _setting(parameter: Parameter) -> str:
-    value = USUAL.get(parameter.name, 1.0) if parameter.required else parameter.default
+    value = parameter.default
+    if parameter.required:
+        value = WITHOUT_EXAMPLE if parameter.example is None else parameter.example
     return as_yaml({parameter.name: value}).strip()
 
 

@@ -38,6 +38,7 @@ class Parameter:
         low: the smallest value allowed, inclusive.
         high: the largest value allowed, inclusive.
         saturates: whether a larger value counts as `high`.
+        example: a value for recipes to begin with, and for tests; None where the default serves.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Parameter:
     low: float = -FLOAT32_MAX
     high: float = FLOAT32_MAX
     saturates: bool = False
+    example: float | None = None
 
     @property
     def required(self) -> bool:

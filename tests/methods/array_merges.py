@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from example_parameters import example_parameters
 from merging import merge, tensors_of
 from safetensors.torch import save_file
 
 from resumerge.methods import METHODS
-from resumerge.methods.base import REQUIRED
 
 NAMES = ("a", "b", "c", "d")
 SHAPES = ((), (0,), (1,), (7,), (1, 1), (3, 0), (2, 3), (40, 13), (1, 50), (50, 1), (4, 5, 6))
@@ -60,17 +60,12 @@ def merged(
     return {name: tensor.numpy() for name, tensor in tensors_of(out).items()}
 
 
-VALUES = {"weight": 0.5, "t": 0.3, "density": 0.5}
-
-
 def example(method: str, models: int = 2, **params: object) -> str:
-    """A recipe of a method with something for each parameter that needs a value."""
+    """A recipe of a method, with the examples that its parameters declare."""
     declared = METHODS[method]
     most = declared.most or models
     count = min(models, most - (declared.base == "required")) if declared.most else models
-    needed = [p for p in declared.parameters if p.default is REQUIRED or p.name == "density"]
-    per_model = {p.name: VALUES[p.name] for p in needed if p.per_model}
-    whole = {p.name: VALUES[p.name] for p in needed if not p.per_model}
+    per_model, whole = example_parameters(method)
     with_base = declared.base != "none"
     return recipe(method, [per_model] * max(count, 1), base=with_base, **{**whole, **params})
 

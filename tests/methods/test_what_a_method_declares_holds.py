@@ -327,6 +327,15 @@ def test_a_method_that_is_declared_wrongly_is_refused(answers: dict[str, Any], f
         Registry().add(kind(), "here")
 
 
+@pytest.mark.parametrize("method", METHODS.built_in)
+def test_what_a_recipe_must_give_has_an_example(method: str) -> None:
+    """`init` and the tests of every method take it; a user's method may leave it out."""
+    for parameter in METHODS[method].parameters:
+        if parameter.required or parameter.example is not None:
+            assert parameter.example is not None, f"give {parameter.name} an example"
+            assert parameter.low <= parameter.example <= parameter.high, parameter.name
+
+
 def test_what_a_context_knows() -> None:
     given = ({"weight": 1.0}, {}, {"weight": 3.0})
     tensor_ = TensorContext(

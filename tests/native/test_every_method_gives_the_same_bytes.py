@@ -11,20 +11,18 @@ from pathlib import Path
 import pytest
 import torch
 from both_ways import SETS, Use
+from example_parameters import example_parameters
 from kernel_oracles import computed_by_oracles
 from merging import merge, shards_of
 from safetensors.torch import save_file
 
 from resumerge.methods import METHODS
-from resumerge.methods.base import REQUIRED
 
 NEEDS_TORCH = ("arcee_fusion", "iso_c")
 OUTPUTS = ("float32", "float16", "bfloat16")
 DTYPES = {"base": torch.bfloat16, "a": torch.float16, "b": torch.float32, "c": torch.bfloat16}
 SHAPES = ((), (1,), (7,), (1, 1), (40, 13), (1030, 1), (1, 1030), (3, 1500), (4, 5, 6), (9, 700))
 BLOCK = 1500
-VALUES = {"weight": 0.6, "t": 0.3, "density": 0.5, "scale": 0.3}
-"""Of the parameters without a default, and of those whose default would do nothing."""
 
 RECIPES: dict[str, tuple[str, dict[str, object]]] = {
     **{method: (method, {}) for method in METHODS},
@@ -34,21 +32,19 @@ RECIPES: dict[str, tuple[str, dict[str, object]]] = {
     "sce, selected": ("sce", {"select_topk": 0.4}),
     "trimmed_mean, trimmed": ("trimmed_mean", {"trim": 0.3}),
     "ties, rescaled": ("ties", {"rescale": True}),
+    "passthrough, scaled": ("passthrough", {"scale": 0.3}),
 }
 
 
 def recipe(method: str, params: dict[str, object], with_base: bool, dtype: str) -> str:
-    """Its parameters where they have no default, or would do nothing."""
+    """With the examples that its parameters declare, and `params`."""
     declared = METHODS[method]
-    given = [p for p in declared.parameters if p.default is REQUIRED or p.name in VALUES]
-    missing = [p.name for p in given if p.name not in VALUES]
-    assert not missing, f"{method} has parameters without a default: give VALUES one of {missing}"
     count = (declared.most or 4) - (declared.base == "required")
-    per_model = {p.name: VALUES[p.name] for p in given if p.per_model}
+    per_model, whole = example_parameters(method)
     document = {
         "merge_method": method,
         "models": [{"model": m, "parameters": per_model} for m in ("a", "b", "c")[:count]],
-        "parameters": {p.name: VALUES[p.name] for p in given if not p.per_model} | params,
+        "parameters": whole | params,
         "dtype": dtype,
     }
     return json.dumps(document | ({"base_model": "base"} if with_base else {}))

@@ -26,7 +26,7 @@ class Linear(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("weight", "relative weight of this model", per_model=True),
+        Parameter("weight", "relative weight of this model", per_model=True, example=1.0),
         Parameter("normalize", "divide by the sum of the weights", True, "bool"),
     )
     cost = BlockCost(0.5, scratch=0.05, per_input=0.035)

@@ -18,7 +18,7 @@ class NearSwap(KernelMethod):
 
     name = "nearswap"
     summary = "the base moved towards the other model by at most t, element by element"
-    parameters = (Parameter("t", "largest change of an element"),)
+    parameters = (Parameter("t", "largest change of an element", example=0.5),)
     base = "required"
     fewest = 2
     most = 2

@@ -33,7 +33,7 @@ class MultiSlerp(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("weight", "relative weight of this model", per_model=True),
+        Parameter("weight", "relative weight of this model", per_model=True, example=1.0),
         Parameter("normalize_weights", "divide the weights by their sum", True, "bool"),
         Parameter("eps", "lengths below this count as zero", 1e-8, low=0.0),
     )

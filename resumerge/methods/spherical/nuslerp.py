@@ -30,7 +30,7 @@ class NuSlerp(KernelMethod):
         Paper("Animating rotation with quaternion curves", "https://doi.org/10.1145/325334.325242"),
     )
     parameters = (
-        Parameter("weight", "relative weight of this model", per_model=True),
+        Parameter("weight", "relative weight of this model", per_model=True, example=1.0),
         Parameter("nuslerp_flatten", "one angle for the whole tensor", True, "bool"),
         Parameter(
             "nuslerp_row_wise",

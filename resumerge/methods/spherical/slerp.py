@@ -31,7 +31,7 @@ class Slerp(KernelMethod):
             "https://doi.org/10.1145/325334.325242",
         ),
     )
-    parameters = (Parameter("t", "0 gives the base model, 1 the other one"),)
+    parameters = (Parameter("t", "0 gives the base model, 1 the other one", example=0.5),)
     base = "required"
     fewest = 2
     most = 2

@@ -37,7 +37,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
         rescale: the default of `rescale`; None for no parameters `density` and `rescale`.
     """
     shared = [
-        Parameter("weight", "factor for this model's task vector", per_model=True),
+        Parameter("weight", "factor for this model's task vector", per_model=True, example=1.0),
         Parameter("lambda", "factor for the combined task vector", 1.0),
         Parameter(
             "normalize", "divide by the sum of the weights used for the element", normalize, "bool"
@@ -54,6 +54,7 @@ def parameters(*, normalize: bool, rescale: bool | None) -> tuple[Parameter, ...
                 low=0.0,
                 high=1.0,
                 saturates=True,
+                example=0.5,
             ),
             Parameter(
                 "rescale", "scale up the rest, to make up for dropped elements", rescale, "bool"

@@ -27,7 +27,7 @@ class ConsensusTaskArithmetic(KernelMethod):
         ),
     )
     parameters = (
-        Parameter("weight", "factor for this model's task vector", per_model=True),
+        Parameter("weight", "factor for this model's task vector", per_model=True, example=1.0),
         Parameter("lambda", "factor for the combined task vector", 1.0),
         Parameter(
             "threshold",
