@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from commands import DISK_FULL, resumerge
 
 import resumerge as package
 from resumerge import api
-from resumerge.documents.run import empty_run
+from resumerge.documents.run import describe_attempts, empty_run
+from resumerge.ledger.tables import TABLES
 
 ANY_NUMBER = (int, float)
 OR_NULL = type(None)
@@ -161,6 +163,17 @@ def test_status_of_one_run_by_output_or_id(place: Path) -> None:
 def test_a_run_of_which_little_is_known_has_every_field(place: Path) -> None:
     [run] = document(place, "status", "done")["runs"]
     assert empty_run("done", "failed").keys() == run.keys()
+
+
+def test_the_documentation_has_each_key_of_a_run() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    table = text.partition("### The document of a run\n")[2].partition("\n## ")[0]
+    described = re.findall(r"`(\S+?)`", "".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE)))
+    [attempt] = describe_attempts([dict.fromkeys(TABLES["attempts"].imported)])
+    expected = []
+    for key in empty_run("", ""):
+        expected += [key, *(f"attempts[].{k}" for k in attempt if key == "attempts")]
+    assert described == expected
 
 
 def test_status_of_a_stopped_run_says_why(place: Path) -> None:
