@@ -89,7 +89,7 @@ def test_a_method_of_whole_matrices_computes_each_once(
     family: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next stage reads a large matrix in parts, for each of which all of it was computed."""
-    monkeypatch.setattr(spilling, "_RUN", 4096)
+    monkeypatch.setattr(spilling, "_BLOCK_RUN", 4096)
     iso = "name: inner\nmerge_method: iso_c\nbase_model: base\nmodels: [{model: math}]\n"
     found = spilled(planned(family, recipe(iso, document("", "linear", "inner", "code"))))
     assert set(found) == EMBEDDINGS, "what the next stage reads whole is not worth a file"
