@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from safetensors.numpy import load_file, save_file
 from tiny_models import llama_shapes
 
 from resumerge.accounts import Accounts
-from resumerge.tensor_uses import UnusedReason
+from resumerge.tensor_uses import HARMLESS, UnusedReason
 
 EMBEDDING, HEAD, NORM = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
 BOTH = "merge_method: linear\nparameters: {weight: 0.5}\nmodels: [{model: a}, {model: b}]\n"
@@ -249,6 +250,15 @@ CASES = [
     (UnusedReason.NO_PLACE, no_place, {"b": {"value_head.weight"}}),
     (UnusedReason.NO_PLACE, extracted, {"a": ROUTERS}),
 ]
+
+
+def test_each_reason_has_a_row_and_a_star_where_nothing_is_lost() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    table = page.partition("| `reason` | the tensors are |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)`( \*)? \|", table, re.MULTILINE)
+    assert {name: bool(star) for name, star in rows} == {
+        reason.value: reason in HARMLESS for reason in UnusedReason
+    }
 
 
 def test_each_reason_has_a_case() -> None:

@@ -34,6 +34,7 @@ def check_new(
     plan: Plan,
     estimate: Estimate,
     out: OutputPath,
+    *,
     replaced: Collection[str] = (),
     bytes_there: int = 0,
 ) -> None:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from resumerge.engine.evaluation.evaluator import Evaluator
 from resumerge.engine.evaluation.scratch import Scratch
@@ -27,6 +28,13 @@ from resumerge.errors import Interrupted
 
 BATCH_SECONDS = 1.0
 """Seconds after which a batch is closed even if it is small, so that the process stops quickly."""
+
+
+class _RunningTask(NamedTuple):
+    """A task in flight: the blocks that it will have written, and their bytes."""
+
+    written: Future[list[WrittenBlocks]]
+    nbytes: int
 
 
 class Scheduler:
@@ -57,8 +65,8 @@ class Scheduler:
         self._pool = ThreadPoolExecutor(execution.threads, "block", evaluator.start_thread)
         passes = Passes(execution, self._pool, page_cache, self._read_ahead)
         self._feed = UnitFeed(execution, evaluator, queue, passes, self._read_ahead, self._scratch)
-        self._running: deque[tuple[Future[list[WrittenBlocks]], int]] = deque()
-        """The tasks in flight, in the order of their blocks, and the bytes that each writes.
+        self._running: deque[_RunningTask] = deque()
+        """The tasks in flight, in the order of their blocks.
 
         A task is in flight until `_oldest_written` takes its blocks, also when it has ended.
         """
@@ -109,39 +117,41 @@ class Scheduler:
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
         batch: list[WrittenBlocks] = []
-        nbytes = 0
+        collected_bytes = 0
         try:
             while not batch or time.monotonic() < deadline:
-                is_full = self._start_tasks(nbytes)
+                is_full = self._start_tasks(collected_bytes)
                 if not self._running or (batch and is_full):
                     break
                 for written in self._oldest_written():
                     batch.append(written)
-                    nbytes += written.nbytes
+                    collected_bytes += written.nbytes
         except Interrupted:
             # The signal interrupted reading a source. The blocks in `batch` are committed; those of
-            # the tasks in flight are computed again after resuming.
+            # the tasks in flight, which end or are cancelled before `run` returns, are computed
+            # again after resuming.
             self._running.clear()
         return batch
 
-    def _start_tasks(self, nbytes: int) -> bool:
+    def _start_tasks(self, collected_bytes: int) -> bool:
         """Start tasks until enough are in flight, none is ready, or the batch has no room for more.
 
         Args:
-            nbytes: bytes of the batch so far.
+            collected_bytes: bytes of the batch so far.
 
         Returns:
             whether the batch is full: no further task may start before it is submitted.
         """
         while not self._stop.requested and self._may_start_task():
-            room = most_before_commit(self._governor) - nbytes - self._bytes_in_flight
+            room = most_before_commit(self._governor) - collected_bytes - self._bytes_in_flight
             is_full = room < self._largest_block or self._governor.cramped
-            if is_full and (nbytes or self._running):
+            if is_full and (collected_bytes or self._running):
                 return True
             task = self._feed.next_blocks(room)
             if task is None:
                 break
-            self._running.append((self._pool.submit(self._writer.write, task), task.nbytes))
+            written = self._pool.submit(self._writer.write, task)
+            self._running.append(_RunningTask(written, task.nbytes))
         return False
 
     def _may_start_task(self) -> bool:
@@ -156,7 +166,7 @@ class Scheduler:
 
     @property
     def _bytes_in_flight(self) -> int:
-        return sum(size for _, size in self._running)
+        return sum(task.nbytes for task in self._running)
 
     def _oldest_written(self) -> Iterator[WrittenBlocks]:
         """Wait for the first half of the tasks in flight, and yield the blocks that they wrote.
@@ -165,9 +175,9 @@ class Scheduler:
         the interpreter's lock from the threads that compute.
         """
         count = -(-len(self._running) // 2)
-        self._running[count - 1][0].exception()  # waits until this task has ended
+        self._running[count - 1].written.exception()  # waits until this task has ended
         for _ in range(count):
-            for written in self._running.popleft()[0].result():
+            for written in self._running.popleft().written.result():
                 if written.completes_unit:
                     self._read_ahead.end(written.unit)
                 yield written

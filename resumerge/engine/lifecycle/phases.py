@@ -6,7 +6,7 @@ existing: find -> adopt -> open and plan -> compare -> reconcile (mirror) -> che
                                                                                       | -> publish
 The four phases after both rows are in `attempt`. A run that exists leaves its row in two cases. If
 it is done, here or in its mirror, that is reported. If a new run takes its place (`--restart`,
-another recipe and nothing committed, corrected code of a method), `_start` checks and creates the
+another recipe and nothing committed, corrected code of a method), `_begin` checks and creates the
 new run.
 """
 
@@ -79,54 +79,60 @@ def complete_run(context: RunContext, found: Found) -> Result:
 
 def _run(context: RunContext, found: Found) -> Result:
     if isinstance(found, NewRun):
-        return _start(context, found)
+        return _begin(context, found)
     if isinstance(found, FinishedInMirror):
         return use_finished_mirror(context, found)
     with adopt(context, found) as run:
         if run.replaced:
-            return _start(context, replace_run(context, run))
+            return _begin(context, replace_run(context, run))
         return _resume(context, run)
 
 
-def _start(
+def _begin(
     context: RunContext, new: NewRun, planned: tuple[Plan, Estimate] | None = None
 ) -> Result:
-    """Create a run and merge.
+    """Check and create a new run, and merge.
 
     Args:
         context: the run's context.
         new: the run.
         planned: its plan and estimate, if they are made already.
     """
+    # open and plan
     plan, estimate = planned or pinned_plan(
         context, new.recipe, new.out, new.pins, new.created_with
     )
+    # check
     bytes_there = new.swept.nbytes if new.swept else 0
-    check_new(context, plan, estimate, new.out, new.replaced, bytes_there)
+    check_new(context, plan, estimate, new.out, replaced=new.replaced, bytes_there=bytes_there)
     budget = resource_budget(context, plan, estimate)
     plan = check_companions(context, plan, new.out.model)
+    # create
     new.abandon()
     with create_run(context, plan, new) as ledger:
         if new.swept is not None:
             with context.stop.deferred():
-                new.swept.give(ledger, new.out.folder, context.storage)
-        return _attempt(context, plan, ledger, new.out, budget, resumed=False)
+                new.swept.move_into(ledger, new.out.folder, context.storage)
+        return _merge(context, plan, ledger, new.out, budget, resumed=False)
 
 
 def _resume(context: RunContext, run: AdoptedRun) -> Result:
     """Merge the pending units of a run, unless it is done, or corrected code begins it again."""
+    # open and plan
     plan, estimate = plan_adopted(context, run)
+    # compare
     touched = check_source_drift(context, run.record, plan, estimate, run.ledger)
     take_touched(touched, plan.sources, run.ledger, context.reporter)
     if is_finished(context, run, plan):
         return report_finished(context, run)
     if is_corrected_method(run.record, plan, run.ledger):
         context.reporter.note(_COMPUTED_AGAIN)
-        return _start(context, replace_run(context, run), (plan, estimate))
+        return _begin(context, replace_run(context, run), (plan, estimate))
     if problems := check_cluster(context.options, plan, estimate, run.out):
         raise InputError(problems)
     if run.mirror is None:
-        return _continue(context, run, plan, estimate)
+        return _go_on(context, run, plan, estimate)
+    # reconcile
     _check_mirror(run.out, run.mirror, named=run.mirror_named)
     reconciler = Reconciler(run.ledger, run.out.folder, run.mirror, context.storage)
     manifest = reconciler.reconcile(may_be_empty=run.mirror_named)
@@ -136,10 +142,10 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     # The adopted shards brought hashes of what other machines read from local models: compare them.
     touched = check_contents(context, run.record, plan, estimate, run.ledger)
     take_touched(touched, plan.sources, run.ledger, context.reporter)
-    return _continue(context, run, plan, estimate, reconciler)
+    return _go_on(context, run, plan, estimate, reconciler)
 
 
-def _continue(
+def _go_on(
     context: RunContext,
     run: AdoptedRun,
     plan: Plan,
@@ -164,7 +170,7 @@ def _continue(
         keep_options(context, run)
         if reconciler is not None and context.options.bring_back:
             reconciler.bring_back(only_in_mirror)
-        return _attempt(
+        return _merge(
             context,
             plan,
             run.ledger,
@@ -176,7 +182,7 @@ def _continue(
         )
 
 
-def _attempt(
+def _merge(
     context: RunContext,
     plan: Plan,
     ledger: Ledger,

@@ -49,7 +49,7 @@ class SweptModel:
         paths = self._swept.shards.values() if self._swept else ()
         return sum(path.stat().st_size for path in paths if path.is_file())
 
-    def give(self, ledger: Ledger, out: Path, storage: Storage) -> None:
+    def move_into(self, ledger: Ledger, out: Path, storage: Storage) -> None:
         """Move the shards to a new run's output, and journal them there.
 
         Args:

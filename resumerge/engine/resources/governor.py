@@ -171,7 +171,7 @@ class Governor:
             seconds=seconds,
         )
 
-    def look(self) -> None:
+    def adjust(self) -> None:
         """Measure once and adjust the uncommitted limit."""
         now = self._clock()
         self._sample(now)
@@ -191,7 +191,7 @@ class Governor:
 
     def _watch(self) -> None:
         while not self._closed.wait(SAMPLE_SECONDS):
-            self.look()
+            self.adjust()
             with self._measured:
                 self._measured.notify_all()
 

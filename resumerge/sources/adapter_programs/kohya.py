@@ -28,7 +28,7 @@ _ENCODERS = {
 
 
 def _wrote(config: Config, names: Iterable[str]) -> bool:
-    """Return whether there is no config, and all names of tensors are names of kohya's scripts."""
+    """Return whether there is no config, and each tensor's name ends as kohya's scripts end it."""
     known = [bool(_PAIR.search(name) or name.endswith(".alpha")) for name in names]
     return not config and bool(known) and all(known)
 

@@ -56,10 +56,10 @@ class Machine:
             stalled=self.stalled,
         )
 
-    def look(self, times: int = 1) -> int:
+    def adjust(self, times: int = 1) -> int:
         """The uncommitted limit after so many measurements, eight in a second."""
         for _ in range(times):
-            self.governor.look()
+            self.governor.adjust()
             self.time += 0.125
         return self.governor.uncommitted_limit
 
@@ -74,18 +74,18 @@ class Machine:
 @pytest.fixture
 def machine() -> Machine:
     machine = Machine()
-    machine.look()
+    machine.adjust()
     return machine
 
 
 def test_with_memory_to_spare_nothing_changes(machine: Machine) -> None:
-    assert machine.look(5) == LARGEST_UNCOMMITTED_LIMIT
+    assert machine.adjust(5) == LARGEST_UNCOMMITTED_LIMIT
     assert machine.events == []
 
 
 def test_another_process_taking_memory_halves_the_limit_and_is_named(machine: Machine) -> None:
     machine.available = GB // 2
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT // 2
     [(kind, facts)] = machine.events
     assert kind == "batch_lowered"
     reason = "other processes took 7.5 GB; the cgroup job has 500 MB of 16 GB available"
@@ -102,19 +102,19 @@ def test_the_limit_falls_while_there_is_still_room_for_a_smaller_one(machine: Ma
     """Beside the margin, and what the process has yet to grow by."""
     margin, growth = governor.margin(machine.total), NEED.peak_rss - machine.rss
     machine.available = margin + growth + LARGEST_UNCOMMITTED_LIMIT - 1
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
-    assert machine.look(5) == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.adjust(5) == LARGEST_UNCOMMITTED_LIMIT // 2
 
 
 def test_this_process_above_its_budget_halves_the_limit(machine: Machine) -> None:
     machine.rss = int(BUDGET * 1.01)
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT // 2
     assert machine.events[0][1]["reason"] == "this process uses 2.02 GB, its budget is 2 GB"
 
 
 def test_time_lost_in_waiting_for_memory_halves_the_limit(machine: Machine) -> None:
     machine.stalled = 0.4
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT // 2
     assert (
         machine.events[0][1]["reason"]
         == "all processes were stalled 40% of the time, waiting for memory"
@@ -124,12 +124,12 @@ def test_time_lost_in_waiting_for_memory_halves_the_limit(machine: Machine) -> N
 def test_the_limit_is_a_small_share_of_a_small_memory(machine: Machine) -> None:
     machine.total, machine.available = 400 * MB, 380 * MB
     machine.rss = NEED.peak_rss
-    assert machine.look(50) <= machine.total // 8
+    assert machine.adjust(50) <= machine.total // 8
 
 
 def test_lasting_pressure_stops_at_the_smallest_limit(machine: Machine) -> None:
     machine.available = 0
-    assert machine.look(50) == SMALLEST_UNCOMMITTED_LIMIT
+    assert machine.adjust(50) == SMALLEST_UNCOMMITTED_LIMIT
     assert len(machine.events) == 5  # 128 MiB halved to 4 MiB, then silence
 
 
@@ -138,12 +138,12 @@ STEP = LARGEST_UNCOMMITTED_LIMIT // 8
 
 def test_three_calm_seconds_raise_the_limit_by_one_step(machine: Machine) -> None:
     machine.available = 0
-    assert machine.look(50) == SMALLEST_UNCOMMITTED_LIMIT
+    assert machine.adjust(50) == SMALLEST_UNCOMMITTED_LIMIT
     machine.events.clear()
     machine.available = 8 * GB
-    machine.look(23)
+    machine.adjust(23)
     assert machine.limits() == []
-    machine.look(24 * 8)
+    machine.adjust(24 * 8)
     raised = [SMALLEST_UNCOMMITTED_LIMIT + number * STEP for number in range(1, 8)]
     assert machine.limits() == [*raised, LARGEST_UNCOMMITTED_LIMIT], (
         "the last step is a smaller one"
@@ -155,64 +155,64 @@ def test_three_calm_seconds_raise_the_limit_by_one_step(machine: Machine) -> Non
 
 def test_each_step_takes_three_calm_seconds(machine: Machine) -> None:
     machine.available = 0
-    machine.look(50)
+    machine.adjust(50)
     machine.events.clear()
     machine.available = 8 * GB
     for steps in range(1, 8):
-        machine.look(24)
+        machine.adjust(24)
         assert len(machine.events) == steps
 
 
 def test_pressure_in_between_begins_the_calm_anew(machine: Machine) -> None:
     machine.available = 0
-    machine.look()
+    machine.adjust()
     for _ in range(4):
         machine.available = 8 * GB
-        machine.look(20)
+        machine.adjust(20)
         machine.stalled = 0.3
-        machine.look()
+        machine.adjust()
         machine.stalled = 0.0
     assert "batch_raised" not in machine.kinds()
 
 
 def test_the_limit_is_not_raised_where_the_larger_one_does_not_fit(machine: Machine) -> None:
     machine.available = 0
-    machine.look(3)
+    machine.adjust(3)
     assert machine.governor.uncommitted_limit == STEP
     machine.available = governor.margin(machine.total) + NEED.peak_rss - machine.rss + 2 * STEP - 1
-    assert machine.look(100) == STEP
+    assert machine.adjust(100) == STEP
     machine.available += 1
-    assert machine.look(100) == 2 * STEP
+    assert machine.adjust(100) == 2 * STEP
 
 
 def test_memory_that_was_away_for_a_moment_was_given_back(machine: Machine) -> None:
-    machine.look(2)
+    machine.adjust(2)
     machine.available = 0
-    machine.look()
+    machine.adjust()
     machine.available = 8 * GB
-    machine.look(24)
+    machine.adjust(24)
     assert machine.events[-1][1]["reason"] == "other processes freed 8 GB"
 
 
 def test_where_nobody_gave_memory_back_calm_is_the_reason(machine: Machine) -> None:
     machine.stalled = 0.5
-    machine.look()
+    machine.adjust()
     machine.stalled = 0.0
-    machine.look(40)
+    machine.adjust(40)
     assert machine.events[-1][1]["reason"] == "no memory pressure for 3 s"
 
 
 def test_what_others_took_more_than_a_minute_ago_is_forgotten(machine: Machine) -> None:
     def reason() -> str:
         machine.available = GB // 4
-        machine.look()
+        machine.adjust()
         machine.available = 2 * GB
         return str(machine.events[-1][1]["reason"])
 
     machine.available = 2 * GB
-    machine.look(8 * 58)
+    machine.adjust(8 * 58)
     assert reason().startswith("other processes took 7.75 GB")
-    machine.look(8 * 3)
+    machine.adjust(8 * 3)
     assert reason().startswith("other processes took 1.75 GB")
 
 
@@ -224,7 +224,7 @@ def test_what_this_process_takes_itself_is_not_anothers(
     machine.governor.budget = 20 * GB
     machine.available = 0
     machine.rss = 9 * GB - LARGEST_UNCOMMITTED_LIMIT - governor.margin(machine.total) - more
-    machine.look()
+    machine.adjust()
     assert ("other processes took" in machine.events[0][1]["reason"]) is named
 
 
@@ -233,9 +233,9 @@ def test_thresholds_are_what_they_say(machine: Machine) -> None:
     machine.rss = BUDGET
     fits = governor.margin(machine.total) + LARGEST_UNCOMMITTED_LIMIT
     machine.available = fits
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT
     machine.available = fits - 1
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT // 2
     assert (SMALLEST_UNCOMMITTED_LIMIT, LARGEST_UNCOMMITTED_LIMIT) == (4 << 20, 128 << 20)
     assert governor.margin(10 * GB) == GB // 2
     assert governor.margin(100 * GB) == 1 << 30
@@ -261,40 +261,40 @@ def test_the_limit_is_never_more_than_an_eighth_of_the_memory(machine: Machine) 
     machine.total = 8 * LARGEST_UNCOMMITTED_LIMIT
     machine.available = 8 * GB
     machine.rss = NEED.peak_rss
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT
     machine.total -= 8
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT // 2
 
 
 def test_a_process_that_has_grown_needs_no_more_for_it(machine: Machine) -> None:
     """Nor does one that has grown further make room."""
     machine.available = governor.margin(machine.total) + LARGEST_UNCOMMITTED_LIMIT
     machine.rss = NEED.peak_rss + 100 * MB
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT
     machine.available -= 1
-    assert machine.look() == LARGEST_UNCOMMITTED_LIMIT // 2
+    assert machine.adjust() == LARGEST_UNCOMMITTED_LIMIT // 2
 
 
 def test_the_page_cache_leaves_room_for_the_limit_and_for_what_the_process_grows_by(
     machine: Machine,
 ) -> None:
     machine.available = 3 * GB
-    machine.look()
+    machine.adjust()
     growth = NEED.peak_rss - machine.rss
     expected = 3 * GB - governor.margin(machine.total) - growth - LARGEST_UNCOMMITTED_LIMIT
     assert machine.governor.cache_room == expected
     machine.rss = 2 * NEED.peak_rss
-    machine.look()
+    machine.adjust()
     limit = machine.governor.uncommitted_limit
     assert machine.governor.cache_room == 3 * GB - governor.margin(machine.total) - limit
     machine.available = GB // 2
-    machine.look()
+    machine.adjust()
     assert machine.governor.cache_room == 0
 
 
 def test_the_page_cache_is_scarce_for_a_minute_after_pressure(machine: Machine) -> None:
     machine.stalled = 0.5
-    machine.look()
+    machine.adjust()
     machine.stalled = 0.0
     assert machine.governor.cache_is_scarce
     machine.time += 59.75
@@ -307,24 +307,24 @@ def test_one_block_has_to_fit_beside_half_of_the_margin(machine: Machine) -> Non
     margin = governor.margin(machine.total) // 2
     growth = NEED.least_rss - machine.rss
     machine.available = margin + growth
-    machine.look()
+    machine.adjust()
     assert not machine.governor.cramped
     machine.available -= 1
-    machine.look()
+    machine.adjust()
     assert machine.governor.cramped
     machine.rss = NEED.least_rss + GB
     machine.available = margin
-    machine.look()
+    machine.adjust()
     assert not machine.governor.cramped, "it has grown already"
 
 
 def test_the_peak_is_remembered(machine: Machine) -> None:
     for machine.rss in (2 * MB, 3 * GB, 4 * MB):
-        machine.look()
+        machine.adjust()
     assert machine.governor.peak_rss == 3 * GB
     assert machine.governor.rss == 4 * MB
     machine.available = 0
-    machine.look()
+    machine.adjust()
     assert machine.events[-1][1]["rss"] == 4 * MB, "what it has now is told"
 
 
@@ -368,7 +368,7 @@ def test_without_room_for_a_block_the_run_waits_says_so_and_goes_on(
     monkeypatch.setattr(governor, "give_back_freed_memory", lambda: given_back.append(None))
     monkeypatch.setattr(governor, "SAMPLE_SECONDS", 0.001)
     machine.available = 200 * MB
-    machine.look()
+    machine.adjust()
     waiting = machine.waits.append
 
     def said(text: str) -> None:
@@ -415,7 +415,7 @@ def test_telling_that_it_still_waits_does_not_prolong_the_waiting(
 ) -> None:
     machine = Machine(memory_wait=0.3)
     machine.available = 0
-    machine.look()
+    machine.adjust()
     stop = StopRequest()
     monkeypatch.setattr(machine.governor._measured, "wait", lambda seconds: passes(machine, stop))
     with pytest.raises(Resumable):
@@ -434,11 +434,11 @@ def test_the_memory_that_others_had_for_a_moment_counts_within_a_second(machine:
     """What is taken is more than what one look in a second would have seen."""
     machine.time += 1.0
     machine.available = 4 * GB
-    machine.look()
+    machine.adjust()
     machine.available = 14 * GB
-    machine.look()
+    machine.adjust()
     machine.available = GB // 4
-    machine.look()
+    machine.adjust()
     assert machine.events[-1][1]["reason"].startswith("other processes took 13.8 GB")
 
 
@@ -447,7 +447,7 @@ def test_a_signal_ends_the_waiting_and_no_memory_is_said_to_be_back(
 ) -> None:
     monkeypatch.setattr(governor, "SAMPLE_SECONDS", 0.001)
     machine.available = 200 * MB
-    machine.look()
+    machine.adjust()
     machine.events.clear()
     stop = StopRequest()
 
@@ -466,10 +466,10 @@ def test_a_signal_ends_the_waiting_and_no_memory_is_said_to_be_back(
 def test_page_cache_is_left_alone_where_there_is_plenty(machine: Machine) -> None:
     assert not machine.governor.cache_is_scarce
     machine.total = machine.available = 2 * NEED.traffic
-    machine.look()
+    machine.adjust()
     assert not machine.governor.cache_is_scarce
     machine.total -= 2
-    machine.look()
+    machine.adjust()
     assert machine.governor.cache_is_scarce
 
 
@@ -481,6 +481,6 @@ def test_watching_costs_less_than_one_percent_of_a_core() -> None:
     seconds = []
     for _ in range(200):
         started = time.process_time()
-        watching.look()
+        watching.adjust()
         seconds.append(time.process_time() - started)
     assert median(seconds) / governor.SAMPLE_SECONDS < 0.01
