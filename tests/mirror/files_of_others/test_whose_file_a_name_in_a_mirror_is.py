@@ -39,32 +39,29 @@ def asked(tmp_path: Path) -> Asked:
     return asked
 
 
+@pytest.fixture(params=[False, True], ids=["in memory", "in a file"])
+def ours(request: pytest.FixtureRequest, tmp_path: Path) -> bytes | Path:
+    """What the run writes, as the resolver is given it."""
+    if not request.param:
+        return OURS
+    (tmp_path / "local").write_bytes(OURS)
+    return tmp_path / "local"
+
+
 @pytest.mark.parametrize("theirs", [OURS, OURS[:7], b""], ids=["whole", "its beginning", "empty"])
-@pytest.mark.parametrize("local", [False, True])
-def test_what_the_run_wrote_is_replaced(
-    asked: Asked, tmp_path: Path, theirs: bytes, local: bool
-) -> None:
-    content: bytes | Path = OURS
-    if local:
-        content = tmp_path / "local"
-        content.write_bytes(OURS)
+def test_what_the_run_wrote_is_replaced(asked: Asked, ours: bytes | Path, theirs: bytes) -> None:
     (asked.store.folder / "config.json").write_bytes(theirs)
-    assert asked.make_way("config.json", content)
+    assert asked.make_way("config.json", ours)
     assert asked.store.list() == {"config.json": len(theirs)}
     assert not asked.told
 
 
 @pytest.mark.parametrize("theirs", [OURS + b"!", b"mine" + OURS[4:]], ids=["longer", "as long"])
-@pytest.mark.parametrize("local", [False, True])
 def test_a_file_of_the_user_gets_another_name(
-    asked: Asked, tmp_path: Path, theirs: bytes, local: bool
+    asked: Asked, ours: bytes | Path, theirs: bytes
 ) -> None:
-    content: bytes | Path = OURS
-    if local:
-        content = tmp_path / "local"
-        content.write_bytes(OURS)
     (asked.store.folder / "tokenizer.json").write_bytes(theirs)
-    assert asked.make_way("tokenizer.json", content)
+    assert asked.make_way("tokenizer.json", ours)
     assert (asked.store.folder / "tokenizer.json.kept").read_bytes() == theirs
     assert asked.told == [("tokenizer.json", "tokenizer.json.kept")]
 

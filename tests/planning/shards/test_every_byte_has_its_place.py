@@ -101,6 +101,21 @@ def test_several_tensors_of_one_unit_follow_each_other() -> None:
     assert unit.nbytes == 24
 
 
+def unit_of(numel: int, size: int) -> Unit:
+    """A unit in blocks of `size` elements, at byte 100 of its shard."""
+    return Unit(
+        number=0,
+        name="x",
+        dtype="BF16",
+        shape=(numel,),
+        shard=0,
+        offset=100,
+        nbytes=2 * numel,
+        block_elements=size,
+        expression=COPY,
+    )
+
+
 @pytest.mark.parametrize(
     ("numel", "size", "expected"),
     [
@@ -112,17 +127,7 @@ def test_several_tensors_of_one_unit_follow_each_other() -> None:
     ],
 )
 def test_blocks_of_a_unit(numel: int, size: int, expected: list[tuple[int, int]]) -> None:
-    unit = Unit(
-        number=0,
-        name="x",
-        dtype="BF16",
-        shape=(numel,),
-        shard=0,
-        offset=100,
-        nbytes=2 * numel,
-        block_elements=size,
-        expression=COPY,
-    )
+    unit = unit_of(numel, size)
     blocks = unit.block_run(range(unit.blocks)).in_tensor() or [Block(0, 0, 0)]
     assert [(block.start, block.stop) for block in blocks] == expected
     assert [block.index for block in blocks] == list(range(len(expected)))
@@ -134,17 +139,7 @@ def test_blocks_of_a_unit(numel: int, size: int, expected: list[tuple[int, int]]
 def test_a_run_reads_its_blocks_or_samples_of_them(
     numel: int, size: int, data: st.DataObject
 ) -> None:
-    unit = Unit(
-        number=0,
-        name="x",
-        dtype="BF16",
-        shape=(numel,),
-        shard=0,
-        offset=100,
-        nbytes=2 * numel,
-        block_elements=size,
-        expression=COPY,
-    )
+    unit = unit_of(numel, size)
     first = data.draw(st.integers(0, unit.blocks - 1))
     indices = range(first, data.draw(st.integers(first + 1, unit.blocks)))
     bounds = [(k * size, min((k + 1) * size, numel)) for k in indices]
