@@ -288,24 +288,28 @@ def after(method: Callable[..., Any], calls: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "calls"),
+    ("owner", "method", "calls"),
     [
-        (Session, "run", 1),  # the sweep is done, and nothing is taken
-        (SweptModel, "give", 2),  # the second is taken, and its run has no attempt yet
-        (Session, "run", 3),  # two of three are taken
-        (TrialModels, "merge", 3),  # all are taken, and the sweep is there
-        (TrialModels, "merge_together", 1),
-        (evaluation._Evaluation, "result", 2),  # one of three has its value
-        (TrialModels, "keep", 1),
+        (Session, Session.run, 1),  # the sweep is done, and nothing is taken
+        (
+            SweptModel,
+            SweptModel.move_into,
+            2,
+        ),  # the second is taken, and its run has no attempt yet
+        (Session, Session.run, 3),  # two of three are taken
+        (TrialModels, TrialModels.merge, 3),  # all are taken, and the sweep is there
+        (TrialModels, TrialModels.merge_together, 1),
+        (evaluation._Evaluation, evaluation._Evaluation.result, 2),  # one of three has its value
+        (TrialModels, TrialModels.keep, 1),
     ],
-    ids=["swept", "given", "taken", "all-taken", "merged", "evaluated", "kept"],
+    ids=["swept", "moved", "taken", "all-taken", "merged", "evaluated", "kept"],
 )
 def test_a_batch_that_was_killed_is_the_same_batch(
-    owner: Any, name: str, calls: int, place: Path, monkeypatch: pytest.MonkeyPatch
+    owner: Any, method: Callable[..., Any], calls: int, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {"trials": 5, "batch": 3, "seed": 7, "keep_best": 2}
     with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr(owner, name, after(getattr(owner, name), calls))
+        patched.setattr(owner, method.__name__, after(method, calls))
         search(place, "out", **asked)
     found = search(place, "out", **asked)
     assert history(found) == history(search(place, "calm", **asked))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -98,7 +99,9 @@ def test_the_lists_for_contributors_name_what_is_there() -> None:
 
 def test_a_name_of_a_decision_is_in_the_file_beside_it() -> None:
     """Like `Tries` (`cluster/retries.py`), and `FORMATS` in `sources/formats/registry.py`."""
-    of_files = re.findall(r"([^()|;]*)\(`([a-z_0-9/]+\.[pyhc]+)`", DECISIONS + ADDITIONS)
+    of_files = re.findall(
+        r"((?:[^()|;.]|\.(?=\w))*)\(`([a-z_0-9/]+\.[pyhc]+)`", DECISIONS + ADDITIONS
+    )
     of_files += re.findall(r"((?:`\w+`(?:, | and )?)+) (?:in|of)\s`([a-z_0-9/]+\.py)`", ADDITIONS)
     pairs = {
         (name.rpartition(".")[2], path)
@@ -110,13 +113,17 @@ def test_a_name_of_a_decision_is_in_the_file_beside_it() -> None:
 
 
 @cache
-def _our_files() -> list[Path]:
-    folders = ("resumerge", "tests", "benchmarks", "docs", "state")
-    return [file for name in folders for file in (CHECKOUT / name).rglob("*.*")]
+def _our_files() -> dict[str, list[Path]]:
+    """Return the checkout's files, by their names without folders."""
+    files = defaultdict(list)
+    for folder in ("resumerge", "tests", "benchmarks", "docs", "state"):
+        for file in (CHECKOUT / folder).rglob("*.*"):
+            files[file.name].append(file)
+    return files
 
 
 def _is_in(name: str, path: str) -> bool:
-    files = [file for file in _our_files() if file.as_posix().endswith(f"/{path}")]
+    files = [f for f in _our_files()[Path(path).name] if f.as_posix().endswith(f"/{path}")]
     return any(re.search(rf"\b{name}\b", file.read_text(encoding="utf-8")) for file in files)
 
 
