@@ -27,25 +27,26 @@ from resumerge.engine.reporter import ProgressUpdate
 from resumerge.errors import Interrupted
 
 BATCH_SECONDS = 1.0
-"""Seconds after which a batch is closed even if it is small, so that the process stops quickly."""
+"""Seconds after which even a small batch is submitted. A short time lets the process stop quickly.
+"""
 
 
 class _RunningTask(NamedTuple):
-    """A task in flight: the blocks that it will have written, and their bytes."""
+    """A task in flight: the future of the blocks that it writes, and the bytes of these blocks."""
 
     written: Future[list[WrittenBlocks]]
     nbytes: int
 
 
 class Scheduler:
-    """The main loop: it computes every pending block of a plan, batch by batch.
+    """The main loop, which computes every pending block of a plan, batch by batch.
 
     Args:
         execution: the context of this attempt's execution.
         evaluator: prepares units and computes their blocks.
-        queue: says which unit is next.
+        queue: chooses the next unit.
         committer: commits the batches.
-        page_cache: is told which blocks a pass has read.
+        page_cache: drops pages of blocks that a pass has read.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Scheduler:
         self._running: deque[_RunningTask] = deque()
         """The tasks in flight, in the order of their blocks.
 
-        A task is in flight until `_oldest_written` takes its blocks, also when it has ended.
+        A task stays in flight until `_oldest_written` takes its blocks, even if it ends earlier.
         """
         self._units_done = sum(unit.is_complete for unit in execution.progress)
         self._largest_block = execution.estimate.largest_block
@@ -79,16 +80,17 @@ class Scheduler:
         """Compute and commit until nothing is pending, or a signal asks the process to stop.
 
         Raises:
-            Resumable: the run cannot go on now: a source cannot be read, or has changed; memory or
-                disk space is short; or a method of the user fails.
+            Resumable: the run cannot continue now: a source cannot be read or has changed, memory
+                or disk space is short, or a user's method failed.
             OSError: the output cannot be written now.
-            Interrupted: a signal arrived. The blocks of tasks that had started are committed; but
-                if it interrupted reading a source, those in flight are not.
+            Interrupted: a signal arrived. The blocks of tasks that had started are committed. If
+                the signal interrupted the reading of a source, the blocks in flight are not
+                committed.
         """
         try:
             while True:
                 if batch := self._next_batch():
-                    self._committer.submit(batch)  # waits until the batch before is committed
+                    self._committer.submit(batch)  # waits until the previous batch is committed
                     self._report(batch)
                 else:
                     self._committer.wait()
@@ -101,18 +103,21 @@ class Scheduler:
             self._committer.close()
 
     def _next_batch(self) -> list[WrittenBlocks]:
-        """Wait until memory has room for a block, then return the next blocks.
+        """Wait until memory has room for a block, then return the next batch.
 
-        They are in order, computed, written and hashed; there are none if none is ready, or a
-        signal asks to stop. Usually memory has room at once.
+        The blocks of the batch are in order; they are computed, written and hashed. The batch is
+        empty if no block is ready, or a signal asks the process to stop. Usually memory has room at
+        once.
 
-        Meanwhile threads compute blocks beyond the batch. `most_in_flight` bounds the bytes of
-        these blocks, and `most_before_commit` their bytes together with the batch's; but where
-        nothing else is uncommitted beside the previous batch, one task may always start.
+        While the batch is collected, threads compute blocks beyond it. `most_in_flight` limits the
+        bytes of the blocks in flight. `most_before_commit` limits the sum of these bytes and the
+        batch's bytes. Neither limit applies if nothing but the previous batch is uncommitted: then
+        one task may always start.
 
         Raises:
-            Resumable: memory had no room for a block for too long, or a task cannot go on.
-            OSError: a task cannot write.
+            Resumable: memory had no room for a block for too long, or a task failed with this
+                error.
+            OSError: a task failed to write.
         """
         self._governor.wait_for_memory(self._stop)
         deadline = time.monotonic() + BATCH_SECONDS
@@ -123,69 +128,72 @@ class Scheduler:
                 is_full = self._start_tasks(collected_bytes)
                 if not self._running or (batch and is_full):
                     break
-                for written in self._oldest_written():
-                    batch.append(written)
-                    collected_bytes += written.nbytes
+                for blocks in self._oldest_written():
+                    batch.append(blocks)
+                    collected_bytes += blocks.nbytes
         except Interrupted:
-            # The signal interrupted reading a source. The blocks in `batch` are committed; those of
-            # the tasks in flight, which end or are cancelled before `run` returns, are computed
-            # again after resuming.
+            # The signal interrupted the reading of a source. The blocks in `batch` are still
+            # committed. The tasks in flight end or are cancelled before `run` returns; their blocks
+            # are computed again after resuming.
             self._running.clear()
         return batch
 
     def _start_tasks(self, collected_bytes: int) -> bool:
-        """Start tasks until enough are in flight, none is ready, or the batch has no room for more.
+        """Start tasks until enough are in flight, no block is ready, or the batch is full.
 
         Args:
-            collected_bytes: bytes of the batch so far.
+            collected_bytes: bytes of the blocks in the batch so far.
 
         Returns:
-            whether the batch is full: no further task may start before it is submitted.
+            True if the batch is full: no further task may start before it is submitted.
         """
         while not self._stop.requested and self._may_start_task():
-            room = most_before_commit(self._governor) - collected_bytes - self._bytes_in_flight
-            is_full = room < self._largest_block or self._governor.cramped
+            bytes_left = (
+                most_before_commit(self._governor) - collected_bytes - self._bytes_in_flight
+            )
+            is_full = bytes_left < self._largest_block or self._governor.cramped
             if is_full and (collected_bytes or self._running):
                 return True
-            task = self._feed.next_blocks(room)
+            task = self._feed.next_blocks(bytes_left)
             if task is None:
                 break
-            written = self._pool.submit(self._writer.write, task)
-            self._running.append(_RunningTask(written, task.nbytes))
+            future = self._pool.submit(self._writer.write, task)
+            self._running.append(_RunningTask(future, task.nbytes))
         return False
 
     def _may_start_task(self) -> bool:
-        """Return whether another task may start: few are in flight, in number and in bytes.
+        """Return whether the number and the bytes of the tasks in flight allow another task.
 
-        `most_tasks` and one may be in flight, since tasks that have ended count as well.
+        Up to `most_tasks` + 1 tasks may be in flight, because a task that has ended counts until
+        its blocks are taken.
         """
         if not self._running:
             return True
-        few = len(self._running) <= most_tasks(self._execution)
-        return few and self._bytes_in_flight < most_in_flight(self._governor)
+        has_free_place = len(self._running) <= most_tasks(self._execution)
+        return has_free_place and self._bytes_in_flight < most_in_flight(self._governor)
 
     @property
     def _bytes_in_flight(self) -> int:
         return sum(task.nbytes for task in self._running)
 
     def _oldest_written(self) -> Iterator[WrittenBlocks]:
-        """Wait for the first half of the tasks in flight, and yield the blocks that they wrote.
+        """Wait for the older half of the tasks in flight, and yield the blocks that they wrote.
 
-        This thread wakes once for all these tasks, not once for each: whenever it wakes, it takes
-        the interpreter's lock from the threads that compute.
+        This thread wakes only once for all of these tasks. Each time that it wakes, it takes the
+        interpreter's lock away from the threads that compute.
         """
         count = -(-len(self._running) // 2)
         self._running[count - 1].written.exception()  # waits until this task has ended
         for _ in range(count):
-            for written in self._running.popleft().written.result():
-                if written.completes_unit:
-                    self._read_ahead.end(written.unit)
-                yield written
+            for blocks in self._running.popleft().written.result():
+                if blocks.completes_unit:
+                    self._read_ahead.end(blocks.unit)
+                yield blocks
 
     def _report(self, batch: list[WrittenBlocks]) -> None:
-        """Count the blocks of a batch, which may not be committed yet, and report the progress."""
-        self._units_done += sum(written.completes_unit for written in batch)
-        self._bytes_done += sum(written.nbytes for written in batch)
+        """Count the blocks of a batch as done, committed or not, and report the progress."""
+        self._units_done += sum(blocks.completes_unit for blocks in batch)
+        self._bytes_done += sum(blocks.nbytes for blocks in batch)
         self._report_downloads()
         self._execution.reporter.progressed(
             ProgressUpdate(
@@ -198,6 +206,6 @@ class Scheduler:
         )
 
     def _report_downloads(self) -> None:
-        self._execution.reporter.heartbeat()  # a stalled download ends by its own timeout
+        self._execution.reporter.heartbeat()  # a stalled download has its own timeout
         if progress := self._queue.download_progress:
             self._execution.reporter.fetching(progress)

@@ -13,10 +13,10 @@ from resumerge.storage import Storage
 
 
 def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) -> None:
-    """Delete what a run wrote: its shards, the files beside them, and the run's folder.
+    """Delete a run's shards, its companions and its ledger's folder.
 
-    Files that the run did not write, files that were edited since, and the output's folder are
-    kept. The ledger is deleted last, in one step, because it lists the files of the run.
+    Three things are kept: files that the run did not write, files that were edited since, and the
+    output's folder. The ledger lists the files of the run, so it is deleted last, in one step.
     """
     remove_written(ledger, out, storage)
     ledger.close()
@@ -24,7 +24,7 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
 
 
 def remove_written(ledger: Ledger, out: Path, storage: Storage) -> None:
-    """Delete the shards that a run wrote to its output's folder, and the files beside them."""
+    """Delete the shards and companions that a run wrote to its output's folder."""
     folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
     written = written_files(ledger, out)
     for name in sorted(written):
@@ -39,10 +39,10 @@ def remove_written(ledger: Ledger, out: Path, storage: Storage) -> None:
 
 
 def remove_folder(folder: Path, storage: Storage) -> None:
-    """Delete a run's folder: one rename makes it no run any more, then its files are deleted."""
-    gone = folder.with_name(folder.name + STAGED)
-    storage.rename(folder, gone)
-    if gone.is_symlink():  # the folder that it leads to is not the run's to delete
-        storage.remove(gone)
+    """Delete a run's folder: rename it, so that it is no longer a run, then delete its files."""
+    renamed = folder.with_name(folder.name + STAGED)
+    storage.rename(folder, renamed)
+    if renamed.is_symlink():  # the target of the link does not belong to the run
+        storage.remove(renamed)
     else:
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(renamed, ignore_errors=True)

@@ -44,17 +44,17 @@ class AdoptedRun:
 
     Args:
         ledger: the run's ledger.
-        record: the run's row in the ledger.
-        recipe: the recipe to merge: the run's own, or, if a new run takes the place of this one,
-            the recipe that the command names.
-        config: the recipe's file.
-        names_recipe: whether the command names a recipe: local models are looked for where its
-            paths lead now, and a new run inherits no options.
+        record: the run's row in the ledger, as it was when the run was adopted.
+        recipe: the recipe to merge: the run's own; or, if a new run replaces this one, the new
+            run's recipe.
+        config: the file of the recipe.
+        names_recipe: whether the command names a recipe. If so, the recipe's paths are resolved
+            again to find local models, and a new run inherits no options.
         mirror: the session with the run's mirror; None without a mirror.
-        mirror_named: whether the command names the mirror, which may then be empty.
-        restored: whether the ledger was restored from its snapshot and not compared with the shards
-            yet.
-        replaced: whether a new run takes the place of this one.
+        mirror_named: whether the command names the mirror. A named mirror may be empty.
+        restored: whether the ledger was restored from its snapshot and has not been compared with
+            the shards yet.
+        replaced: whether a new run replaces this one.
     """
 
     ledger: Ledger
@@ -73,7 +73,7 @@ class AdoptedRun:
 
     @property
     def folder(self) -> Path:
-        """The folder of the ledger."""
+        """The ledger's folder."""
         return self.ledger.path.parent
 
 
@@ -81,29 +81,31 @@ class AdoptedRun:
 def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
     """Lock a run and open its ledger.
 
-    From now on `context.options` are the run's, unless a ``run`` command replaces the run: that
-    command names every option anew.
+    Options that the command leaves out are inherited from the run: `context.options` changes. If a
+    ``run`` command replaces the run, nothing is inherited.
 
     Raises:
-        InputError: another process works on the run, its ledger is damaged, its recipe changed, or
-            options of the command contradict the run.
+        InputError: another process is working on the run, its ledger is damaged, its recipe
+            changed, or options of the command contradict the run.
     """
     context.run_id = found.folder.name
     with run_lock(found.folder, found.folder.name):
         ledger, restored = open_ledger(found.folder, context.storage)
         with closing(ledger):
             record = ledger.run()
-            output_named = found.out.path if found.out is not None else context.options.output
-            _check_output_stays(record, output_named)
+            named_output = found.out.path if found.out is not None else context.options.output
+            _check_output_stays(record, named_output)
             mirror_named = context.options.mirror is not None
             mirror_url = context.mirror.url if context.mirror else record["mirror"]
             url = context.options.mirror or mirror_url
             check_stays(context.options, Path(record["output"]), record["mirror"], url)
-            wanted = found.recipe or edited_recipe(context, record)
-            if wanted is not None and not context.options.restart:
-                wanted = None if note_new_checkpoints(context, record, wanted) else wanted
+            new_recipe = found.recipe or edited_recipe(context, record)
+            if new_recipe is not None and not context.options.restart:
+                new_recipe = (
+                    None if note_new_checkpoints(context, record, new_recipe) else new_recipe
+                )
             replaced = context.options.restart or _gives_way(
-                context, ledger, wanted, may_lose_files=found.names_recipe and url is None
+                context, ledger, new_recipe, may_lose_files=found.names_recipe and url is None
             )
             if replaced and found.names_recipe:
                 url = context.options.mirror
@@ -113,7 +115,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
             mirror = context.open_mirror(url) if url else None
             if mirror is not None:
                 mirror.set_noun_for(Path(record["output"]))
-            recipe = check_recipe_drift(context, record, wanted, replaced=replaced)
+            recipe = check_recipe_drift(context, record, new_recipe, replaced=replaced)
             yield AdoptedRun(
                 ledger,
                 record,
@@ -128,7 +130,7 @@ def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
 
 
 def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[Problem]:
-    """Return why `run` would not continue a run with this recipe; empty if it would.
+    """Return the problems that keep `run` from continuing a run with this recipe; empty if none.
 
     Nothing is written.
 
@@ -143,10 +145,10 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
     try:
         with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
             record = ledger.run()
-            wanted = None if note_new_checkpoints(context, record, recipe) else recipe
+            new_recipe = None if note_new_checkpoints(context, record, recipe) else recipe
             has_mirror = bool(context.options.mirror or record["mirror"])
-            replaced = _gives_way(context, ledger, wanted, may_lose_files=not has_mirror)
-            check_recipe_drift(context, record, wanted, replaced=replaced)
+            replaced = _gives_way(context, ledger, new_recipe, may_lose_files=not has_mirror)
+            check_recipe_drift(context, record, new_recipe, replaced=replaced)
     except InputError as error:
         return error.problems
     return []
@@ -155,7 +157,7 @@ def recipe_problems(context: RunContext, folder: Path, recipe: Recipe) -> list[P
 def _gives_way(
     context: RunContext, ledger: Ledger, wanted: Recipe | None, *, may_lose_files: bool
 ) -> bool:
-    """Return whether a run of another recipe gives way to a new run: it has no work to lose."""
+    """Return whether a new run may replace one of another recipe, because no work would be lost."""
     record = ledger.run()
     return _is_another(context, record, wanted) and (
         _has_committed_nothing(ledger) or (may_lose_files and _has_no_file(ledger, record))
@@ -163,26 +165,26 @@ def _gives_way(
 
 
 def _is_another(context: RunContext, record: Mapping[str, Any], wanted: Recipe | None) -> bool:
-    """Return whether the command's recipe, or an option that affects the plan, is not the run's."""
+    """Return whether the command's recipe, or a planning option, differs from the run's."""
     if wanted is not None and not is_of_recipe(record, wanted):
         return True
     return context.options.plans_otherwise(json.loads(record["options"]))
 
 
 def _has_committed_nothing(ledger: Ledger) -> bool:
-    """Return whether a run has committed no block, and has no file in a mirror."""
+    """Return whether a run has neither a committed block nor a file in a mirror."""
     return not ledger.units.committed_blocks() and not ledger.mirrored.checksums()
 
 
 def _has_no_file(ledger: Ledger, record: Mapping[str, Any]) -> bool:
-    """Return whether no file of a run is left in its output."""
+    """Return whether none of a run's files exists in its output."""
     folder = OutputPath(Path(record["output"])).folder
     names = [name + suffix for name in ledger.written_names() for suffix in ("", PARTIAL)]
     return not any(os.path.lexists(folder / name) for name in names)
 
 
 def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
-    """Return the new run that replaces an adopted one, here and in its mirror."""
+    """Return a new run that replaces an adopted run, on this machine and in its mirror."""
     ledger, out, mirror = run.ledger, run.out, run.mirror
 
     def abandon() -> None:
@@ -199,7 +201,7 @@ def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
 
 
 def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:
-    """Plan and estimate a run again, with its sources as they are pinned.
+    """Plan and estimate a run again, from its pinned sources.
 
     Raises:
         InputError: the sources are invalid, or the mirror lies inside one.
@@ -221,12 +223,12 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:
 def _inherit_options(
     context: RunContext, record: Mapping[str, Any], mirror_url: str | None
 ) -> None:
-    """Fill in the options that the command leaves out with those of the run.
+    """Set the options that the command leaves out to the run's values.
 
     Args:
         context: the run's context.
         record: the run's row in its ledger.
-        mirror_url: the address of the run's mirror, if it has one.
+        mirror_url: the address of the run's mirror; None without a mirror.
     """
     if problems := check_has_mirror(context.options, context.options.mirror or mirror_url):
         raise InputError(problems)
@@ -234,7 +236,7 @@ def _inherit_options(
 
 
 def _note_mirror_that_stays(context: RunContext, mirror_url: str | None) -> None:
-    """Say that a run which is replaced had a mirror, if the command names none."""
+    """Tell the user that the mirror of a replaced run is kept, if the command names no mirror."""
     if mirror_url is not None and context.options.mirror is None:
         context.reporter.note(
             f"The run that is abandoned had a mirror, {mirror_url}, which stays as it is. The new "
@@ -243,7 +245,7 @@ def _note_mirror_that_stays(context: RunContext, mirror_url: str | None) -> None
 
 
 def keep_options(context: RunContext, run: AdoptedRun) -> None:
-    """Keep the command's options in the run's ledger, for the attempts after this one."""
+    """Store the command's options in the run's ledger, for later attempts."""
     kept_before = json.loads(run.record["options"])
     kept_now = context.options.kept_from_now(kept_before)
     if kept_now != kept_before:

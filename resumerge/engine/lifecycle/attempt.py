@@ -1,4 +1,4 @@
-"""One process's work on a run: recover, execute, finish, publish."""
+"""An attempt: the work of one process on a run, in the phases recover, execute, finish, publish."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from resumerge.sources.reader import SourceReader
 
 @dataclass
 class _Record:
-    """The facts about an attempt that the ledger records at its end.
+    """The facts about an attempt that are written to the ledger when it ends.
 
     Args:
         number: the attempt's number.
-        merging_seconds: seconds spent on recovery and on blocks, without the import of torch and
-            without steps.
+        merging_seconds: seconds spent on recovery and on blocks; importing torch and computing
+            steps are not counted.
     """
 
     number: int
@@ -57,14 +57,14 @@ class _Record:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a run, from the moment that nothing can be refused any more.
+    """One attempt at a run, which begins after every check has passed.
 
     Args:
         replicator: copies sealed shards to the mirror during the attempt; None without a mirror.
-        restored: whether the ledger was restored from its snapshot: then every committed block is
-            compared with its checksum before anything is computed.
-        interrupted: whether the previous attempt did not finish: a disk may have acknowledged
-            writes that a power cut lost nevertheless.
+        restored: whether the ledger was restored from its snapshot. If so, every committed block is
+            compared with its hash before anything is computed.
+        interrupted: whether the previous attempt did not complete the run. A power cut may have
+            lost writes that the disk had acknowledged.
     """
 
     context: RunContext
@@ -77,9 +77,9 @@ class Attempt:
     interrupted: bool = False
 
     def run(self) -> tuple[Plan, float]:
-        """Work until the output is complete; return the final plan, and the seconds of merging.
+        """Complete the output; return the final plan, and the seconds spent merging.
 
-        The final plan is another one than `plan` if ranks were undecided (`compaction`).
+        The final plan differs from `plan` if the ranks of an adapter were undecided (`compaction`).
 
         Raises:
             Interrupted: a signal stopped the run; what is committed is kept.
@@ -97,7 +97,7 @@ class Attempt:
 
     @contextmanager
     def _journaled(self) -> Iterator[_Record]:
-        """Note the start of the attempt in the ledger, and how it ended."""
+        """Record the attempt's start in the ledger, and its outcome when the context ends."""
         started = time.monotonic()
         with self.context.stop.deferred():
             record = _Record(
@@ -121,11 +121,11 @@ class Attempt:
             raise
         except (ResumergeError, *DISK_ERRORS) as error:
             state = "interrupted"
-            stopped = error if isinstance(error, ResumergeError) else out_of_order(error)
+            stop_error = error if isinstance(error, ResumergeError) else out_of_order(error)
             with suppress(*DISK_ERRORS):
-                cause = {"cause": stopped.reason} if isinstance(stopped, Resumable) else {}
-                self.ledger.events.add(EventKind.STOPPED, reason=str(stopped), **cause)
-            raise stopped from error
+                cause = {"cause": stop_error.reason} if isinstance(stop_error, Resumable) else {}
+                self.ledger.events.add(EventKind.STOPPED, reason=str(stop_error), **cause)
+            raise stop_error from error
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -134,8 +134,8 @@ class Attempt:
         finally:
             if self.replicator is not None:
                 self.replicator.close()
-            ignored = () if outcome == "done" else DISK_ERRORS
-            with suppress(*ignored), self.context.stop.deferred():
+            ignored_errors = () if outcome == "done" else DISK_ERRORS
+            with suppress(*ignored_errors), self.context.stop.deferred():
                 if self.replicator is not None and outcome != "done":
                     self.context.reporter.note(self.replicator.left_behind())
                 self.ledger.attempts.end(
@@ -161,7 +161,7 @@ class Attempt:
 
     def _recover_and_execute(self, record: _Record) -> None:
         """Recover the output, then compute and commit everything that is pending."""
-        give_back_freed_memory()  # planning has freed what it read
+        give_back_freed_memory()  # planning has freed the headers that it read
         reuse_freed_memory()
         reporter = self.context.reporter
         sparse = starts_sparse(
@@ -194,9 +194,10 @@ class Attempt:
                 )
 
     def _compacted(self) -> Attempt:
-        """Return this attempt with the compacted adapter: without directions that are zeros.
+        """Compact the adapter, and return this attempt with the compacted adapter's plan.
 
-        All changes of the adapter are computed by now, and its ranks follow from them.
+        Compaction removes directions that are zeros. All changes of the adapter are computed by
+        now; they determine its ranks.
         """
         self.context.reporter.doing("leaving out what is not kept")
         storage = self.context.storage
@@ -207,14 +208,14 @@ class Attempt:
 
     @contextmanager
     def _counting(self, ranges: RangeReader) -> Iterator[None]:
-        """Note the bytes that were streamed, however the merge ends: some servers charge them."""
-        ignored: tuple[type[Exception], ...] = DISK_ERRORS
+        """Record the streamed bytes, even if the merge fails: some servers charge for them."""
+        ignored_errors: tuple[type[Exception], ...] = DISK_ERRORS
         try:
             yield
-            ignored = ()
+            ignored_errors = ()
         finally:
             if ranges.requests:
-                with suppress(*ignored), self.context.stop.deferred():
+                with suppress(*ignored_errors), self.context.stop.deferred():
                     facts = {"bytes": ranges.bytes_received, "requests": ranges.requests}
                     self.ledger.events.add(EventKind.STREAMED, **facts)
 
@@ -229,10 +230,10 @@ class Attempt:
         return progress
 
     def _suspects_at_the_end(self, before: list[Progress]) -> set[int]:
-        """Return the units committed before this attempt whose blocks are compared at its end.
+        """Return the units committed before this attempt that are compared at its end.
 
-        With a mirror they were compared at the beginning of the attempt, because sealed shards are
-        uploaded, and may be deleted here, while the attempt goes on.
+        With a mirror the result is empty: these units were compared when the attempt began, because
+        sealed shards are uploaded, and may be deleted here, during the attempt.
         """
         if self.restored or self.replicator is not None or not self._is_suspicious:
             return set()
@@ -265,12 +266,12 @@ class Attempt:
         """Compute, write and commit everything that is pending."""
         if self.replicator is not None:
             self.replicator.start()
-        kind: type[Computation] = LocalComputation
+        computation_type: type[Computation] = LocalComputation
         if self.context.options.ray is not None:
             from resumerge.engine.cluster.computation import ClusterComputation  # few runs need it
 
-            kind = ClusterComputation
-        computation = kind(
+            computation_type = ClusterComputation
+        computation = computation_type(
             context=self.context,
             plan=self.plan,
             ledger=self.ledger,
@@ -284,7 +285,7 @@ class Attempt:
         computation.run(progress)
 
     def _finish(self) -> None:
-        """Write the files beside the shards, if the folder is the output."""
+        """Write the companions and the links to stages, unless the output is one file."""
         self.context.reporter.doing("finishing")
         remove_steps(self.ledger, self.context.storage)
         self.ledger.set_contents(content_hashes(self.plan, self.ledger))
@@ -293,7 +294,7 @@ class Attempt:
             link_stages(self.context, self.plan, self.ledger, self.out.folder)
 
     def _publish(self) -> None:
-        """Wait until the mirror has everything, and complete the model there."""
+        """Wait until the mirror has every shard, then complete the model there."""
         if self.replicator is not None:
             self.context.reporter.doing(f"waiting for the {self.replicator.store.noun}")
             with self.context.stop.deferred():
@@ -303,12 +304,12 @@ class Attempt:
                 )
 
     def _report_reading(self, done: int, total: int) -> None:
-        """Report the bytes read so far, and stop on a signal; called between pieces."""
+        """Report the bytes read so far, and raise `Interrupted` if a signal arrived."""
         self.context.reporter.reading(done, total)
         self.context.stop.check()
 
     def _check_in(self) -> None:
-        """Report progress, and stop on a signal; called between pieces of long work."""
+        """Report activity during long work, and raise `Interrupted` if a signal arrived."""
         self.context.reporter.heartbeat()
         self.context.stop.check()
 

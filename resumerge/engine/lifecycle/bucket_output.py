@@ -1,6 +1,7 @@
-"""An output in a bucket: a working folder on this machine, whose shards go to a mirror there.
+"""An output in a bucket: a working folder on this machine, and a mirror in the bucket.
 
-Afterwards only the path of the working folder shows this (`RunStore.output_in`).
+A run's ledger has no column for this. The output is in a bucket if the path of the working folder
+is the one that `RunStore.output_in` derives from the mirror's address.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from resumerge.output_path import ONE_FILE
 
 
 def read_output(value: object) -> Path | str:
-    """Return an output as a user gives it: a path here, or the address of a place in a bucket.
+    """Return an output that a user named: a path on this machine, or an address in a bucket.
 
     Raises:
-        InputError: it is neither.
+        InputError: the value is neither a path nor the address of a bucket.
     """
     address = address_in(value)
     if address is None or not is_bucket(address):
@@ -30,10 +31,10 @@ def read_output(value: object) -> Path | str:
 
 
 def working_folder_of(out: Path | str, options: Options) -> tuple[Path, Options]:
-    """Return the folder that a run with this output works in, and its options.
+    """Return the local folder for a run with this output, and the run's options.
 
     Args:
-        out: the output, as `read_output` returned it.
+        out: the output as `read_output` returned it: a path, or an address in a bucket.
         options: the command's options.
 
     Raises:
@@ -74,16 +75,17 @@ def working_folder_of(out: Path | str, options: Options) -> tuple[Path, Options]
 
 
 def check_stays(options: Options, out: Path, mirror: str | None, url: str | None) -> None:
-    """Check that a run whose output is in a bucket stays there.
+    """Check that the command leaves the output of a run in its bucket.
 
     Args:
         options: the command's options.
         out: the run's output on this machine.
-        mirror: the run's mirror until now.
-        url: the address of the mirror that this command names.
+        mirror: the address of the run's mirror before this command; None without a mirror.
+        url: the address of the mirror for this command; None without a mirror.
 
     Raises:
-        InputError: the command asks for an output elsewhere.
+        InputError: the command names another mirror, or asks for files of the output on this
+            machine.
     """
     if not is_output_in(out, mirror):
         return

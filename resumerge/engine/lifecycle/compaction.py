@@ -1,10 +1,10 @@
-"""Compaction: an adapter is written again without its zero directions, once its ranks are known.
+"""Compaction: once an adapter's ranks are known, it is written again without zero directions.
 
-If the changes choose the ranks, each module is computed and journaled at the highest rank, with
-zeros for the directions that are left out. When all modules are committed, a new file without
-these directions is written beside the old one. One transaction gives the ledger the new file's
-offsets, hashes and ranks. Then the new file takes the old one's name. A run that is killed goes on
-from the old file or from the new one.
+If the ranks depend on the changes, each module is first computed and journaled at the highest rank.
+Directions that are left out are zeros. When all modules are committed, a new file without these
+directions is written beside the old file. One transaction then stores the new file's offsets,
+hashes and ranks in the ledger. Last, the new file is renamed to the old file's name. A killed run
+continues from the old file or from the new file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resumerge.tensors import Factors
 from resumerge.tensors.dtypes import BITS
 
 COPIED_AT_ONCE = 1 << 24
-"""Bytes that are copied at once of a tensor that is no pair of factors."""
+"""Bytes that are copied at once of a tensor that is not a pair of factors."""
 
 
 def compact(
@@ -39,32 +39,32 @@ def compact(
     storage: Storage,
     on_progress: Callable[[int, int], None],
 ) -> Plan:
-    """Leave out the directions that are zeros, seal the adapter, and return its plan from then on.
+    """Remove directions that are zeros, seal the adapter, and return its plan with the final ranks.
 
     Args:
-        plan: the plan with the highest ranks, all of whose units are committed.
+        plan: the plan with the highest ranks; all of its units are committed.
         folder: the output's folder.
         ledger: the run's ledger.
         storage: the operations on files.
-        on_progress: called after every unit with the bytes written so far, and the total bytes. It
-            may raise.
+        on_progress: called after every unit with the bytes written so far and the total bytes; may
+            raise, to stop.
     """
     [shard] = plan.shards
     files = ShardFiles(plan, folder, storage)
-    if shard.name not in ledger.shards.open():  # nothing could be left out, and it was sealed
+    if shard.name not in ledger.shards.open():  # no direction could be removed
         return plan
-    old = os.open(files.partial(shard), os.O_RDONLY | os.O_CLOEXEC)
+    old_fd = os.open(files.partial(shard), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        compacted = with_ranks(plan, _ranks(plan, old))
+        compacted = with_ranks(plan, _ranks(plan, old_fd))
         assert compacted.adapter is not None and plan.adapter is not None
         if compacted.adapter.ranks != plan.adapter.ranks:
             path = files.compacted(shard)
-            new = storage.begin(path)
+            new_fd = storage.begin(path)
             try:
-                commits = _write(plan, compacted, ledger, old, new, storage, on_progress)
-                storage.sync_data(new)
+                commits = _write(plan, compacted, ledger, old_fd, new_fd, storage, on_progress)
+                storage.sync_data(new_fd)
             finally:
-                os.close(new)
+                os.close(new_fd)
             storage.sync_folder(folder)
             ranks = compacted.adapter.ranks.values()
             ledger.units.lay_out_again(
@@ -79,13 +79,13 @@ def compact(
             files = ShardFiles(compacted, folder, storage)
             storage.rename(path, files.partial(shard))
     finally:
-        os.close(old)
+        os.close(old_fd)
     seal(compacted.shards[0], files, ledger, storage)
     return compacted
 
 
 def finish_compaction(plan: Plan, folder: Path, storage: Storage) -> None:
-    """Rename a compacted file that the ledger describes; remove any other."""
+    """Complete an interrupted compaction: rename the new file if the ledger describes it."""
     assert plan.adapter is not None
     files, [shard] = ShardFiles(plan, folder, storage), plan.shards
     path = files.compacted(shard)
@@ -98,12 +98,12 @@ def finish_compaction(plan: Plan, folder: Path, storage: Storage) -> None:
 
 
 def _ranks(plan: Plan, file: int) -> dict[str, int]:
-    """Return the rank of each module: the number of its last direction that is not zero."""
+    """Return the rank of each module: the number of its last nonzero direction, at least 1."""
     ranks = {}
     for unit, factors in _factors(plan):
         a, _ = _matrices(factors, _read(file, unit.offset, unit.nbytes))
-        used = np.flatnonzero(np.any(a << 1, axis=(0, 2)))  # without the sign
-        ranks[unit.name] = int(used[-1]) + 1 if len(used) else 1
+        nonzero_directions = np.flatnonzero(np.any(a << 1, axis=(0, 2)))  # -0.0 is zero
+        ranks[unit.name] = int(nonzero_directions[-1]) + 1 if len(nonzero_directions) else 1
     return ranks
 
 
@@ -144,7 +144,7 @@ def _write(
     storage: Storage,
     on_progress: Callable[[int, int], None],
 ) -> list[UnitCommit]:
-    """Write the new file, and return the ledger's new rows of its units."""
+    """Write the new file, and return its units' rows for the ledger."""
     commits = []
     measured = {row["name"]: measurements for row, measurements in ledger.units.measurements()}
     progress = ledger.units.progress()

@@ -26,15 +26,16 @@ from resumerge.sources.companions import LARGEST
 def model_files(
     context: RunContext, plan: Plan, ledger: Ledger, name: str
 ) -> Iterator[tuple[str, bytes | Path]]:
-    """Yield (name, bytes or the file with them) of the files beside the shards, config.json last.
+    """Yield the name and content of each companion, config.json last.
 
-    A sweep has them in the folder of each variant, and its own recipe beside these folders.
+    The content is bytes, or the path of a file to copy. A sweep has companions in the folder of
+    each variant, and its own recipe beside these folders.
 
     Args:
         context: the run's context.
         plan: the plan.
         ledger: the run's ledger.
-        name: the model's name.
+        name: the model's name, for its card; a variant of a sweep has a name of its own.
 
     Raises:
         Resumable: a file was damaged after the run began.
@@ -43,19 +44,19 @@ def model_files(
     offline = context.options.offline
     try:
         for model in models_of(plan):
-            part, model_contents = model.plan, contents
+            model_plan, model_contents = model.plan, contents
             changes = changes_of(ledger, model.units)
-            section = [] if model.is_stage else card_section(changes)
-            if part.adapter is not None:
-                section = adapter_section(part.adapter.ranks, changes)
+            changes_section = [] if model.is_stage else card_section(changes)
+            if model_plan.adapter is not None:
+                changes_section = adapter_section(model_plan.adapter.ranks, changes)
             if plan.variants and not model.is_stage:
                 model_contents = content_hashes(plan, ledger, model)
             files = companions(
-                part,
+                model_plan,
                 model.name or name,
                 context.metadata,
                 model_contents,
-                section=section,
+                section=changes_section,
                 offline=offline,
             )
             yield from ((model.folder + file, content) for file, content in files)
@@ -66,18 +67,19 @@ def model_files(
 
 
 def write_companions(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
-    """Write the files beside the shards, each whole or not at all, config.json last.
+    """Write the companions, config.json last; no partly written file gets its final name.
 
-    If a shard is only in the mirror, nothing is written: the folder would look like a model.
+    If a shard is only in the mirror, nothing is written, because the folder would look like a
+    complete model.
     """
     if context.frees_shards or not all((out / s.name).exists() for s in plan.shards):
         return
-    noted = ledger.companions.checksums()
+    noted_checksums = ledger.companions.checksums()
     for name, content in model_files(context, plan, ledger, out.name):
         path = out / name
         data = content if isinstance(content, bytes) else _read(content)
         checksum = hash_block(data).hex()
-        our_checksums = {checksum, noted.get(name)}
+        our_checksums = {checksum, noted_checksums.get(name)}
         if _is_foreign(path, our_checksums) and not _make_way(context, ledger, out, path):
             continue
         ledger.companions.note(name, len(data), checksum)
@@ -93,16 +95,16 @@ def _read(path: Path) -> bytes:
 
 
 def _is_foreign(path: Path, checksums: set[str | None]) -> bool:
-    """Return whether a file exists that the user made or edited: it has none of these checksums."""
+    """Return whether a file exists and has none of these checksums: the user made or edited it."""
     exists = path.is_symlink() or path.exists()
     return exists and not any(has_checksum(path, checksum) for checksum in checksums if checksum)
 
 
 def _make_way(context: RunContext, ledger: Ledger, out: Path, path: Path) -> bool:
-    """Keep a user's file whose name a companion has; return whether the companion may be written.
+    """Keep a user's file that has a companion's name; return whether the companion may be written.
 
-    A model card of the user's stays in place. Any other file would change the model, so it is
-    renamed to its backup name.
+    A user's model card stays in place. Any other file would change the model, so it gets a backup
+    name.
     """
     if path.name == CARD and path.parent == out:
         ledger.events.add(EventKind.FILE_KEPT, name=path.name)

@@ -1,4 +1,4 @@
-"""Create a run: its ledger, with the whole plan in it before anything else is written."""
+"""Create a run: write its ledger with the whole plan before any other file."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from resumerge.planning import NUMERICS, Plan, fingerprint, fingerprint_parts
 
 @contextmanager
 def create_run(context: RunContext, plan: Plan, new: NewRun) -> Iterator[Ledger]:
-    """Create a run: its ledger with the whole plan, locked while the caller works on it.
+    """Create a run: write its ledger with the whole plan, and lock it while the context is open.
 
-    The run's folder appears with the plan in it whole, or not at all.
+    The run's folder appears only when it holds the complete plan.
 
     Raises:
-        InputError: another run has begun to use the output or the mirror.
+        InputError: another run has started to use the output or the mirror.
     """
     out = new.out
-    context.run_id = None  # a run that this one replaces is gone
+    context.run_id = None  # the run that this one replaces has been deleted
     if context.options.mirror:
         _acquire_empty(context.open_mirror(context.options.mirror), out)
     context.storage.make_folder(out.folder)
     with output_lock(out):
-        if problems := check_output(out):  # another run may have used it since the first check
+        if problems := check_output(out):  # another run may have written there meanwhile
             raise InputError(problems)
         staged = context.runs.stage(out.model, context.storage)
         _delete_abandoned(context.runs, staged)
@@ -59,7 +59,7 @@ def create_run(context: RunContext, plan: Plan, new: NewRun) -> Iterator[Ledger]
 
 
 def _acquire_empty(mirror: MirrorSession, out: OutputPath) -> None:
-    """Take the lease of a new run's mirror, which must be empty."""
+    """Acquire the lease of a new run's mirror, and check that the mirror is empty."""
     mirror.acquire_lease(out.model)
     with TemporaryFolder() as folder:
         state = mirror.read_state(folder / LEDGER_FILE)
@@ -68,7 +68,7 @@ def _acquire_empty(mirror: MirrorSession, out: OutputPath) -> None:
 
 
 def _delete_abandoned(runs: RunStore, own: Path) -> None:
-    """Delete the staged folders of processes that died before they had written a whole plan.
+    """Delete the staged folders of processes that died while they wrote a plan.
 
     Args:
         runs: the folder of all runs.
@@ -82,18 +82,18 @@ def _delete_abandoned(runs: RunStore, own: Path) -> None:
 def _write_plan(context: RunContext, plan: Plan, new: NewRun, staged: Path) -> Path:
     """Write a new run's ledger, and return the run's folder under its final name."""
     options, storage = context.options, context.storage
-    name = staged.stem
-    parts = {**fingerprint_parts(plan), RECIPE_TEXT: text_digest(plan.recipe.text)}
+    run_id = staged.stem
+    parts_of_fingerprint = {**fingerprint_parts(plan), RECIPE_TEXT: text_digest(plan.recipe.text)}
     ledger = Ledger.create(staged / LEDGER_FILE)
     ledger.begin(
         {
-            "id": name,
+            "id": run_id,
             "created": now(),
             "config_path": str(new.config.absolute()),
             "config_text": plan.recipe.text,
             "output": str(new.out),
-            "fingerprint": fingerprint(parts),
-            "fingerprint_parts": json.dumps(parts),
+            "fingerprint": fingerprint(parts_of_fingerprint),
+            "fingerprint_parts": json.dumps(parts_of_fingerprint),
             "options": json.dumps(options.kept(**_planned(plan), **_places(options, new))),
             "versions": json.dumps(program_and_machine()),
             "host": hostname(),
@@ -119,13 +119,13 @@ def _planned(plan: Plan) -> dict[str, Any]:
 
 
 def _places(options: Options, new: NewRun) -> dict[str, str]:
-    """Return the folders outside its output that a run writes to, by the names of their options."""
+    """Return the folders that a run writes to outside its output, by option name."""
     folder = options.intermediate_dir or new.created_with.get("intermediate_dir")
     return {} if folder is None else {"intermediate_dir": str(Path(folder).absolute())}
 
 
 def program_and_machine() -> dict[str, Any]:
-    """Return the versions of program and Python, and the processor, that a run is created with."""
+    """Return the program's version, Python's version and the processor type, for the ledger."""
     return {
         "resumerge": resumerge.__version__,
         "numerics": NUMERICS,

@@ -1,4 +1,4 @@
-"""Finished models in a mirror: are they of a recipe, and copying them to this machine."""
+"""Finished models in a mirror: compare them with a recipe, and copy them to this machine."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ from resumerge.sizes import show_size
 from resumerge.storage import Storage
 
 LARGEST_RECIPE = 1 << 24
-"""The most bytes of a recipe that is read from a mirror."""
+"""The largest recipe, in bytes, that is read from a mirror."""
 
 PAGE = 4096
-"""Bytes of a page: a file takes whole pages of a disk."""
+"""Bytes of a page. A file takes whole pages on a disk."""
 
 
 def is_made_of(manifest: Manifest, recipe: Recipe, options: Options, mirror: MirrorSession) -> bool:
     """Return whether a finished model was made of this recipe, with these options.
 
-    The sources are not compared: a branch may have moved since, and a local model may be a copy.
+    The sources are not compared, because a branch may have moved since, and a local model may be a
+    copy.
     """
-    for asked, made in ((options.seed, manifest.seed), (options.shard_size, manifest.shard_size)):
-        if asked is not None and asked != made:
+    for wanted_value, value_of_model in (
+        (options.seed, manifest.seed),
+        (options.shard_size, manifest.shard_size),
+    ):
+        if wanted_value is not None and wanted_value != value_of_model:
             return False
     keeps_all = options.intermediate_dir is not None
-    keep = names_to_keep(recipe, options.keep or (), every=keeps_all)
-    folders = [f"{STAGES}/{name}/" for name in keep]
-    if not all(any(file.startswith(folder) for file in manifest.files) for folder in folders):
+    kept_stages = names_to_keep(recipe, options.keep or (), every=keeps_all)
+    stage_folders = [f"{STAGES}/{name}/" for name in kept_stages]
+    if not all(any(file.startswith(folder) for file in manifest.files) for folder in stage_folders):
         return False
     nbytes, sha256 = manifest.files.get(RECIPE_IN_OUTPUT, (0, ""))
     if not 0 < nbytes <= LARGEST_RECIPE:
@@ -56,14 +60,15 @@ def fetch_model(
 ) -> list[str]:
     """Copy a finished model to this machine, config.json last.
 
-    Files that are here already are kept. If the output is one file, only that file is copied.
+    Files that exist here already are kept. If the output is one file, only that file is copied.
 
     Returns:
         the names of the files that were copied.
 
     Raises:
-        InputError: a file is damaged, or the disk here is too small.
-        Resumable: a file cannot be read now.
+        InputError: the mirror cannot be used.
+        Resumable: a file is missing or damaged in the mirror, or cannot be read now; or the disk
+            here is too small.
     """
     names = sorted(_wanted(manifest, out), key=lambda name: (name == "config.json", name))
     missing = [name for name in names if not _has(out.folder / name, name, manifest.files[name][0])]
@@ -83,7 +88,7 @@ def fetch_model(
 
 
 def fetched_names(manifest: Manifest, out: OutputPath) -> set[str]:
-    """Return the names of a model's files that `fetch_model` copied before, or started to copy."""
+    """Return the names of files that an earlier `fetch_model` may have copied or begun to copy."""
     names, files = _wanted(manifest, out), manifest.files
     complete = {name for name in names if _has(out.folder / name, name, files[name][0])}
     return complete | {name + PARTIAL for name in names}

@@ -29,12 +29,12 @@ class NewRun:
 
     Args:
         config: the recipe's file.
-        replaced: names of files in the output's folder that `abandon` deletes.
-        abandon: deletes the run that this one replaces, and its files (``--restart``).
-        created_with: if the command names no recipe, the options of the run that this one replaces;
-            this run is planned with them, too.
-        pins: `revision` of each model that is pinned already, by the text of its reference.
-        swept: the model that a sweep has made, which is taken over; None to compute the model.
+        replaced: names of the files in the output's folder that `abandon` deletes.
+        abandon: deletes the run that this run replaces, with its files.
+        created_with: options of the run that this run replaces. This run is planned with them.
+            Empty if the command names a recipe.
+        pins: the `revision` of each model that is pinned already, by the text of its reference.
+        swept: the finished model of a sweep, which this run takes over; None to compute the model.
     """
 
     recipe: Recipe
@@ -55,7 +55,8 @@ class ExistingRun:
         folder: the folder of its ledger.
         recipe: the recipe that the command names; None to use the run's own.
         config: the recipe's file; None to use the run's own.
-        out: the output that the command names for a run that was imported from its mirror.
+        out: the output that the command names, for a run that was imported from its mirror; None to
+            use the run's own.
     """
 
     folder: Path
@@ -65,7 +66,7 @@ class ExistingRun:
 
     @property
     def names_recipe(self) -> bool:
-        """Whether the command names a recipe, as `run` does and `resume` does not."""
+        """Whether the command names a recipe: `run` does, `resume` does not."""
         return self.recipe is not None
 
 
@@ -74,8 +75,9 @@ class FinishedInMirror:
     """A finished model in a mirror, made by a run that this machine does not have.
 
     Args:
-        recipe: the recipe that the model must be made of; None if any is right.
-        out: where the model is copied to if the user asks for that.
+        recipe: the recipe that the model must be made of; None to accept any recipe.
+        out: the output on this machine, where ``--bring-back`` copies the model; None if there is
+            none.
     """
 
     manifest: Manifest
@@ -87,7 +89,7 @@ Found = NewRun | ExistingRun | FinishedInMirror
 
 
 def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
-    """Return the run that ``resumerge run CONFIG OUT`` begins, continues, or finds done.
+    """Return the run that ``resumerge run CONFIG OUT`` creates, resumes or reports as done.
 
     Raises:
         InputError: a path cannot be used, or the recipe is invalid.
@@ -101,8 +103,8 @@ def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
     if problems:
         raise InputError(problems)
     recipe = read_recipe(config)
-    if earlier := context.runs.of_output(out.path):
-        return ExistingRun(earlier[-1], recipe, config)
+    if earlier_runs := context.runs.of_output(out.path):
+        return ExistingRun(earlier_runs[-1], recipe, config)
     if context.options.mirror is None:
         return NewRun(recipe, config, out)
     mirror = context.open_mirror(context.options.mirror)
@@ -120,14 +122,15 @@ def find_for_run(context: RunContext, config: Path, out: OutputPath) -> Found:
 
 
 def find_for_resume(context: RunContext, name: str | None) -> Found:
-    """Return the run that ``resumerge resume [RUN]`` continues, or finds done.
+    """Return the run that ``resumerge resume [RUN]`` resumes or reports as done.
 
     Args:
         context: the run's context.
         name: a run's id, output or mirror; None for the newest run.
 
     Raises:
-        InputError: there is no such run; or a finished one is to start over and was not named.
+        InputError: there is no such run; or ``--restart`` was given without a name, and the newest
+            run is done.
         Resumable: the mirror cannot be reached.
     """
     if name is None or not is_mirror_url(name):
@@ -146,21 +149,21 @@ def find_for_resume(context: RunContext, name: str | None) -> Found:
     if runs_here and not context.options.bring_back:
         return ExistingRun(runs_here[-1])
     mirror = context.open_mirror(name)
-    other = context.options.mirror
-    if other is not None and open_store(other).url != mirror.url:
+    mirror_option = context.options.mirror
+    if mirror_option is not None and open_store(mirror_option).url != mirror.url:
         raise refuse(
             "A run that is resumed from a mirror keeps that mirror",
             where=mirror.url,
-            found=f"--mirror {other}",
+            found=f"--mirror {mirror_option}",
             fix="leave --mirror out; to change the mirror, resume the run by its id on the "
             "machine that has its ledger",
         )
     _check_usable(mirror)
-    found = find_in_mirror(context, mirror)
-    if isinstance(found, Path):
-        return ExistingRun(found)
-    assert found is not None
-    return FinishedInMirror(found, None, output_option(context.options))
+    in_mirror = find_in_mirror(context, mirror)
+    if isinstance(in_mirror, Path):
+        return ExistingRun(in_mirror)
+    assert in_mirror is not None
+    return FinishedInMirror(in_mirror, None, output_option(context.options))
 
 
 def _check_usable(mirror: MirrorSession, out: OutputPath | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Models that are finished already: here, in a mirror, or with files in both."""
+"""Finished models: on this machine, in a mirror, or with files in both places."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ from resumerge.planning import Plan
 
 
 def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
-    """Return whether a run is done, and all files that it wrote are still there.
+    """Return whether a run is done, and every file that it wrote still exists.
 
-    Shards must have their size and header, here or in the mirror; in the mirror every file must
-    have its size. Companion files here only have to exist: the user may have edited them.
+    Each shard must have its size and header on this machine, or be in the mirror. Every file in the
+    mirror must have its size. Companions on this machine only have to exist, because the user may
+    have edited them.
 
     Raises:
         InputError: the mirror cannot be used.
@@ -55,8 +56,8 @@ def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
     folder = run.out.folder
     files = context.shard_files(plan, folder)
     missing = [s for s in plan.shards if not files.has_size_and_header(s, files.final(s))]
-    companions = run.ledger.companions.checksums()
-    if run.ledger.shards.open() or not all((folder / name).is_file() for name in companions):
+    companion_names = run.ledger.companions.checksums()
+    if run.ledger.shards.open() or not all((folder / name).is_file() for name in companion_names):
         return False
     if run.mirror is None:
         return not missing
@@ -67,23 +68,23 @@ def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 
 
 def _is_complete_in(mirror: MirrorSession, plan: Plan, ledger: Ledger) -> bool:
-    """Return whether the mirror has this run's manifest and all files; report missing files."""
+    """Return whether the mirror has this run's manifest and every file; report missing files."""
     mirror.check_mounted()
     manifest, files = retry_store(mirror.store, lambda: read_manifest(mirror.store)), mirror.files()
-    missing = {s.name for s in plan.shards if files.get(s.name) != s.nbytes}
+    missing_names = {s.name for s in plan.shards if files.get(s.name) != s.nbytes}
     if manifest is None or manifest.run != ledger.run()["id"]:
-        missing.add(MANIFEST_FILE)
+        missing_names.add(MANIFEST_FILE)
     else:
-        missing.update(missing_files(manifest, files))
-    if missing:
-        names = sorted(missing)[:SHOWN]
-        ledger.events.add(EventKind.MIRROR_LACKS, mirror=mirror.url, names=names)
-        mirror.note(f"The {mirror.store.place} lacks {', '.join(names)}")
-    return not missing
+        missing_names.update(missing_files(manifest, files))
+    if missing_names:
+        shown_names = sorted(missing_names)[:SHOWN]
+        ledger.events.add(EventKind.MIRROR_LACKS, mirror=mirror.url, names=shown_names)
+        mirror.note(f"The {mirror.store.place} lacks {', '.join(shown_names)}")
+    return not missing_names
 
 
 def report_finished(context: RunContext, run: AdoptedRun) -> Result:
-    """Report that a run is finished; ``--bring-back`` copies the files that only the mirror has.
+    """Report that a run is finished; with ``--bring-back``, copy missing files from the mirror.
 
     Raises:
         InputError: a file cannot be copied from the mirror.
@@ -108,10 +109,10 @@ def report_finished(context: RunContext, run: AdoptedRun) -> Result:
 
 
 def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
-    """Report a finished model in a mirror whose run this machine does not have, or copy it here.
+    """Report a finished model in a mirror, made by a run that this machine does not have.
 
     Raises:
-        InputError: the model is not made of this recipe, or cannot be copied here.
+        InputError: the model is made of another recipe, or cannot be copied here.
         Resumable: the mirror cannot be read now.
     """
     mirror, manifest, out = context.mirror, found.manifest, found.out
@@ -119,11 +120,11 @@ def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
     options = context.options
     if found.recipe is not None and not is_made_of(manifest, found.recipe, options, mirror):
         raise refuse_mirror(mirror, MirrorState(FINISHED, {}, manifest))
-    name = Path(manifest.output or manifest.run)
-    if out is not None and (problems := check_same_form(out, name)):
+    original_name = Path(manifest.output or manifest.run)
+    if out is not None and (problems := check_same_form(out, original_name)):
         raise InputError(problems)
     if options.bring_back:
-        out = out or OutputPath(Path.cwd() / name)
+        out = out or OutputPath(Path.cwd() / original_name)
         problems = [*check_output_path(out), *check_output(out, fetched_names(manifest, out))]
         if problems:
             raise InputError(problems)
@@ -133,9 +134,10 @@ def use_finished_mirror(context: RunContext, found: FinishedInMirror) -> Result:
 def take_finished_of(
     context: RunContext, run: AdoptedRun, mirror: MirrorSession, manifest: Manifest
 ) -> Result:
-    """Report a run of this machine that another machine has finished, as `take_finished` does.
+    """Report a run of this machine that another machine has finished.
 
-    If the run's output is in a bucket, the files that this machine wrote for it are removed.
+    If the run's output is in a bucket, the files that this machine wrote for the run are removed.
+    Otherwise ``--bring-back`` copies the model to the output.
 
     Raises:
         InputError: the model cannot be copied.
@@ -153,19 +155,19 @@ def take_finished_of(
 def take_finished(
     context: RunContext, mirror: MirrorSession, manifest: Manifest, out: OutputPath | None
 ) -> Result:
-    """Report a finished model in a mirror; ``--bring-back`` copies it to `out`.
+    """Report a finished model in a mirror; with ``--bring-back``, copy it to `out`.
 
     Args:
         context: the run's context.
         mirror: the mirror session.
         manifest: the mirror's manifest.
-        out: the output on this machine, if there is one.
+        out: the output on this machine; None if there is none.
 
     Raises:
         InputError: the model cannot be copied.
         Resumable: the mirror cannot be read now.
     """
-    with suppress(InputError, Resumable):  # the machine that finished may have left metadata
+    with suppress(InputError, Resumable):  # the other machine may have left metadata
         retry_store(mirror.store, lambda: remove_metadata(mirror.store))
     if context.options.bring_back and out is not None:
         if problems := check_apart(out, mirror):
@@ -173,10 +175,10 @@ def take_finished(
         context.storage.make_folder(out.folder)
         with output_lock(out):
             fetch_model(mirror, manifest, out, context.storage)
-    there = mirror.store.local_folder or mirror.url
-    where = out.path if out is not None and out.path.exists() else there
+    in_mirror = mirror.store.local_folder or mirror.url
+    where = out.path if out is not None and out.path.exists() else in_mirror
     result = Result(manifest.run, where, None, already_done=True, mirror=mirror.url)
     context.reporter.done(result)
-    if out is not None and where == there:
+    if out is not None and where == in_mirror:
         context.reporter.note(f"{out.path} was not made; add --bring-back to copy the model to it")
     return result

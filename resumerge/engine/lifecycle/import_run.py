@@ -46,20 +46,21 @@ def find_in_mirror(
     recipe: Recipe | None = None,
     out: OutputPath | None = None,
 ) -> Path | Manifest | None:
-    """Return the run of a mirror, imported if this machine does not have it.
+    """Return the run of a mirror; import it if this machine does not have it.
 
     Args:
         context: the run's context.
         mirror: the mirror session.
-        recipe: the recipe that the run must be of, unless ``--restart`` abandons it.
-        out: the output on this machine; by default as the options say.
+        recipe: the recipe that the run must have, unless ``--restart`` abandons the run; None to
+            accept any recipe.
+        out: the output on this machine; None to derive it from the options or the run.
 
     Returns:
-        the folder of a run's ledger; or the manifest of a finished model; or None if the mirror is
+        the folder of the run's ledger; the manifest of a finished model; or None if the mirror is
         empty and a recipe is given.
 
     Raises:
-        InputError: the mirror holds something else, or another machine works there.
+        InputError: the mirror holds something else, or another machine is working there.
         Resumable: the mirror cannot be reached.
     """
     with TemporaryFolder() as folder:
@@ -93,14 +94,14 @@ def _finished(
     *,
     restart: bool,
 ) -> Path | Manifest:
-    """Return a finished mirror's manifest; or the run that made it, if this machine can repair it.
+    """Return a finished mirror's manifest, or the folder of its run if this machine can repair it.
 
     Args:
         context: the run's context.
         mirror: the mirror session.
         manifest: the mirror's manifest.
         state: the mirror's state.
-        restart: whether the model will be abandoned, so that its files may be missing.
+        restart: whether the model will be abandoned; then missing files do not matter.
     """
     if restart:
         return manifest
@@ -118,7 +119,7 @@ def _import(
 ) -> Path:
     """Copy a run's ledger from its mirror, and return its folder.
 
-    The folder appears whole or not at all.
+    The folder appears only when it is complete.
     """
     mirror.set_noun_for(out.path)
     check_stays(context.options, out.path, mirror.url, mirror.url)
@@ -150,8 +151,8 @@ def _import(
 
 def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -> InputError:
     noun = mirror.store.noun
-    there = [mirror.url] if noun == "output" else ["OUT", "--mirror", mirror.url]
-    restart = ["resumerge", "run", "RECIPE", *there, "--restart"]
+    output_words = [mirror.url] if noun == "output" else ["OUT", "--mirror", mirror.url]
+    restart = ["resumerge", "run", "RECIPE", *output_words, "--restart"]
     return refuse(
         f"The finished model in the {noun} is incomplete",
         where=mirror.url,
@@ -163,7 +164,7 @@ def _incomplete(manifest: Manifest, missing: list[str], mirror: MirrorSession) -
 
 
 def _found_damage_since(folder: Path) -> bool:
-    """Return whether a run was complete and then found to be damaged."""
+    """Return whether damage was found in a run after it was complete."""
     with closing(read_ledger(folder)) as ledger:
         return not ledger.shards.open() and ledger.run()["state"] != "done"
 
@@ -174,25 +175,25 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def output_option(options: Options) -> OutputPath | None:
-    """Return the output that ``--output`` names."""
+    """Return the output that ``--output`` names; None without the option."""
     return None if options.output is None else OutputPath(options.output.absolute())
 
 
 def _output_here(context: RunContext, record: Mapping[str, Any], url: str) -> OutputPath:
-    """Return the output of an imported run on this machine; an output in a bucket stays there."""
+    """Return the local output of an imported run: a working folder if its output is in a bucket."""
     if context.options.output is None and is_output_in(record["output"], url):
         return OutputPath(context.runs.output_in(url))
     return output_of_imported(record, context.options)
 
 
 def output_of_imported(row: Mapping[str, Any], options: Options) -> OutputPath:
-    """Return the output of an imported run: `--output`, or else its old name in this folder.
+    """Return the output of an imported run: `--output`, or its old name in the current folder.
 
     Raises:
-        InputError: the name that it had on the other machine cannot be used here.
+        InputError: the output's name on the other machine cannot be used here.
     """
-    if (option := output_option(options)) is not None:
-        return option
+    if (from_option := output_option(options)) is not None:
+        return from_option
     name = Path(row["output"]).name
     if not is_output_name(name):
         raise refuse(
@@ -205,11 +206,11 @@ def output_of_imported(row: Mapping[str, Any], options: Options) -> OutputPath:
 
 
 def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
-    """Return a problem unless both outputs are folders, or files of the same name.
+    """Return a problem unless both outputs are folders, or files with the same name.
 
     Args:
         out: the output here.
-        theirs: the output on the other machine.
+        theirs: the path of the output on the other machine.
     """
     on_other_machine = OutputPath(theirs)
     if out.is_file == on_other_machine.is_file and (
@@ -230,13 +231,14 @@ def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
 def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) -> None:
     """Adapt a ledger that was copied from a mirror to this machine.
 
-    Units of shards that the mirror does not have become pending: no machine can hand them over.
+    Units become pending if their shards are not in the mirror, because this machine cannot get
+    them.
 
     Args:
         folder: the ledger's folder.
-        home: the folder where the ledger will be afterwards.
+        home: the folder that the ledger will be moved to.
         out: the output here.
-        url: the mirror's address, as this machine writes it.
+        url: the mirror's address on this machine.
         storage: the operations on files.
     """
     with closing(Ledger(folder / LEDGER_FILE)) as ledger:
@@ -274,7 +276,7 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
 
 
 def _local_folder(source: Mapping[str, Any]) -> str | None:
-    """Return the folder of a local model on this machine; None if the pinned path is right here."""
+    """Return the folder of a local model on this machine; None to keep the pinned path."""
     try:
         if pinned_path(source).exists():
             return None

@@ -1,4 +1,4 @@
-"""Old runs: the disk space they take, and how they are removed. Finished models always stay."""
+"""Old runs: their disk space, and their removal. Finished models are never removed."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class OldRun:
     Args:
         folder: the ledger's folder.
         state: the state in the ledger; `DAMAGED` if neither ledger nor snapshot can be read.
-        output: the output on this machine; None if it is not known.
-        seconds: seconds since anything was written to its ledger.
+        output: the output on this machine; None if the ledger cannot be read.
+        seconds: seconds since the last write to its ledger.
         ledger_bytes: size of `folder`.
-        unfinished: files of an unfinished model, which are removed with the run: names in the
-            output's folder.
-        unfinished_bytes: their size.
-        mirror: the address of its mirror, which is not touched.
+        unfinished: names of the files of an unfinished model in the output's folder. They are
+            removed with the run.
+        unfinished_bytes: bytes of the files of `unfinished`.
+        mirror: the address of its mirror, which is left unchanged; None without a mirror.
     """
 
     folder: Path
@@ -57,7 +57,7 @@ class OldRun:
 
     @property
     def named(self) -> str | None:
-        """The output as the user named it."""
+        """The output as the user named it: a path or an address; None if it is not known."""
         return None if self.output is None else output_as_named(self.output, self.mirror)
 
     def as_json(self) -> dict[str, Any]:
@@ -77,17 +77,17 @@ class OldRun:
 def old_runs(
     runs: RunStore, names: Sequence[str] = (), *, done: bool = False, older: float | None = None
 ) -> list[OldRun]:
-    """Return the runs that these arguments choose, oldest first, without those in work.
+    """Return the runs that match these arguments, oldest first; runs in progress are left out.
 
     Args:
         runs: the folder of all runs.
-        names: ids or outputs of runs. Without names these are all runs that are done, or, with
-            `older`, all runs.
-        done: whether to choose only runs that are done.
-        older: choose only runs whose ledger was not written for so many seconds.
+        names: ids or outputs of runs. If empty, all runs that are done match; with `older`, all
+            runs do.
+        done: whether only runs that are done match.
+        older: the least seconds since the last write to the ledger of a matching run.
 
     Raises:
-        InputError: there is no such run, or a process works on a run that is named.
+        InputError: there is no such run, or a process is working on a run of `names`.
     """
     folders = list(dict.fromkeys(_find(runs, name) for name in names))
     for folder in folders:
@@ -99,31 +99,31 @@ def old_runs(
                 fix="wait until it has ended, or stop it",
             )
     folders = folders or runs.runs()
-    idle = [_describe(folder) for folder in folders if lock_holder(folder) is None]
+    idle_runs = [_describe(folder) for folder in folders if lock_holder(folder) is None]
     only_done = done or not (names or older is not None)
     return [
         run
-        for run in idle
+        for run in idle_runs
         if (run.state == "done" or not only_done) and (older is None or run.seconds >= older)
     ]
 
 
 def _find(runs: RunStore, name: str) -> Path:
-    """Return the folder of a run, by its id or its output, which may be in a bucket."""
+    """Return the folder of a run, by its id or its output; the output may be in a bucket."""
     in_bucket = runs.of_address(normalise(name)) if is_mirror_url(name) else []
     return in_bucket[-1] if in_bucket else runs.find(name)
 
 
 def remove_run(run: OldRun, storage: Storage) -> None:
-    """Remove a run's ledger, and the files of its model if that is not finished.
+    """Remove a run's ledger, and the files of its model if the model is unfinished.
 
-    Files that the run did not write, or that were edited since, stay.
+    Files that the run did not write, or that were edited since, are kept.
 
     Raises:
-        InputError: a process works on the run or on its output; or the run's state is not `run`'s
-            any more, so that its model may be finished by now.
+        InputError: a process is working on the run or its output; or the run's state is no longer
+            `run.state`, so the model may be finished by now.
     """
-    if not run.folder.is_dir():  # another process was quicker
+    if not run.folder.is_dir():  # another process removed it first
         return
     with run_lock(run.folder, run.id):
         if (state := _describe(run.folder).state) != run.state:
@@ -149,13 +149,13 @@ def remove_run(run: OldRun, storage: Storage) -> None:
 
 def _describe(folder: Path) -> OldRun:
     files = {path.name: path.stat() for path in _files(folder)}
-    size = sum(stat.st_size for stat in files.values())
-    written = (
+    ledger_bytes = sum(stat.st_size for stat in files.values())
+    write_times = (
         stat.st_mtime
         for name, stat in files.items()
-        if stat.st_size and not name.endswith("-shm")  # readers write these, too
+        if stat.st_size and not name.endswith("-shm")  # readers also write these
     )
-    seconds = time.time() - max(written, default=0.0)
+    seconds = time.time() - max(write_times, default=0.0)
     try:
         with closing(read_ledger(folder)) as ledger:
             record = ledger.run()
@@ -163,19 +163,30 @@ def _describe(folder: Path) -> OldRun:
             is_finished = state == "done" or _is_whole(ledger, out)
             unfinished = set() if is_finished else written_files(ledger, out.folder)
     except (InputError, InvalidLedger):
-        return OldRun(folder, DAMAGED, None, seconds, size, (), 0, None)
-    nbytes = sum((out.folder / name).stat().st_size for name in unfinished)
-    return OldRun(folder, state, out.path, seconds, size, unfinished, nbytes, record["mirror"])
+        return OldRun(folder, DAMAGED, None, seconds, ledger_bytes, (), 0, None)
+    unfinished_bytes = sum((out.folder / name).stat().st_size for name in unfinished)
+    return OldRun(
+        folder,
+        state,
+        out.path,
+        seconds,
+        ledger_bytes,
+        unfinished,
+        unfinished_bytes,
+        record["mirror"],
+    )
 
 
 def _is_whole(ledger: Ledger, out: OutputPath) -> bool:
-    """Return whether the output has a finished model, though this run is not done.
+    """Return whether the output has a finished model although this run is not done.
 
-    A run of another state folder may have finished the model: its shards are the same.
+    A run in another state folder may have finished the model; its shards have the same names.
     """
-    names = [str(row["name"]) for row in ledger.shards.all()]
-    last = () if out.is_file else (CONFIG,)
-    return bool(names) and all((out.folder / name).is_file() for name in (*names, *last))
+    shard_names = [str(row["name"]) for row in ledger.shards.all()]
+    last_files = () if out.is_file else (CONFIG,)
+    return bool(shard_names) and all(
+        (out.folder / name).is_file() for name in (*shard_names, *last_files)
+    )
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -1,13 +1,13 @@
-"""The phases of `run` and `resume`: a row for a new run, and one for a run that exists.
+"""The phases of `run` and `resume`, in order: one row for a new run, one for an existing run.
 
 new run:  find -> open and plan -> check -> create                                    | recover
 existing: find -> adopt -> open and plan -> compare -> reconcile (mirror) -> check    | -> execute
                                                                                       | -> finish
                                                                                       | -> publish
-The four phases after both rows are in `attempt`. A run that exists leaves its row in two cases. If
-it is done, here or in its mirror, that is reported. If a new run takes its place (`--restart`,
-another recipe and nothing committed, corrected code of a method), `_begin` checks and creates the
-new run.
+Both rows continue with four common phases, which `attempt` runs. An existing run leaves its row in
+two cases. If it is done, on this machine or in its mirror, its result is reported. If a new run
+replaces it, `_begin` checks and creates the new run. A run is replaced because of `--restart`, a
+different recipe before anything was committed, or corrected code of a method.
 """
 
 from __future__ import annotations
@@ -61,13 +61,14 @@ _COMPUTED_AGAIN = (
 
 
 def complete_run(context: RunContext, found: Found) -> Result:
-    """Bring a run that `find` returned to its end: create or resume it, or report that it is done.
+    """Create or resume the run that `find` returned, and complete it; report a run that is done.
 
     Raises:
-        InputError: the run is refused; nothing was written, and nothing was abandoned.
+        InputError: the run is refused; nothing was written or abandoned.
         Interrupted: a signal stopped the run.
         Resumable: the run cannot go on now.
-        DoubtfulNumbers: the model is complete, and `--strict` does not accept its numbers.
+        DoubtfulNumbers: the model is complete, but there are warnings about its numbers, and
+            `--strict` turns them into an error.
     """
     result = _run(context, found)
     if context.options.strict and result.ledger is not None:
@@ -95,16 +96,16 @@ def _begin(
 
     Args:
         context: the run's context.
-        new: the run.
-        planned: its plan and estimate, if they are made already.
+        new: the run to create.
+        planned: the run's plan and estimate; None to make them here.
     """
     # open and plan
     plan, estimate = planned or pinned_plan(
         context, new.recipe, new.out, new.pins, new.created_with
     )
     # check
-    bytes_there = new.swept.nbytes if new.swept else 0
-    check_new(context, plan, estimate, new.out, replaced=new.replaced, bytes_there=bytes_there)
+    bytes_on_disk = new.swept.nbytes if new.swept else 0
+    check_new(context, plan, estimate, new.out, replaced=new.replaced, bytes_there=bytes_on_disk)
     budget = resource_budget(context, plan, estimate)
     plan = check_companions(context, plan, new.out.model)
     # create
@@ -117,7 +118,7 @@ def _begin(
 
 
 def _resume(context: RunContext, run: AdoptedRun) -> Result:
-    """Merge the pending units of a run, unless it is done, or corrected code begins it again."""
+    """Merge a run's pending units; report a run that is done, replace one with corrected code."""
     # open and plan
     plan, estimate = plan_adopted(context, run)
     # compare
@@ -139,7 +140,8 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if manifest is not None:
         return take_finished_of(context, run, run.mirror, manifest)
     _adopt_uploaded(context, run, plan, run.mirror)
-    # The adopted shards brought hashes of what other machines read from local models: compare them.
+    # Adopted shards bring hashes of the inputs that other machines read. Compare local models with
+    # them.
     touched = check_contents(context, run.record, plan, estimate, run.ledger)
     take_touched(touched, plan.sources, run.ledger, context.reporter)
     return _go_on(context, run, plan, estimate, reconciler)
@@ -156,10 +158,11 @@ def _go_on(
 
     Args:
         context: the run's context.
-        run: the run, whose ledger agrees with its mirror by now.
+        run: the run; its ledger already agrees with its mirror.
         plan: the run's plan.
         estimate: the plan's estimate.
-        reconciler: made the ledger and the mirror agree; None without a mirror.
+        reconciler: the reconciler that brought ledger and mirror into agreement; None without a
+            mirror.
     """
     only_in_mirror = [] if reconciler is None else reconciler.compare()
     _check_space(context, run.out.folder, plan, only_in_mirror)
@@ -193,7 +196,7 @@ def _merge(
     restored: bool = False,
     interrupted: bool = False,
 ) -> Result:
-    """Recover, execute, finish and publish, in an attempt of its own."""
+    """Recover, execute, finish and publish, as one new attempt."""
     assert context.run_id is not None
     context.reporter.planned(context.run_id, plan, budget.predicted, resumed=resumed)
     context.reporter.doing("beginning")
@@ -215,8 +218,8 @@ def _merge(
         plan, seconds = attempt.run()
     finally:
         context.runs.remove_unused(out.path)
-    url = replicator.store.url if replicator is not None else None
-    result = _result(context, plan, ledger, named_output(out.path, url), url, seconds)
+    mirror_url = replicator.store.url if replicator is not None else None
+    result = _result(context, plan, ledger, named_output(out.path, mirror_url), mirror_url, seconds)
     context.reporter.done(result)
     return result
 
@@ -229,21 +232,23 @@ def _result(
     mirror: str | None,
     merging_seconds: float,
 ) -> Result:
-    """Return what is known of a merge that has just finished.
+    """Return the result of a merge that has just finished, for the reporter and the caller.
 
     Args:
-        context: of the run.
-        plan: as it was carried out.
-        ledger: with the attempt that ended.
-        output: as it was given, a path or an address.
-        mirror: its address, if there is one.
-        merging_seconds: seconds of this attempt's merging.
+        context: the run's context.
+        plan: the plan that was carried out.
+        ledger: the run's ledger; its last attempt is the one that has just ended.
+        output: the output as the user named it, a path or an address.
+        mirror: the mirror's address; None without a mirror.
+        merging_seconds: seconds that this attempt spent merging.
     """
     assert context.run_id is not None
     attempts = ledger.attempts.all()
-    started, ended = (datetime.fromisoformat(attempts[-1][at]) for at in ("started", "ended"))
+    started, ended = (
+        datetime.fromisoformat(attempts[-1][column]) for column in ("started", "ended")
+    )
     changes = changes_of(ledger)
-    kept = [kept_in_words(changes)] if plan.adapter and changes else []
+    kept_share = [kept_in_words(changes)] if plan.adapter and changes else []
     warnings = [] if context.options.strict or plan.adapter else warnings_of(changes)
     return Result(
         context.run_id,
@@ -251,7 +256,7 @@ def _result(
         ledger.path,
         merging_seconds=merging_seconds,
         mirror=mirror,
-        notes=(*plan.reminders, *kept, *warnings),
+        notes=(*plan.reminders, *kept_share, *warnings),
         output_bytes=plan.output_bytes,
         peak_rss=max(attempt["peak_rss"] or 0 for attempt in attempts),
         seconds=(ended - started).total_seconds(),
@@ -263,7 +268,7 @@ def _result(
 def _adopt_uploaded(
     context: RunContext, run: AdoptedRun, plan: Plan, mirror: MirrorSession
 ) -> None:
-    """Journal the shards that tasks of a cluster put into the mirror, and their driver did not."""
+    """Journal the shards that a cluster's tasks uploaded to the mirror and nobody journaled."""
     if isinstance(mirror.store, BucketStore):
         lease = mirror.acquire_lease(run.folder.name)
         with closing(context.shard_files(plan, run.out.folder)) as files:
@@ -271,7 +276,7 @@ def _adopt_uploaded(
 
 
 def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
-    """Check the files beside the shards; a problem makes an existing run wait, not refused."""
+    """Check the companions of an existing run; a problem raises `Resumable`, not `InputError`."""
     try:
         return check_companions(context, plan, out.model)
     except InputError as error:
@@ -279,11 +284,11 @@ def _check_companions(context: RunContext, plan: Plan, out: OutputPath) -> Plan:
 
 
 def _check_mirror(out: OutputPath, mirror: MirrorSession, *, named: bool) -> None:
-    """Check the mirror. If the run has it already, being out of reach only makes the run wait.
+    """Check that the mirror lies apart from the output, and that it can be reached.
 
     Raises:
         InputError: the mirror cannot be used, or the command names it and it cannot be reached.
-        Resumable: the run's own mirror cannot be reached now.
+        Resumable: the command names no mirror, and the run's own mirror cannot be reached now.
     """
     if problems := check_apart(out, mirror):
         raise InputError(problems)
@@ -292,15 +297,17 @@ def _check_mirror(out: OutputPath, mirror: MirrorSession, *, named: bool) -> Non
 
 
 def _check_space(context: RunContext, folder: Path, plan: Plan, only_in_mirror: list[str]) -> None:
-    """Check that the disk has space for the missing bytes of all shards that stay on it.
+    """Check that the disk has space for all shards that will be on it.
 
     Raises:
-        Resumable: it has not.
+        Resumable: the disk has too little space.
     """
     if context.frees_shards:
         return
     files = context.shard_files(plan, folder)
-    not_here = () if context.options.bring_back else only_in_mirror
-    needed = sum(files.unallocated(shard) for shard in plan.shards if shard.name not in not_here)
-    if problems := check_disk(folder, needed, cluster=context.options.ray is not None):
+    shards_elsewhere = () if context.options.bring_back else only_in_mirror
+    needed_bytes = sum(
+        files.unallocated(shard) for shard in plan.shards if shard.name not in shards_elsewhere
+    )
+    if problems := check_disk(folder, needed_bytes, cluster=context.options.ray is not None):
         raise Resumable(Reason.DISK_FULL, str(problems[0]))

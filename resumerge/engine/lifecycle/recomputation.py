@@ -1,7 +1,7 @@
-"""Recomputation: blocks of a run, computed again from its pinned sources and compared.
+"""Recomputation: blocks of a run are computed again from its pinned sources and compared.
 
-`verify` shows that the output still has the bytes that were computed. Recomputation shows that
-these bytes are the recipe's result for its models.
+`verify` checks that the output still has the bytes that were computed. Recomputation checks that
+these bytes are the result of the recipe for its models.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from resumerge.storage import Storage
 from resumerge.tensors.target import BLOCK_RUN_BYTES
 
 SAMPLED = 50
-"""The number of blocks in a sample, each of another tensor; fewer if there are fewer tensors."""
+"""The number of blocks in a sample, one per tensor; fewer if there are fewer tensors."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class _CommittedBlocks:
 def verify_sources(
     run: str | None, options: Options, reporter: Reporter, *, every: bool
 ) -> Verification:
-    """Read a run's output as `verify_run` does, and compute blocks of it again from its models.
+    """Verify a run's output like `verify_run`, and compute blocks of it again from its models.
 
     Args:
-        run: the run's id or output; by default the newest run.
+        run: the run's id or output; None for the newest run.
         options: the command's options.
-        reporter: is told of each phase.
-        every: whether every committed block is computed again, and not a sample.
+        reporter: receives the start of each phase, and the progress.
+        every: whether every committed block is computed again; otherwise a random sample is.
 
     Raises:
-        InputError: there is no such run on this machine, or models, recipe or program are not those
-            of the run.
+        InputError: there is no such run on this machine; or its models, its recipe's meaning or the
+            program have changed.
         Interrupted: a signal asked to stop.
         Resumable: the output, or a model, cannot be read now.
     """

@@ -29,14 +29,15 @@ from resumerge.storage import Storage
 
 
 class Session:
-    """A session that carries out one command on one run.
+    """The execution of one command on one run.
 
     Args:
         options: the command's options.
         reporter: shows progress.
         storage: the operations on files.
-        stop: whether a signal asks to stop.
-        memory_limit: bytes of RSS; overrules the options for this command.
+        stop: records that a signal asks the process to stop.
+        memory_limit: bytes of RSS that the process may use; overrides the options. None to use the
+            options.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Session:
 
     @property
     def run_id(self) -> str | None:
-        """The run's id, which says how to resume it; None as long as there is no run."""
+        """The run's id, by which it can be resumed; None until a run is found or created."""
         return self._context.run_id
 
     @property
@@ -68,12 +69,13 @@ class Session:
         return mirror is not None and mirror.has_had_lease
 
     def run(self, config: Path, out: Path, swept: SweptModel | None = None) -> Result:
-        """Merge; resume the run that `out` has, if it is an unfinished run of the same recipe.
+        """Merge; resume the run of `out` if it is an unfinished run of the same recipe.
 
         Args:
             config: the recipe's file.
             out: the output.
-            swept: the model that a sweep has made, which a new run takes over.
+            swept: the finished model of a sweep, which a new run takes over; None to compute the
+                model.
 
         Raises:
             InputError: recipe, sources or output are invalid; nothing was written.
@@ -88,10 +90,10 @@ class Session:
             return complete_run(self._context, found)
 
     def resume(self, name: str | None = None) -> Result:
-        """Resume a run, named by its id, output or mirror; by default the newest.
+        """Resume a run, named by its id, output or mirror; by default the newest run.
 
         Raises:
-            InputError: no such run, or recipe or sources changed.
+            InputError: there is no such run, or its recipe or sources changed.
             Interrupted: a signal stopped the run.
             Resumable: the run cannot go on now.
         """
@@ -102,12 +104,12 @@ class Session:
         """Make a model again from its card, or resume the run of `out` that does so.
 
         Args:
-            named: the original, as `open_original` takes it.
+            named: the original model, in a form that `open_original` accepts.
             out: the output.
 
         Raises:
-            InputError: the original does not say what it was made of, its models are gone, or this
-                machine computes otherwise; nothing was written.
+            InputError: the original's card does not name its recipe and models, these models are
+                gone, or this machine would compute other numbers; nothing was written.
             Interrupted: a signal stopped the run.
             Resumable: the run cannot go on now.
         """
@@ -126,7 +128,7 @@ class Session:
                 return complete_run(context, found)
 
     def compare_with_original(self, named: str, out: Path) -> Reproduction:
-        """Compare a model with what `reproduce` made of it.
+        """Compare an original model with its reproduction in `out`.
 
         Raises:
             InputError: there is no such run.
@@ -141,6 +143,6 @@ class Session:
         """Plan a new run of a recipe; nothing is written.
 
         Raises:
-            InputError: with every problem that was found.
+            InputError: the run would be refused; the error has every problem that was found.
         """
         return pinned_plan(self._context, recipe)[0]
