@@ -1,4 +1,4 @@
-"""What each thread that computes does: it computes the blocks of a task, hashes and writes them."""
+"""The work of each computing thread: compute the blocks of a task, write and hash them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from resumerge.planning.plan import Unit
 
 @dataclass(frozen=True)
 class BlockWriter:
-    """A writer of blocks, which all threads that compute share.
+    """A writer of blocks, which all computing threads share.
 
     Args:
         execution: the context of this attempt's execution.
         evaluator: computes the blocks.
-        scratch: the scratch files of units of one block, which are prepared here.
+        scratch: creates scratch files for units of one block, which are prepared here.
     """
 
     execution: ExecutionContext
@@ -32,14 +32,14 @@ class BlockWriter:
     scratch: Scratch
 
     def write(self, task: BlockTask) -> list[WrittenBlocks]:
-        """Compute and write the blocks of a task, those of each of its units."""
+        """Compute and write the blocks of a task, for each of its units."""
         if len(task.units) > 1:
             return self._alike(task)
         return [self._of_unit(task.units[0], task.indices, task.preparation)]
 
     def _alike(self, task: BlockTask) -> list[WrittenBlocks]:
-        """Compute and write the blocks of units that read the same ranges, reading these once."""
-        written, started = [], time.perf_counter()
+        """Compute and write blocks of units that read the same ranges; each range is read once."""
+        written, unit_started = [], time.perf_counter()
         computed = self.evaluator.compute_alike(
             task.units, task.indices, task.preparation, measures=self.execution.measures
         )
@@ -48,15 +48,15 @@ class BlockWriter:
             now = time.perf_counter()
             written.append(
                 WrittenBlocks(
-                    unit, task.indices, len(data), hashes, inputs, now - started, measurements
+                    unit, task.indices, len(data), hashes, inputs, now - unit_started, measurements
                 )
             )
-            started = now
+            unit_started = now
             self.execution.reporter.heartbeat()
         return written
 
     def _of_unit(self, unit: Unit, indices: range, preparation: Preparation) -> WrittenBlocks:
-        """Compute and write blocks of one unit."""
+        """Compute and write consecutive blocks of one unit."""
         if unit.blocks == 1 and self.evaluator.needs_preparation(unit):
             preparation = self.evaluator.prepare(unit, scratch=self.scratch)
         started = time.perf_counter()
@@ -79,12 +79,12 @@ class BlockWriter:
         preparation: Preparation,
         measurements: list[np.ndarray] | None = None,
     ) -> tuple[bytes, bytes]:
-        """Compute blocks and write them in one piece; return the hashes of blocks and of inputs."""
+        """Compute blocks and write them in one piece; return the hashes of blocks and inputs."""
         data, inputs = self.evaluator.compute(unit, indices, preparation, measurements)
         return self._store(unit, indices, data), inputs
 
     def _store(self, unit: Unit, indices: range, data: memoryview) -> bytes:
-        """Write blocks to the file of their shard, and return their hashes."""
+        """Write blocks to their shard's file, and return their hashes."""
         hashes = hash_blocks(data, unit.bytes_of(indices[:1]))
         files = self.execution.files
         if not files.share_if_copy(unit.shard):

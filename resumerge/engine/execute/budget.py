@@ -19,11 +19,11 @@ from resumerge.planning.estimates.estimate import Prediction, largest_file
 
 @dataclass(frozen=True)
 class ResourceBudget:
-    """The resources that an attempt may use, and those that it is predicted to use.
+    """The resources that an attempt may use, and its predicted use.
 
     Args:
-        memory: bytes of RSS.
-        device: the device where torch computes: ``cpu``, ``cuda`` or ``cuda:1``.
+        memory: the bytes of RSS that the process may use.
+        device: the device on which torch computes: ``cpu``, ``cuda`` or ``cuda:1``.
     """
 
     threads: int
@@ -33,7 +33,7 @@ class ResourceBudget:
 
     @property
     def estimate(self) -> Estimate:
-        """The memory, disk and time that the plan takes on any machine."""
+        """The plan's estimate: its memory, disk space and time, whatever the machine."""
         return self.predicted.estimate
 
 
@@ -46,11 +46,11 @@ def resource_budget(
         context: the run's context.
         plan: the plan.
         estimate: the plan's estimate.
-        memory_wait: seconds to wait for memory; None refuses at once (a new run).
+        memory_wait: seconds to wait for memory; None to refuse at once, for a new run.
 
     Raises:
-        InputError: there is not enough memory for a new run, or no such device.
-        Resumable: there is not enough memory now.
+        InputError: there is not enough memory for a new run, or the device does not exist.
+        Resumable: there was not enough memory for `memory_wait` seconds.
     """
     context.reporter.doing("measuring the memory")
     options = context.options
@@ -62,7 +62,7 @@ def resource_budget(
     for note in (*notes, *too_many_threads(options.threads)):
         context.reporter.note(note)
     threads = fit_threads(estimate.memory, options.threads, memory, context.memory)
-    # `plan` measures how fast the disk writes; here only reading is measured, because the run may
-    # still be refused, and a refused run has written nothing.
+    # Only reading is measured here, because the run may still be refused, and a refused run must
+    # not write. The command `plan` also measures how fast the disk writes.
     speed = measure_speed(largest_file(plan, estimate), computes=estimate.time.computes)
     return ResourceBudget(threads, memory, device, estimate.on_machine(threads, speed))

@@ -1,4 +1,4 @@
-"""Committing a batch: sync its shards, journal its units, seal the shards that are complete."""
+"""The committer of batches: syncs their shards, journals their units, seals complete shards."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from resumerge.planning.plan import Unit
 _log = logging.getLogger(__name__)
 
 LEDGER_SAMPLE_SECONDS, SAMPLES = 1.0, 600
-"""Least seconds between two samples in the ledger, and the number of samples after which this
-interval grows with the attempt's age, so that the number of samples is logarithmic in the age."""
+"""The least seconds between two samples in the ledger, and the number of samples after which this
+interval grows with the attempt's age. The number of samples then grows with the age's logarithm."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class WrittenBlocks:
     """Consecutive blocks of a unit that are written but not synced.
 
     Args:
-        unit: the unit.
+        unit: the unit of the blocks.
         indices: the blocks' numbers.
         nbytes: bytes of all blocks together.
-        hashes: xxh3-128 of each block, 16 bytes.
-        inputs: hashes of the inputs of the blocks (`input_hashes`).
+        hashes: the xxh3-128 of each block, 16 bytes each.
+        inputs: hashes of the blocks' inputs (`input_hashes`).
         seconds: seconds spent computing and writing the blocks.
-        measurements: for each block run an array with a row for each block
-            (`kernels.measurements`); empty if this unit is not measured, None if no unit is.
+        measurements: for each block run an array with a row per block (`kernels.measurements`);
+            empty if this unit is not measured, None if no unit is measured.
     """
 
     unit: Unit
@@ -52,7 +52,7 @@ class WrittenBlocks:
 
     @property
     def completes_unit(self) -> bool:
-        """Whether these blocks include the last one of the unit."""
+        """Whether these blocks include the unit's last block."""
         return self.indices.stop == self.unit.blocks
 
     @property
@@ -75,18 +75,18 @@ def bytes_committed(units: Sequence[Unit], progress: Sequence[Progress]) -> int:
 
 
 class Committer:
-    """A thread that commits one batch while the main loop collects the next one.
+    """A thread that commits one batch while the main loop collects the next batch.
 
-    At most two batches are uncommitted: `submit` waits with a batch until the one before it is
-    committed. `uncommitted_shares` bounds their bytes.
+    At most two batches are uncommitted: `submit` waits until the previous batch is committed.
+    `uncommitted_shares` limits the bytes of both.
 
     Args:
         execution: the context of this attempt's execution.
-        page_cache: drops pages that are not needed again.
-        on_commit: called with the numbers of the units that a batch completed, in the committing
-            thread.
-        on_seal: called with the number of a shard that was sealed, in the committing thread. It may
-            raise, which ends the run.
+        page_cache: drops pages that are no longer needed.
+        on_commit: called in the committing thread with the numbers of the units that a batch
+            completed.
+        on_seal: called in the committing thread with the number of a sealed shard. An exception
+            that it raises ends the run.
     """
 
     def __init__(
@@ -109,32 +109,34 @@ class Committer:
             for unit, done in zip(units, execution.progress)
             if not done.is_complete
         }
-        """The hashes of the committed blocks of every incomplete unit, and of their inputs."""
+        """For each incomplete unit, the hashes of its committed blocks and the hashes of their
+        inputs."""
         self._measurements = {
             number: execution.progress[number].measurements
             for number, (hashes, _) in self._hashes.items()
             if hashes
         }
-        """The measurements of the same blocks; None if a block of the unit was not measured."""
+        """For each unit with committed blocks in `_hashes`, the measurements of these blocks; None
+        if a block of the unit was not measured."""
         self._units_left = Counter(units[number].shard for number in self._hashes)
         """The number of uncommitted units of each shard."""
         self.bytes_committed = bytes_committed(units, execution.progress)
         self._bytes_before = self.bytes_committed
         self._units_committed = 0
-        # The first batch may take long, and memory grows before it is committed.
+        # The first batch may take long, and memory grows before it is committed: sample now.
         execution.ledger.samples.add(execution.attempt, self._sample_now())
 
     def submit(self, batch: list[WrittenBlocks]) -> None:
         """Wait until the previous batch is committed, and start to commit this one.
 
         Raises:
-            Exception: committing the previous batch failed with this error.
+            Exception: the previous batch could not be committed.
         """
         self.wait()
         self._pending = self._thread.submit(self._commit, batch)
 
     def wait(self) -> None:
-        """Wait until all submitted batches are committed; raise the error if one fails."""
+        """Wait until all submitted batches are committed; raise the error of a batch that fails."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending.result()
@@ -144,9 +146,9 @@ class Committer:
         self._thread.shutdown(wait=True)
 
     def _commit(self, batch: list[WrittenBlocks]) -> None:
-        """Sync, then journal, then seal: the ledger never claims blocks that are not on the disk.
+        """Sync, then journal, then seal, so that the ledger only lists blocks that are on the disk.
 
-        Nor does it claim blocks that were computed from a source that changed meanwhile.
+        Sources are checked first, so that the ledger lists no block of a source that has changed.
         """
         self._execution.watch.check(
             {written.unit.number: written.unit for written in batch}.values()
@@ -163,7 +165,7 @@ class Committer:
                 self._seal(shard)
 
     def _journal(self, batch: list[WrittenBlocks]) -> None:
-        """Journal a batch, whose shards are synced, in one transaction of the ledger."""
+        """Journal a batch in one transaction of the ledger; its shards must be synced."""
         seconds: dict[int, float] = {}
         for written in batch:
             number = written.unit.number
@@ -178,10 +180,12 @@ class Committer:
                 all_measured = len(rows) == len(written.indices)
                 self._measurements[number] = measurements.plus(rows) if all_measured else None
             seconds[number] = seconds.get(number, 0.0) + written.seconds
-        units = [self._unit_commit(number, spent) for number, spent in seconds.items()]
-        complete = [unit.number for unit in units if unit.checksum]
+        units = [
+            self._unit_commit(number, unit_seconds) for number, unit_seconds in seconds.items()
+        ]
+        completed_units = [unit.number for unit in units if unit.checksum]
         self._batch += 1
-        self._units_committed += len(complete)
+        self._units_committed += len(completed_units)
         self.bytes_committed += sum(written.nbytes for written in batch)
         governor = self._execution.governor
         totals = {
@@ -193,11 +197,11 @@ class Committer:
         self._execution.ledger.units.commit_batch(
             self._execution.attempt, self._batch, units, totals, self._sample()
         )
-        for number in complete:
+        for number in completed_units:
             del self._hashes[number], self._measurements[number]
             self._units_left[self._execution.plan.units[number].shard] -= 1
         _log.debug("batch %d committed: %d runs of blocks", self._batch, len(batch))
-        self._on_commit(complete)
+        self._on_commit(completed_units)
 
     def _unit_commit(self, number: int, seconds: float) -> UnitCommit:
         hashes, inputs = map(bytes, self._hashes[number])

@@ -1,4 +1,4 @@
-"""A computation: everything that is pending in an attempt, computed, written and committed."""
+"""A computation: computing, writing and committing everything that is pending in an attempt."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Computation(ABC):
 
     Args:
         attempt: the attempt's number in the ledger.
-        files: the shards, as recovery left them.
-        replicator: copies sealed shards to the mirror during the computation, and is already
-            started; None without a mirror.
+        files: the shards after recovery.
+        replicator: copies sealed shards to the mirror during the computation; it has already been
+            started. None without a mirror.
         timer: the timer of the merge. It is paused while torch is imported and steps are computed.
     """
 
@@ -40,10 +40,10 @@ class Computation(ABC):
 
     @abstractmethod
     def run(self, progress: Sequence[Progress]) -> None:
-        """Compute, write and commit.
+        """Compute, write and commit every pending block.
 
         Args:
-            progress: the progress of every unit.
+            progress: the progress of every unit of the plan, in its order.
 
         Raises:
             Interrupted: a signal stopped the run; what is committed is kept.
@@ -51,6 +51,6 @@ class Computation(ABC):
         """
 
     def sealed(self, shard: int) -> None:
-        """Announce a sealed shard to the mirror, by its number. What this raises ends the run."""
+        """Announce a sealed shard, by its number, to the replicator; an exception ends the run."""
         if self.replicator is not None:
             self.replicator.sealed(shard)

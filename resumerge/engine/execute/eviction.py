@@ -1,4 +1,4 @@
-"""The files that a run downloaded: noted in its ledger, and deleted when no unit needs them."""
+"""The downloads of a run: recorded in its ledger, and deleted when no unit needs them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from resumerge.sources.remote.files import remote_file
 
 
 class DownloadEvictor:
-    """The keeper of a run's downloads: it notes each download, and deletes it when it is unneeded.
+    """The keeper of a run's downloads: records each download, and deletes it after its last use.
 
-    A file belongs to the run if the run created its partial file, whose inode stays the same to the
-    end. A file that was in the cache before, or that another program put there, does not.
+    A file belongs to the run if the run created its partial file; the inode stays the same when the
+    download completes. A file that was in the cache before, or that another program stored there,
+    does not belong to the run and is never deleted.
 
     Args:
         plan: the run's plan.
         ledger: the run's ledger.
-        metadata: the metadata cache, whose verdict on a deleted file is forgotten.
-        reader: reads the sources' files.
+        metadata: the metadata cache; the verdict on a deleted file is removed from it.
+        reader: reads the sources' files; a file is released before it is deleted.
         progress: the progress of every unit.
-        evict: whether to delete a download when every unit that reads it is committed.
+        evict: whether to delete a download once every unit that reads it is committed.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class DownloadEvictor:
                 self._readers.update(self._blobs(unit.number))
 
     def started(self, file: RemoteFile, inode: int) -> None:
-        """Note a file whose download has started, and the inode that it will have."""
+        """Record a file whose download has started, and its inode."""
         self._ledger.downloads.note(str(file.blob), file.model, file.name, file.size, inode)
 
     def evict_unneeded(self) -> None:
@@ -61,7 +62,7 @@ class DownloadEvictor:
         self._remove(blob for blob in self._files if not self._readers[blob])
 
     def committed(self, units: Iterable[int]) -> None:
-        """Delete the downloads that no unit needs any more, now that these units are committed."""
+        """Delete the downloads that are no longer needed, now that these units are committed."""
         unneeded: set[Path] = set()
         for number in units:
             blobs = self._blobs(number)
@@ -88,10 +89,10 @@ class DownloadEvictor:
             self._ledger.downloads.evict(str(blob), name, size)
 
     def _delete(self, blob: Path, inode: int) -> bool:
-        """Delete a file if the run created it and nothing else links to it; return if it is gone.
+        """Delete a file if the run created it and no other link leads to it; return if it is gone.
 
-        The file may be gone already, if the last attempt was killed between deleting it and noting
-        that in the ledger.
+        The file may already be gone: the last attempt may have been killed after it deleted the
+        file and before it recorded this in the ledger.
         """
         files = [remote_file(self._plan.sources[n], name) for n, name in self._files[blob]]
         links = {link for file in files for link in file.links}
@@ -109,7 +110,7 @@ class DownloadEvictor:
 
 
 def _other_links(blob: Path, links: set[Path]) -> bool:
-    """Return whether a link besides these, of another version of the model, leads to the blob."""
+    """Return whether a link outside `links`, of another version of the model, leads to the blob."""
     folder = blob.parent.parent / "snapshots"
     return any(
         path.is_symlink() and path not in links and os.path.realpath(path) == os.path.realpath(blob)

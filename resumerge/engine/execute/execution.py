@@ -1,4 +1,4 @@
-"""The context of an attempt's execution: of computing, writing and committing its blocks."""
+"""The context of an attempt's execution: computing, writing and committing its blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ExecutionContext:
         attempt: the attempt's number in the ledger.
         progress: the progress of every unit of the plan when the attempt started.
         threads: the number of threads that compute blocks.
-        measures: whether the changes of the numbers are measured (`engine/changes`).
+        measures: whether the changes to the numbers are measured (`engine/changes`).
     """
 
     plan: Plan

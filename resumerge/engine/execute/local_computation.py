@@ -1,4 +1,4 @@
-"""The pending units of a plan, computed, written and committed by this process."""
+"""The computation of a plan's pending units in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from resumerge.sources.remote.prefetch import Prefetcher
 
 
 class LocalComputation(Computation):
-    """A computation in this process, which also sees to downloads, steps, disk space and memory."""
+    """A computation in this process; it also handles downloads, steps, disk space and memory."""
 
     def run(self, progress: Sequence[Progress]) -> None:
         context = self.context
@@ -59,7 +59,7 @@ class LocalComputation(Computation):
                 )
 
     def _prepare(self, progress: Sequence[Progress], prefetcher: Prefetcher) -> Evaluator:
-        """Import the modules that compute, and compute the steps, which come before all blocks."""
+        """Import the modules that compute, and compute all steps before the first block."""
         context = self.context
         context.reporter.doing("merging")
         with context.stop.between_imports():
@@ -76,7 +76,7 @@ class LocalComputation(Computation):
         return evaluator
 
     def _governor(self) -> Governor:
-        """Return the governor for the blocks; the computed steps take no memory any more."""
+        """Return the governor for the blocks; all steps are done and need no more memory."""
         need = replace(self.budget.predicted.need, process=rss(), steps=0, least_steps=0)
         return Governor(
             self.budget.memory,
@@ -108,19 +108,19 @@ class LocalComputation(Computation):
 
     @staticmethod
     def _merge(scheduler: Scheduler, watch: SourceWatch) -> None:
-        """Compute and commit every pending block, and check that no source changed meanwhile."""
+        """Compute and commit every pending block, then check that no source changed meanwhile."""
         try:
             scheduler.run()
         except Resumable as error:
             if error.reason != Reason.SOURCE_CHANGED:
-                watch.check_all()  # a file that cannot be read may have been replaced
+                watch.check_all()  # an unreadable file may have been replaced
             raise
         watch.check_all()
 
     def _prefetcher(
         self, progress: Sequence[Progress], evictor: DownloadEvictor, space: SpaceReservation
     ) -> Prefetcher:
-        """Return the downloader of the files that the companions and the pending units read."""
+        """Return the downloader of the files that companions and pending units are made of."""
         reference = self.plan.reference_model
         companions = [(reference, name) for name in reference.companions]
         pending = self._pending(progress)
@@ -135,16 +135,16 @@ class LocalComputation(Computation):
         )
 
     def _note_event(self, kind: EventKind, **facts: Any) -> None:
-        """Record what happened to a download, and note a cached file that was damaged."""
+        """Record a download's event in the ledger, and tell the user of a damaged cached file."""
         self.ledger.events.add(kind, **facts)
         if kind == EventKind.SOURCE_DAMAGED:
             consequence = "" if self.context.options.offline else ", and is downloaded again"
-            why_stored = " (it was stored before: --stream stores no other)"
+            stream_note = " (it was stored before: --stream stores no other)"
             self.context.reporter.note(
                 f"The cached file {facts['file']} of {facts['model']} is damaged{consequence}"
-                + (why_stored if self.context.options.stream else "")
+                + (stream_note if self.context.options.stream else "")
             )
 
     def _pending(self, progress: Sequence[Progress]) -> list[Unit]:
-        """Return the units that are not committed."""
+        """Return the units that have uncommitted blocks."""
         return [unit for unit, done in zip(self.plan.units, progress) if not done.is_complete]

@@ -1,8 +1,8 @@
-"""Drops pages from the page cache that the merge does not need again, where memory is scarce.
+"""Drops pages that the merge no longer needs from the page cache, if memory is scarce.
 
-Otherwise a merge fills its cgroup with the pages that it has read and written. The kernel then
-reclaims a page for every page that is read, the program's own pages among them, and in the end the
-merge spends more time on reading than on computing.
+Otherwise a merge fills its cgroup with pages that it has read and written. The kernel then has to
+reclaim a page for each page that is read, and also reclaims pages of the program itself. In the end
+the merge spends more time on reading than on computing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resumerge.tensors import Merged, Spilled, Stored, Tensor, stored_in
 
 
 class PageCache:
-    """The part of the main loop that drops pages of inputs and outputs from the page cache."""
+    """The part of the main loop that drops pages of inputs and output from the page cache."""
 
     def __init__(self, execution: ExecutionContext) -> None:
         self._reader, self._files = execution.reader, execution.files
@@ -31,7 +31,7 @@ class PageCache:
         """For each tensor of a source file, the number of the last unit that reads it."""
 
     def finished(self, unit: Unit, indices: range) -> None:
-        """Drop the pages of output blocks that are synced, and of their inputs."""
+        """Drop the pages of synced output blocks, and of inputs that no later block reads."""
         if not self._governor.cache_is_scarce:
             return
         drop_from_cache(self._files.descriptor(unit.shard), *unit.span(indices))
@@ -43,9 +43,10 @@ class PageCache:
         )
 
     def passed_over(self, tensor: Merged | Spilled, indices: range) -> None:
-        """Drop the inputs of blocks that a pass has read, if the tensor's inputs exceed the cache.
+        """Drop the inputs that a pass has read, if the tensor's inputs exceed `cache_room`.
 
-        They are read again after the pass, but the kernel would reclaim these pages before.
+        These inputs are read again after the pass, but the kernel would reclaim their pages before
+        that.
         """
         if not self._governor.cache_is_scarce:
             return
@@ -55,8 +56,8 @@ class PageCache:
             self._drop(tensor.no_longer_read(start, stop))
 
     def _drop(self, leaves: Iterable[tuple[Tensor, int, int]]) -> None:
-        for leaf, first, last in leaves:
+        for leaf, start, stop in leaves:
             if isinstance(leaf, Stored):
                 descriptor = self._reader.descriptor(leaf)
                 if descriptor is not None:
-                    drop_from_cache(descriptor, *leaf.byte_range(first, last))
+                    drop_from_cache(descriptor, *leaf.byte_range(start, stop))

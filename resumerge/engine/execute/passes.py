@@ -1,4 +1,4 @@
-"""Passes over all blocks of a tensor, by the threads that compute blocks."""
+"""Passes over all blocks of a tensor, run by the threads that compute blocks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from resumerge.engine.execute.uncommitted_shares import block_run_bytes, most_ta
 from resumerge.tensors import Merged, Spilled
 
 SAMPLE_RUNS = 2
-"""A sampling task takes this many times the blocks of a computing task: it reads less of each."""
+"""A sampling task has this many times the blocks of a computing task, since it reads less of each.
+"""
 
 
 class Passes:
-    """The passes that prepare a unit before its blocks: those of scans, and of scratch files.
+    """The passes that prepare a unit before its blocks: they scan, or write scratch files.
 
     Args:
         execution: the context of this attempt's execution.
         pool: the threads that compute blocks.
-        page_cache: is told which blocks a pass has read.
-        read_ahead: is told which ranges a pass will read.
+        page_cache: drops pages of blocks that a pass has read.
+        read_ahead: forecasts the ranges that a pass will read.
     """
 
     def __init__(
@@ -40,18 +41,18 @@ class Passes:
     def run(
         self, tensor: Merged | Spilled, function: Callable[[range], Any], sample: bool
     ) -> Iterator[Any]:
-        """Yield the results of a function of block runs, in order, computed by all threads.
+        """Yield the results of a function of block runs, in order; all threads compute them.
 
-        The threads are a few block runs ahead of the consumer.
+        The threads work a few block runs ahead of the consumer.
 
         Args:
-            tensor: the tensor whose blocks are passed over.
-            function: is called with the numbers of the blocks of each block run.
+            tensor: the tensor whose blocks the pass reads.
+            function: called with the numbers of the blocks of each block run.
             sample: whether the function reads only a sample of each block.
 
         Raises:
-            PassStopped: a signal asks the process to stop.
-            Resumable: no block fits in memory for too long.
+            PassStopped: a signal asked the process to stop.
+            Resumable: no block fitted in memory for too long.
         """
         with self._read_ahead.expect_pass(tensor, sample=sample):
             yield from self._results(tensor, function, sample)
@@ -79,7 +80,7 @@ class Passes:
 
 
 class PassStopped(BaseException):
-    """The end of a pass before its last block, because a signal asks the process to stop.
+    """The exception that ends a pass early, because a signal asked the process to stop.
 
-    It is no `Exception`, so that no merge method catches it.
+    It does not derive from `Exception`, so that no merge method catches it.
     """

@@ -1,4 +1,4 @@
-"""Tells the reader of streamed files which ranges come next, so that no thread waits for them."""
+"""Forecasts which ranges of streamed files are read next, so that no thread waits for them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from resumerge.tensors import Merged, Spilled
 
 
 class ReadAhead:
-    """A forecast of the ranges that the blocks of units, and the passes before them, will read.
+    """A forecast of the ranges that units' blocks, and the passes before them, will read.
 
-    It does nothing if all files are on this disk.
+    Without streamed files every method does nothing.
 
     Attributes:
-        is_needed: whether files are streamed.
+        is_needed: whether any source file is streamed.
     """
 
     def __init__(self, plan: Plan, reader: SourceReader) -> None:
@@ -42,12 +42,12 @@ class ReadAhead:
 
     @contextmanager
     def expect_pass(self, tensor: Merged | Spilled, *, sample: bool) -> Iterator[None]:
-        """Announce a pass over all blocks of a tensor; the forecast holds inside the context."""
+        """Announce a pass over all blocks of a tensor; the forecast ends with the context."""
         if not self.is_needed:
             yield
             return
-        expected = self._reader.expect(reads_of_pass(tensor, sample=sample))
+        forecast = self._reader.expect(reads_of_pass(tensor, sample=sample))
         try:
             yield
         finally:
-            self._reader.ranges.forget(expected)
+            self._reader.ranges.forget(forecast)

@@ -1,4 +1,4 @@
-"""Steps: inputs of units that cannot be computed range by range, computed before all blocks."""
+"""Steps: inputs of units that cannot be computed range by range. They are computed first."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PREFIX, SUFFIX = "step-", ".safetensors"
 
 @dataclass(frozen=True)
 class StepRunner:
-    """The computation of a plan's steps, piece by piece: a kill costs one piece.
+    """The computation of a plan's steps, in pieces; a kill costs at most one piece.
 
-    The state after each piece is a file in the run's folder. The ledger has the file's checksum. If
-    the file is damaged, its step begins again.
+    The state after each piece is saved in a file in the run's folder. The ledger stores the file's
+    checksum. If the file is damaged, its step starts over.
     """
 
     context: RunContext
@@ -39,14 +39,14 @@ class StepRunner:
     threads: int
 
     def run(self, pending: Iterable[Unit], prefetcher: Prefetcher) -> None:
-        """Compute the steps that pending units need, and have the evaluator hold the results.
+        """Compute the steps that pending units need, and store the results in the evaluator.
 
         Args:
-            pending: the units that are not committed.
+            pending: the units with uncommitted blocks.
             prefetcher: downloads the files that steps read.
 
         Raises:
-            Interrupted: a signal asked to stop.
+            Interrupted: a signal arrived.
             Resumable: a file cannot be downloaded or read.
         """
         needed = {step for unit in pending for step in steps_of(unit.expression)}
@@ -61,10 +61,10 @@ class StepRunner:
         with self.context.stop.between_imports():
             self.evaluator.start_thread()
             advance = step.prepare(evaluation, self.threads)
-        done, state = self._saved_state(key, step)
+        saved_pieces, state = self._saved_state(key, step)
         if state is None:
             state = step.begin(evaluation)
-        for piece in range(done, step.pieces):
+        for piece in range(saved_pieces, step.pieces):
             self.context.reporter.doing(f"computing {step.title} {piece + 1} of {step.pieces}")
             state = advance(state, piece)
             with self.context.stop.deferred():
@@ -87,7 +87,7 @@ class StepRunner:
         return frozenset((s.source, s.file) for tensor in tensors for s in stored_in(tensor))
 
     def _key(self, step: Step, files: frozenset[SourceFileKey]) -> str:
-        """Return a key that changes with the step, with the stamps of its files, and the device."""
+        """Return a key that changes if the step, the stamps of its files, or the device changes."""
         device, stamps = self.evaluator.device, []
         for number, name in sorted(files):
             stamp = self.plan.sources[number].files[name].stamp
@@ -99,16 +99,16 @@ class StepRunner:
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        done, checksum = self.ledger.steps.done().get(key, (0, ""))
-        if not 0 < done <= step.pieces:
+        pieces_done, checksum = self.ledger.steps.done().get(key, (0, ""))
+        if not 0 < pieces_done <= step.pieces:
             return 0, None
         try:
-            data = self._path(key, done).read_bytes()
+            data = self._path(key, pieces_done).read_bytes()
             if xxhash.xxh3_128_hexdigest(data) == checksum:
-                return done, {name: array.copy() for name, array in load(data).items()}
+                return pieces_done, {name: array.copy() for name, array in load(data).items()}
         except (OSError, SafetensorError):
             pass
-        self.ledger.events.add(EventKind.STEP_LOST, pieces=done)
+        self.ledger.events.add(EventKind.STEP_LOST, pieces=pieces_done)
         return 0, None
 
     def _save(self, key: str, done: int, state: State) -> None:
@@ -124,6 +124,6 @@ class StepRunner:
 
 
 def remove_steps(ledger: Ledger, storage: Storage) -> None:
-    """Remove the files of steps: their results are in the output by now."""
+    """Remove the files of steps, whose results are in the output by now."""
     for path in ledger.path.parent.glob(f"{PREFIX}*{SUFFIX}*"):
         storage.remove(path)

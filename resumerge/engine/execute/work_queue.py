@@ -1,4 +1,4 @@
-"""The queue of pending units: which unit is computed next, as source files and disk space allow."""
+"""The queue of pending units, ordered by the arrival of source files and by free disk space."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ POLL_SECONDS = 0.25
 """Seconds between two checks for signals and downloads while no unit can be computed."""
 
 RemoteFiles = frozenset[SourceFileKey]
-"""Source files that have to be downloaded or streamed."""
+"""The source files of a unit that have to be downloaded or streamed."""
 
 
 def download_order(
     plan: Plan, units: Iterable[Unit], *, by_shard: bool = False
 ) -> list[tuple[Source, str]]:
-    """Return the files to download for units, ordered so that the first units are ready soon.
+    """Return the files to download for units, in an order that makes the first units ready early.
 
-    At each step the unit that lacks the fewest bytes is chosen, and its files are appended.
+    At each step the unit with the fewest missing bytes is chosen, and its files are appended.
 
     Args:
         plan: the plan.
         units: the units that are to be computed.
-        by_shard: whether all files of a shard come before those that only later shards need.
+        by_shard: whether all files of a shard come before the files that only later shards need.
     """
     first_units: dict[tuple[int, RemoteFiles], int] = {}
     for unit in units:
         files = (f for f in remote_files_of(plan, unit) if not plan.sources[f[0]].is_streamed(f[1]))
         first_units.setdefault((unit.shard if by_shard else 0, frozenset(files)), unit.number)
-    chosen: dict[tuple[int, str], None] = {}
+    chosen_files: dict[tuple[int, str], None] = {}
 
     def cost(wanted: tuple[int, RemoteFiles]) -> tuple[int, int, int]:
         shard, files = wanted
-        missing = sum(plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen)
+        missing = sum(plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen_files)
         return shard, missing, first_units[wanted]
 
     remaining = set(first_units)
     while remaining:
         cheapest = min(remaining, key=cost)
         remaining.remove(cheapest)
-        chosen.update(dict.fromkeys(sorted(cheapest[1])))
-    return [(plan.sources[number], name) for number, name in chosen]
+        chosen_files.update(dict.fromkeys(sorted(cheapest[1])))
+    return [(plan.sources[number], name) for number, name in chosen_files]
 
 
 class WorkQueue:
-    """The units that are not committed, in the order in which they are computed.
+    """The queue of units with uncommitted blocks, in the order in which they are computed.
 
-    A unit is ready when all its source files are present, and is handed out when its shard has
-    space on the disk.
+    A unit is ready when all of its source files are present. A ready unit can be taken when its
+    shard has space on the disk.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class WorkQueue:
                 self._waiting.setdefault(files, []).append(self._places[unit.number])
 
     def take(self) -> Unit | None:
-        """Return the next unit; None if no unit is ready whose shard has space on the disk."""
+        """Return the next ready unit whose shard has space on the disk; None if there is none."""
         self._move_ready()
         shard = self._reserve_shard()
         if shard is None:
@@ -85,10 +85,10 @@ class WorkQueue:
         return self._take_first(shard)
 
     def take_alike(self, unit: Unit) -> Unit | None:
-        """Return the unit after this one, if one reading of the sources serves both; else None.
+        """Return the next unit if one reading of the sources serves both units; else None.
 
-        None as well if that unit is not ready, its shard has no space, or its first uncommitted
-        block has another number.
+        The result is also None if the next unit is not ready, its shard has no disk space, or its
+        first uncommitted block has another number than the first uncommitted block of `unit`.
         """
         place = self._places[unit.number] + 1
         if place == len(self._order):
@@ -103,30 +103,32 @@ class WorkQueue:
 
     @property
     def download_progress(self) -> DownloadProgress | None:
-        """The progress of the downloads; None if nothing is downloaded."""
+        """The progress of the downloads; None if this run downloads nothing."""
         return self._prefetcher.progress
 
     def wait(self, report: Callable[[], None]) -> bool:
-        """Wait until a unit is ready and its shard has space.
+        """Wait until a unit is ready and its shard has disk space.
 
         Args:
-            report: called a few times a second while this waits.
+            report: called several times a second during the wait.
 
         Returns:
-            True if a unit can be taken; False if no unit is pending, or a signal asks to stop.
+            True if a unit can be taken; False if no unit is left in the queue, or a signal asks the
+            process to stop.
 
         Raises:
-            Resumable: a file cannot be downloaded, or there is no space and none will be freed.
+            Resumable: a file cannot be downloaded; or a shard has no disk space, and no space will
+                be freed.
         """
         self._move_ready()
-        started, progress = time.monotonic(), self._prefetcher.progress
+        waiting_since, progress = time.monotonic(), self._prefetcher.progress
         while (shard := self._reserve_shard()) is None and not self._is_over:
             if self._prefetcher.progress != progress:
-                started, progress = time.monotonic(), self._prefetcher.progress
-            space_expected = self._space.will_be_freed(time.monotonic() - started)
+                waiting_since, progress = time.monotonic(), self._prefetcher.progress
+            space_expected = self._space.will_be_freed(time.monotonic() - waiting_since)
             self._prefetcher.blocked_at = None if space_expected else self._files_ready
             if self._ready and not space_expected and not self._allocated_shard_waits():
-                if self._reserve_shard() is not None:  # space was freed since the first look
+                if self._reserve_shard() is not None:  # space was freed since the first check
                     continue
                 raise self._space.no_space(min(self._ready))
             self._prefetcher.wait(POLL_SECONDS)
@@ -147,21 +149,21 @@ class WorkQueue:
         return self._plan.units[self._order[place]]
 
     def _reserve_shard(self) -> int | None:
-        """Reserve disk space for the first shard that has a ready unit and fits; return its number.
+        """Reserve disk space for the first shard with a ready unit that fits on the disk.
 
-        None if there is no such shard.
+        Return the shard's number; None if there is no such shard.
         """
         shards = sorted(self._ready, key=lambda shard: self._ready[shard][0])
         return next((shard for shard in shards if self._space.reserve(shard)), None)
 
     def _allocated_shard_waits(self) -> bool:
-        """Return whether a unit waits for source files whose shard has its disk space already."""
+        """Return whether a unit still waits for files although its shard already has disk space."""
         waiting = (place for places in self._waiting.values() for place in places)
         shards = {self._plan.units[self._order[place]].shard for place in waiting}
         return any(self._space.is_allocated(shard) for shard in shards)
 
     def _move_ready(self) -> None:
-        """Move units whose files have arrived since the last call from waiting to ready."""
+        """Move units from waiting to ready if their files have arrived since the last call."""
         if self._files_ready == self._prefetcher.ready_count:
             return
         self._files_ready = self._prefetcher.ready_count
