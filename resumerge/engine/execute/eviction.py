@@ -89,7 +89,7 @@ class DownloadEvictor:
             self._ledger.downloads.evict(str(blob), name, size)
 
     def _delete(self, blob: Path, inode: int) -> bool:
-        """Delete a file if the run created it and no other link leads to it; return if it is gone.
+        """Delete a download of this run that no other link leads to; return whether it is gone.
 
         The file may already be gone: the last attempt may have been killed after it deleted the
         file and before it recorded this in the ledger.

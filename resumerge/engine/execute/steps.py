@@ -95,7 +95,7 @@ class StepRunner:
         return xxhash.xxh3_128_hexdigest(json.dumps([step.key, stamps, device]).encode())
 
     def _saved_state(self, key: str, step: Step) -> tuple[int, State | None]:
-        """Return the number of saved pieces and the state after them; 0 and None without any."""
+        """Return the number of saved pieces and the state after them; 0 and None if none are."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 

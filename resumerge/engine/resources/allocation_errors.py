@@ -1,4 +1,4 @@
-"""Failed allocations of memory: they stop a run, which can be resumed with more memory."""
+"""Failed memory allocations. They stop a run, which can be resumed with more memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from resumerge.host.memory import address_space_limit
 from resumerge.sizes import show_size
 
 LEAST_ADDRESS_SPACE = 1 << 28
-"""Bytes that Python and NumPy need to be loaded."""
+"""Bytes of address space that Python and NumPy need."""
 
 _OUT_OF_MEMORY_WORDS = (
     "can't allocate memory",
@@ -16,14 +16,15 @@ _OUT_OF_MEMORY_WORDS = (
     "can't start new thread",
     "failed to map segment",
 )
-"""Words in errors of torch, of Python (a thread gets no stack), and of the loader of libraries."""
+"""Parts of error messages of torch, of Python (no stack for a new thread) and of the dynamic
+linker."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error is a failed allocation.
+    """Return whether an error is a failed memory allocation.
 
-    The allocation may be of Python, NumPy, torch on a CPU or a GPU, a new thread, or a library that
-    is loaded.
+    Python, NumPy, torch on a CPU or GPU, the start of a thread, or the loading of a library may
+    have failed to allocate.
     """
     message = str(error).lower()
     has_words = any(words in message for words in _OUT_OF_MEMORY_WORDS)
@@ -32,9 +33,9 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def out_of_memory(error: Exception) -> Resumable:
-    """Return the error for a failed allocation."""
+    """Return the error for a failed memory allocation."""
     reason = str(error).strip().split("\n")[0] or type(error).__name__
-    reason = "; ".join([reason, *getattr(error, "__notes__", ())])  # notes say whose code failed
+    reason = "; ".join([reason, *getattr(error, "__notes__", ())])  # notes name the failed code
     return Resumable(
         Reason.MEMORY,
         f"A memory allocation failed ({reason}). Close other programs, or resume with "
@@ -43,10 +44,10 @@ def out_of_memory(error: Exception) -> Resumable:
 
 
 def check_address_space() -> None:
-    """Check that the libraries can be loaded: some end the process where memory does not suffice.
+    """Check that libraries can be loaded: some of them end the process if memory is too small.
 
     Raises:
-        InputError: the limit of the address space is too small.
+        InputError: the limit on the address space is too small.
     """
     limit = address_space_limit()
     if limit is not None and limit < LEAST_ADDRESS_SPACE:

@@ -1,4 +1,4 @@
-"""A pause of Python's collector of reference cycles, while many lasting objects are created."""
+"""A pause of Python's garbage collector while many long-lived objects are created."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the collector of reference cycles inside the context.
+    """Pause the garbage collector of reference cycles inside the context.
 
-    The plan of a large model is a million objects without a cycle. The collector would visit all
-    of them again each time that their number has grown by a quarter, which takes a fifth of the
-    time of planning.
+    The plan of a large model has a million objects without a cycle. The collector would visit all
+    of them each time that their number has grown by a quarter. That takes a fifth of the planning
+    time.
     """
     was_enabled = gc.isenabled()
     gc.disable()

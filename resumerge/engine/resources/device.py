@@ -1,4 +1,4 @@
-"""The device that torch computes on, by the name that a user gives."""
+"""The device on which torch computes, from the name that the user passes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ UNUSED = "No GPU is used: the methods of this recipe are computed by kernels on 
 
 
 def device_for(estimate: Estimate, asked: str) -> tuple[str, list[str]]:
-    """Return the device of a merge, and notes for the user.
+    """Return the device for a merge, and notes for the user.
 
-    Only methods that torch computes can use a GPU. Kernels always compute on the CPU: their merges
-    spend most of the time on reading and writing.
+    Only methods that compute with torch can use a GPU. Kernels always compute on the CPU: a merge
+    with kernels spends most of its time on reading and writing.
 
     Raises:
-        InputError: no such device; torch has to compute, and it is not installed, or this machine
-            does not have the device.
+        InputError: the name is no device, the merge needs torch and it is not installed, or this
+            machine does not have the device.
     """
     if estimate.time.needs_torch:
         check_torch(
@@ -39,8 +39,8 @@ def check_torch(what: str, expected: str) -> None:
     """Check that torch is installed.
 
     Args:
-        what: the error's first sentence.
-        expected: torch, and what it is needed for.
+        what: the first sentence of the error.
+        expected: the expectation in the error: torch, and its purpose.
 
     Raises:
         InputError: torch is not installed.
@@ -50,10 +50,11 @@ def check_torch(what: str, expected: str) -> None:
 
 
 def resolve_device(asked: str) -> str:
-    """Return ``cpu``, ``cuda`` or ``cuda:1`` unchanged; for ``auto``, ``cuda`` or else ``cpu``.
+    """Return an explicit device unchanged; for ``auto``, ``cuda`` if there is a GPU, else ``cpu``.
 
     Raises:
-        InputError: no such device, this machine does not have it, or torch is not installed.
+        InputError: the name is no device, this machine does not have the device, or torch is not
+            installed.
     """
     number = _device_number(asked)
     if asked == "cpu":
@@ -76,10 +77,10 @@ def resolve_device(asked: str) -> str:
 
 
 def _device_number(asked: str) -> int:
-    """Return the number of the CUDA device that a name has; 0 if it has none.
+    """Return the number of the CUDA device in a name; 0 if the name has no number.
 
     Raises:
-        InputError: it is no name of a device.
+        InputError: the name is no device.
     """
     match = re.fullmatch("cpu|auto|cuda(?::([0-9]+))?", asked)
     if match is None:
@@ -92,6 +93,10 @@ def _has_torch() -> bool:
 
 
 def _no_torch(what: str, expected: str, found: str = "") -> InputError:
-    by_uv = (Path(sys.prefix) / "uv-receipt.toml").exists()  # such an environment has no pip
+    is_installed_by_uv = (
+        Path(sys.prefix) / "uv-receipt.toml"
+    ).exists()  # uv's environment has no pip
     fix = "install resumerge again with `uv tool install`, without --excludes"
-    return refuse(what, expected=expected, found=found, fix=fix if by_uv else "pip install torch")
+    return refuse(
+        what, expected=expected, found=found, fix=fix if is_installed_by_uv else "pip install torch"
+    )

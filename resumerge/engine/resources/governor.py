@@ -1,8 +1,9 @@
 """The governor watches memory, and halves or raises the uncommitted limit.
 
 The uncommitted limit is the most bytes of output that may be computed or written but not committed.
-It bounds the blocks in flight (memory of this process), the dirty pages (memory of the machine) and
-the work that a kill can cost. If not even one block fits, `wait_for_memory` blocks the engine.
+It limits the blocks in flight (memory of this process), the dirty pages (memory of the machine) and
+the work that a kill can cost. If not even one block fits in memory, `wait_for_memory` blocks the
+engine.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from resumerge.tensors.target import BLOCK_RUN_BYTES
 _log = logging.getLogger(__name__)
 
 LARGEST_UNCOMMITTED_LIMIT = 128 << 20
-"""Bytes of the largest uncommitted limit for up to four threads. A larger limit would not make
-commits cheaper, but kills more expensive."""
+"""Bytes of the largest uncommitted limit for up to four threads. A larger limit would make kills
+more expensive without making commits cheaper."""
 
 SMALLEST_UNCOMMITTED_LIMIT = BLOCK_RUN_BYTES
 """Bytes of the smallest uncommitted limit: one block run."""
 
 UNCOMMITTED_LIMIT_SHARE = 1 / 8
-"""Largest uncommitted limit as a share of all memory: dirty pages cannot be dropped until they are
-written."""
+"""The largest uncommitted limit as a share of all memory, because dirty pages cannot be dropped
+before they are written."""
 
 SAMPLE_SECONDS = 0.1
 """Seconds between two measurements of memory."""
@@ -44,40 +45,41 @@ CALM_SECONDS = 3.0
 """Seconds without pressure after which the uncommitted limit is raised."""
 
 REMEMBERED_SECONDS = 60.0
-"""Seconds for which pressure, and the memory of other processes, are remembered."""
+"""Seconds for which memory pressure and the memory of other processes are remembered."""
 
 MARGIN, LARGEST_MARGIN = 0.05, 1 << 30
-"""Memory that stays free for other processes: a share of all memory, and at most so many bytes."""
+"""The memory that stays free for other processes: a share of all memory, up to a number of bytes.
+"""
 
 STALLED = 0.2
-"""The share of time with every task waiting for memory above which memory is under pressure."""
+"""The share of time, with all tasks waiting for memory, above which memory is under pressure."""
 
 
 def largest_uncommitted_limit(threads: int) -> int:
-    """Return the bytes of the largest uncommitted limit: a quarter of it keeps all threads busy."""
+    """Return the largest uncommitted limit in bytes; a quarter of it keeps all threads busy."""
     return LARGEST_UNCOMMITTED_LIMIT * max(4, threads) // 4
 
 
 def margin(total: int) -> int:
-    """Return the bytes that stay free for other processes, of `total`."""
+    """Return the bytes of `total` memory that stay free for other processes."""
     return int(min(total * MARGIN, LARGEST_MARGIN))
 
 
 class Governor:
-    """A watch over memory, which samples it in a thread while used as a context manager.
+    """A watch over memory; as a context manager it samples memory in a thread.
 
     Args:
         budget: bytes of RSS that this process may use.
         need: the memory that the merge takes.
-        record_event: called with a kind and facts when the uncommitted limit changes, when the run
-            begins to wait for memory, and when that wait ends.
-        waiting: called several times a second with the text of what the run waits for
+        record_event: called with an event's kind and facts when the uncommitted limit changes, and
+            when a wait for memory begins or ends.
+        waiting: called during a wait, several times a second, with a text for the user
             (`Reporter.waiting`).
-        memory_wait: the most seconds to wait until one block fits.
+        memory_wait: the longest wait in seconds until one block fits.
         measure: returns the memory of the machine.
         rss: returns the RSS of this process in bytes.
         clock: returns seconds, monotonic.
-        threads: number of threads that compute blocks.
+        threads: the number of threads that compute blocks.
     """
 
     def __init__(
@@ -108,10 +110,10 @@ class Governor:
 
     def __enter__(self) -> Governor:
         self._sample(self._clock())
-        fitting = self.uncommitted_limit
-        while fitting > SMALLEST_UNCOMMITTED_LIMIT and not self._fits(fitting):
-            fitting = max(SMALLEST_UNCOMMITTED_LIMIT, fitting // 2)
-        self._set(fitting, EventKind.BATCH_LOWERED, self._shortage())
+        limit = self.uncommitted_limit
+        while limit > SMALLEST_UNCOMMITTED_LIMIT and not self._fits(limit):
+            limit = max(SMALLEST_UNCOMMITTED_LIMIT, limit // 2)
+        self._set(limit, EventKind.BATCH_LOWERED, self._shortage())
         self._thread.start()
         return self
 
@@ -121,18 +123,18 @@ class Governor:
 
     @property
     def cramped(self) -> bool:
-        """Whether not even one block fits."""
+        """Whether not even one block fits in memory."""
         growth = max(0, self.need.least_rss - self.rss)
         return self.memory.available - margin(self.memory.total) // 2 < growth
 
     @property
     def cache_is_scarce(self) -> bool:
-        """Whether pages that are not needed again should be dropped from the page cache.
+        """Whether pages that this run no longer needs should be dropped from the page cache.
 
-        If memory is plentiful, they stay for the next program that reads these files.
+        If memory is plentiful, the pages stay for the next program that reads these files.
         """
-        pressed = self._clock() - self._pressed_at < REMEMBERED_SECONDS
-        return pressed or self.need.traffic > self.memory.total // 2
+        recently_pressed = self._clock() - self._pressed_at < REMEMBERED_SECONDS
+        return recently_pressed or self.need.traffic > self.memory.total // 2
 
     @property
     def cache_room(self) -> int:
@@ -142,10 +144,10 @@ class Governor:
         return max(0, room)
 
     def wait_for_memory(self, stop: StopRequest) -> None:
-        """Return when a block fits, or a signal asks to stop; usually at once.
+        """Wait until a block fits in memory or a signal arrives; usually return at once.
 
         Raises:
-            Resumable: no block fitted for `memory_wait` seconds.
+            Resumable: no block fitted in memory for `memory_wait` seconds.
         """
         if not self.cramped:
             return
@@ -172,7 +174,7 @@ class Governor:
         )
 
     def adjust(self) -> None:
-        """Measure once and adjust the uncommitted limit."""
+        """Measure memory once, and lower or raise the uncommitted limit."""
         now = self._clock()
         self._sample(now)
         reason = self._pressure()
@@ -198,18 +200,21 @@ class Governor:
     def _sample(self, now: float) -> None:
         self.memory, self.rss = self._measure(), self._read_rss()
         self.peak_rss = max(self.peak_rss, self.rss)
-        taken = self._taken_by_others()
+        taken_by_others = self._taken_by_others()
         if not self._others or now - self._others[-1].at >= 1.0:
-            self._others.append(_Others(now, taken, taken))
+            self._others.append(_Others(now, taken_by_others, taken_by_others))
         latest = self._others[-1]
-        latest.least, latest.most = min(latest.least, taken), max(latest.most, taken)
+        latest.least, latest.most = (
+            min(latest.least, taken_by_others),
+            max(latest.most, taken_by_others),
+        )
         while now - self._others[0].at > REMEMBERED_SECONDS:
             self._others.popleft()
 
     def _fits(self, limit: int) -> bool:
-        """Return whether the memory has room for so much uncommitted output and for this process.
+        """Return whether memory has room for this much uncommitted output and for this process.
 
-        This process may still grow to the peak that was predicted for it.
+        The process may still grow to its predicted peak.
 
         Args:
             limit: bytes of uncommitted output.
@@ -219,7 +224,7 @@ class Governor:
         return limit <= min(room, self.memory.total * UNCOMMITTED_LIMIT_SHARE)
 
     def _pressure(self) -> str:
-        """Return why the uncommitted limit must be lowered; empty if it need not be."""
+        """Return the reason to lower the uncommitted limit; empty if there is none."""
         if self.rss > self.budget:
             return (
                 f"this process uses {show_size(self.rss)}, its budget is {show_size(self.budget)}"
@@ -234,28 +239,28 @@ class Governor:
         return ""
 
     def _shortage(self) -> str:
-        took = self._taken_by_others() - min(other.least for other in self._others)
-        if took > self._noise():
-            return f"other processes took {show_size(took)}; {self.memory}"
+        newly_taken = self._taken_by_others() - min(other.least for other in self._others)
+        if newly_taken > self._noise():
+            return f"other processes took {show_size(newly_taken)}; {self.memory}"
         return str(self.memory)
 
     def _relief(self) -> str:
-        gave = max(other.most for other in self._others) - self._taken_by_others()
-        if gave > self._noise():
-            return f"other processes freed {show_size(gave)}"
+        freed = max(other.most for other in self._others) - self._taken_by_others()
+        if freed > self._noise():
+            return f"other processes freed {show_size(freed)}"
         return f"no memory pressure for {CALM_SECONDS:.0f} s"
 
     def _taken_by_others(self) -> int:
-        """Return the bytes that other processes take, with the dirty pages of this one's output."""
+        """Return the bytes of other processes, and of the dirty pages of this process's output."""
         return self.memory.total - self.memory.available - self.rss
 
     def _noise(self) -> int:
-        """Return the bytes by which `_taken_by_others` may vary because of this process."""
+        """Return the bytes by which this process may change `_taken_by_others`."""
         return self.uncommitted_limit + margin(self.memory.total)
 
     def _wanted(self) -> str:
-        wanted = margin(self.memory.total) // 2 + max(0, self.need.least_rss - self.rss)
-        return f"{show_size(wanted)} is needed to continue"
+        needed_bytes = margin(self.memory.total) // 2 + max(0, self.need.least_rss - self.rss)
+        return f"{show_size(needed_bytes)} is needed to continue"
 
     def _advice(self, seconds: float) -> str:
         return (
@@ -277,10 +282,10 @@ class Governor:
 
 @dataclass
 class _Others:
-    """The least and most memory of other processes within one second.
+    """The least and the most memory of other processes within one second.
 
     Args:
-        at: the start of the second, by the governor's clock.
+        at: the start of the second, on the governor's clock.
         least: bytes.
         most: bytes.
     """

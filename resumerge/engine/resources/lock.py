@@ -1,4 +1,4 @@
-"""Locks: one process per run and per output. The kernel releases them when the process dies."""
+"""Locks: one process per run and per output. The kernel releases a dead process's locks."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from resumerge.output_path import OutputPath
 
 LOCK_FILE = "lock"
 LARGEST_LOCK = 1 << 12
-"""The most bytes of a lock file that are read."""
+"""The most bytes that are read from a lock file."""
 
 ENDING_SECONDS = 0.3
-"""Seconds to wait for a process that works on a run: it may be about to end."""
+"""Seconds to wait for a process that is working on a run, because it may be about to end."""
 
 LOOKING_SECONDS = 60.0
-"""Seconds to wait for processes that call `lock_holder`. They share the lock for an instant, and
-for longer if a busy machine suspends them in that instant."""
+"""Seconds to wait for processes that call `lock_holder`. They hold a shared lock for an instant, or
+longer if a busy machine suspends them in that instant."""
 
 UNLOCKED_SECONDS = 60.0
-"""Age in seconds from which an empty folder of a run counts as abandoned."""
+"""Age in seconds from which a run's empty folder counts as abandoned."""
 
 
 @contextmanager
 def run_lock(folder: Path, run: str) -> Iterator[None]:
-    """Hold the run's lock.
+    """Hold a run's lock while the context is open.
 
     Raises:
-        InputError: another live process holds it; the message names its pid and host.
+        InputError: another live process holds the lock; the message names its pid and host.
     """
     path = folder / LOCK_FILE
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -58,19 +58,19 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
 
 
 def _acquire(fd: int) -> bool:
-    """Lock a file; return False if another process works with it."""
+    """Lock a file exclusively; return False if another process keeps it locked."""
     began = time.monotonic()
     while not _try_lock(fd, fcntl.LOCK_EX):
-        is_only_read = _try_lock(fd, fcntl.LOCK_SH)  # the others are in `lock_holder`
+        is_lock_shared = _try_lock(fd, fcntl.LOCK_SH)  # by `lock_holder`
         fcntl.flock(fd, fcntl.LOCK_UN)
-        if time.monotonic() - began >= (LOOKING_SECONDS if is_only_read else ENDING_SECONDS):
+        if time.monotonic() - began >= (LOOKING_SECONDS if is_lock_shared else ENDING_SECONDS):
             return False
         time.sleep(0.02)
     return True
 
 
 def _try_lock(fd: int, how: int) -> bool:
-    """Lock a file if that is possible at once; return whether it is locked now."""
+    """Lock a file if that is possible without waiting; return whether it is locked now."""
     try:
         fcntl.flock(fd, how | fcntl.LOCK_NB)
     except OSError:
@@ -79,10 +79,10 @@ def _try_lock(fd: int, how: int) -> bool:
 
 
 def lock_holder(folder: Path) -> dict[str, object] | None:
-    """Return ``pid`` and ``host`` of the live process that holds the run's lock; None if none."""
+    """Return ``pid`` and ``host`` of the live process that holds a run's lock; None without one."""
     path = folder / LOCK_FILE
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # every user may look
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # every user can read it
     except OSError:
         return None
     try:
@@ -98,7 +98,7 @@ def lock_holder(folder: Path) -> dict[str, object] | None:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Return whether the process that created or deleted a run in this folder is dead."""
+    """Return whether the process that was creating or deleting a run in this folder is dead."""
     if any(folder.iterdir()):
         return lock_holder(folder) is None
     return time.time() - folder.stat().st_mtime > UNLOCKED_SECONDS
@@ -106,13 +106,14 @@ def is_abandoned(folder: Path) -> bool:
 
 @contextmanager
 def output_lock(out: OutputPath) -> Iterator[None]:
-    """Hold a lock on an output, against a run whose ledger is in another state folder.
+    """Hold a lock on an output, in case a run in another state folder has the same output.
 
-    An output folder is locked itself. An output that is one file is locked by a hidden file beside
-    it, which is removed at the end: other runs may write their files to the same folder.
+    An output folder is locked directly. An output of one file is locked through a hidden file
+    beside it, because other runs may write to the same folder. The hidden file is removed at the
+    end.
 
     Raises:
-        InputError: another live process writes there.
+        InputError: another live process is writing to the output.
     """
     fd = (
         _open_lock_file(out)
@@ -128,7 +129,7 @@ def output_lock(out: OutputPath) -> Iterator[None]:
 
 
 def remove_stale_lock(out: OutputPath) -> None:
-    """Remove the hidden file of a process that was killed when its work on the output was done."""
+    """Remove the hidden lock file that a killed process left beside a finished output."""
     if out.is_file and _lock_file_of(out).exists():
         with suppress(OSError, InputError), output_lock(out):
             pass
@@ -139,18 +140,18 @@ def _lock_file_of(out: OutputPath) -> Path:
 
 
 def _open_lock_file(out: OutputPath) -> int:
-    """Return the descriptor of the hidden file beside an output, locked."""
+    """Create and lock the hidden file beside an output; return its descriptor."""
     path = _lock_file_of(out)
     while True:
         fd = _open_locked(out, path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(fd), path.stat()):
                 return fd
-        os.close(fd)  # another process removed the file before this one had locked it
+        os.close(fd)  # another process removed the file before it was locked here
 
 
 def _open_locked(out: OutputPath, path: Path, flags: int) -> int:
-    """Open and lock a file or folder of an output, and return its descriptor."""
+    """Open and lock a file or folder of an output; return its descriptor."""
     fd = os.open(path, os.O_CLOEXEC | flags, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The limit of open files of this process, since models and shards stay open during a merge."""
+"""This process's limit of open files, because models and shards stay open during a merge."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from resumerge.errors import Reason, Resumable
 
 _ENOUGH = 1 << 16
 _LEDGER_FILES = 12
-"""The most files that are open for a ledger, its snapshot and SQLite's files beside them."""
+"""The most open files of a ledger, its snapshot and SQLite's files beside them."""
 
 
 def allow_many_open_files() -> None:
-    """Raise this process's limit as far as the system allows; many begin with 1024 or 256."""
+    """Raise this process's limit of open files, often 1024 or 256, up to the system's maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -27,7 +27,7 @@ def allow_many_open_files() -> None:
 def has_too_many_open_files(error: Exception) -> bool:
     """Return whether an error means that too many files are open.
 
-    SQLite's error does not say so: then it is tried whether files can be opened.
+    SQLite's error does not tell: then the function tries to open files.
     """
     if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
         return not _can_open(_LEDGER_FILES)
@@ -45,7 +45,7 @@ def _can_open(count: int) -> bool:
 
 
 def too_many_open_files(then: str) -> Resumable:
-    """Return the error for too many open files."""
+    """Return the error for too many open files; `then` is the next step for the user, as a verb."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Resumable(
         Reason.OPEN_FILES,

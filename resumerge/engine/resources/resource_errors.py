@@ -1,4 +1,4 @@
-"""Errors of resources (disk, open files, memory), after which a run stops and can be resumed."""
+"""Errors of disk, open files and memory. They stop a run, which can be resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resumerge.errors import Reason, Resumable
 from resumerge.storage import DISK_FULL
 
 DISK_ERRORS = (OSError, sqlite3.OperationalError)
-"""Raised by a full or failing disk. SQLite's other errors mean that a file is damaged."""
+"""The exceptions of a full or failing disk. SQLite's other errors mean that a file is damaged."""
 
 UNFIT_ERRORS = {
     errno.EACCES,
@@ -26,12 +26,12 @@ UNFIT_ERRORS = {
     errno.ENOTDIR,
     errno.EPERM,
 }
-"""Errors of a path that the user named, not of the disk."""
+"""Error numbers that mean an unsuitable path from the user, not a disk error."""
 
 
 @contextmanager
 def resumable_disk_errors() -> Iterator[None]:
-    """Raise `Resumable` for every disk error inside."""
+    """Turn every disk error inside the context into `Resumable`."""
     try:
         yield
     except DISK_ERRORS as error:
@@ -39,16 +39,16 @@ def resumable_disk_errors() -> Iterator[None]:
 
 
 def is_full(error: Exception) -> bool:
-    """Return whether an error says that a disk is full."""
+    """Return whether an error means that a disk is full."""
     return getattr(error, "errno", None) in DISK_FULL
 
 
 def out_of_order(error: Exception, then: str = "resume") -> Resumable:
-    """Return the error that tells the user of a disk error.
+    """Return the `Resumable` that explains a disk error to the user.
 
     Args:
         error: the disk error.
-        then: what to do after the cause is fixed, as a verb.
+        then: the user's next step after fixing the cause, as a verb.
     """
     if has_too_many_open_files(error):
         return too_many_open_files(then)
@@ -58,7 +58,7 @@ def out_of_order(error: Exception, then: str = "resume") -> Resumable:
         return Resumable(
             Reason.DISK_FULL, f"The disk is full ({error}). Free some space, then {then}."
         )
-    if isinstance(error, sqlite3.OperationalError):  # a full disk may be reported only like this
+    if isinstance(error, sqlite3.OperationalError):  # possibly the only sign of a full disk
         return Resumable(
             Reason.IO,
             f"The ledger cannot be used: {error}. Check whether the disk is full or failing, "

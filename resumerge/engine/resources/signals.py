@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: finish the running blocks, commit, and stop."""
+"""SIGINT, SIGTERM and SIGHUP: the process finishes running blocks, commits them, and stops."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from resumerge.errors import Interrupted
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask to stop; without SIGHUP if it is ignored, as by `nohup`."""
-    hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    return (signal.SIGINT, signal.SIGTERM, *hang_up)
+    """Return the signals that stop a run; without SIGHUP if it is ignored, as under `nohup`."""
+    hangup_signals = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGINT, signal.SIGTERM, *hangup_signals)
 
 
 def is_repetition(signum: int, before: int | None) -> bool:
-    """Return whether a signal repeats an earlier one: a terminal that hangs up sends several."""
+    """Return whether a signal only repeats an earlier one: a closing terminal sends several."""
     return before is not None and signum == signal.SIGHUP
 
 
 class StopRequest:
-    """The request to stop that a signal makes.
+    """The request to stop the run, which a signal sets.
 
-    Outside `deferred` a signal raises `Interrupted` at once. Inside, the signal is only noted, and
-    the engine checks for it between two blocks. It is also only noted where the interpreter ignores
-    exceptions (a finalizer, a callback of a weak reference). A second signal ends the process at
-    once, which loses no committed block.
+    Outside `deferred`, a signal raises `Interrupted` at once. Inside, the signal is only recorded,
+    and the engine checks for it between two blocks. A signal is also only recorded where the
+    interpreter ignores exceptions (a finalizer, a callback of a weak reference). A second signal
+    ends the process at once; no committed block is lost.
 
     Args:
-        last_words: called with the first signal's number before a second signal ends the process.
-        patient: whether to ignore a second signal, in a process that does more than this run (a
+        last_words: called with the number of the first signal before a second signal ends the
+            process.
+        patient: whether to ignore a second signal, for a process that does more than this run (a
             notebook).
-        final: whether the process does nothing after this run: a later signal is too late to change
-            its exit code.
+        final: whether the process ends after this run. Later signals are then ignored, so that they
+            do not change its exit code.
     """
 
     def __init__(
@@ -59,35 +60,36 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Handle signals inside the context. Only in the main thread: others may not handle any."""
+        """Handle signals inside the context; in a thread other than the main thread, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        before = {signum: signal.signal(signum, self._handle) for signum in stop_signals()}
-        show, sys.unraisablehook = sys.unraisablehook, _without_interrupts(sys.unraisablehook)
+        old_handlers = {signum: signal.signal(signum, self._handle) for signum in stop_signals()}
+        old_hook, sys.unraisablehook = sys.unraisablehook, _without_interrupts(sys.unraisablehook)
         try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, before)  # a worker starts with them blocked
+            # A worker starts with these signals blocked.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, old_handlers)
             yield self
         finally:
-            sys.unraisablehook = show
-            for number, handler in before.items():
+            sys.unraisablehook = old_hook
+            for number, handler in old_handlers.items():
                 signal.signal(number, signal.SIG_IGN if self._final else handler)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Note signals inside instead of raising `Interrupted`."""
-        before, self._deferred = self._deferred, True
+        """Only record signals inside the context, instead of raising `Interrupted`."""
+        was_deferred, self._deferred = self._deferred, True
         try:
             yield
         finally:
-            self._deferred = before
+            self._deferred = was_deferred
 
     @contextmanager
     def between_imports(self) -> Iterator[None]:
-        """Raise `Interrupted` before the next module is imported.
+        """Defer signals inside the context, but raise `Interrupted` before the next module import.
 
-        If a signal's handler raised in the middle of an import, it might do so in a callback of the
-        interpreter, where exceptions are ignored.
+        A signal handler that raises during an import may run in a callback of the interpreter,
+        where exceptions are ignored.
         """
         finder = _StopBeforeImport(self)
         sys.meta_path.insert(0, finder)
@@ -117,7 +119,7 @@ class StopRequest:
 def _without_interrupts(
     show: Callable[[sys.UnraisableHookArgs], object],
 ) -> Callable[[sys.UnraisableHookArgs], object]:
-    """Return a hook that shows exceptions that Python ignores, except `Interrupted`."""
+    """Return a hook that shows ignored exceptions, except `Interrupted`."""
 
     def hook(ignored: sys.UnraisableHookArgs) -> None:
         if ignored.exc_type is not Interrupted:
@@ -127,7 +129,7 @@ def _without_interrupts(
 
 
 class _StopBeforeImport(MetaPathFinder):
-    """A finder of no module, which raises `Interrupted` if the process has been asked to stop."""
+    """An import hook that finds no module, and raises `Interrupted` after a signal."""
 
     def __init__(self, stop: StopRequest) -> None:
         self._stop = stop

@@ -1,4 +1,4 @@
-"""Temporary folders that are deleted even if their process was killed, by the next process."""
+"""Temporary folders. If a process is killed, the next process deletes its folders."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 
 PREFIX, LOCK_FILE = "resumerge-", "in use"
-"""The start of such a folder's name, and the name of its lock file. Only the lock file proves that
-a folder is such a folder."""
+"""The prefix of a temporary folder's name, and the name of its lock file. Only the lock file proves
+that the program created a folder."""
 
 STARTING_SECONDS = 60.0
-"""Age in seconds from which a lock file that no process holds is a dead process's."""
+"""Age in seconds from which an unlocked lock file counts as left by a dead process."""
 
 
 class TemporaryFolder:
-    """A folder among the system's temporary files, deleted by `delete`, or with the process.
+    """A folder among the system's temporary files, deleted by `delete` or at the process's end.
 
-    The process holds a lock on it. A new folder first deletes those of this user's killed
-    processes.
+    The process holds a lock on the folder. Creating a folder first deletes the folders of this
+    user's killed processes.
     """
 
     def __init__(self) -> None:
@@ -43,19 +43,19 @@ class TemporaryFolder:
         self.delete()
 
     def delete(self) -> None:
-        """Delete the folder now, if it is not deleted yet."""
+        """Delete the folder now, unless it is already deleted."""
         self._finalizer()
 
 
 def _delete_left_behind() -> None:
-    """Delete the folders of processes that were killed."""
+    """Delete the folders of killed processes."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):
             _delete_if_dead(folder)
 
 
 def _delete_if_dead(folder: Path) -> None:
-    """Delete a folder if it is this user's, not new, and no process holds its lock.
+    """Delete a folder if it is this user's, old enough, and not locked by a process.
 
     Raises:
         OSError: the folder has no lock file, or a process holds the lock.

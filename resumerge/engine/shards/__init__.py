@@ -1,1 +1,1 @@
-"""The shards of an output: files, disk space, checksums, and records of shards from a cluster."""
+"""The shards of an output: their files, disk space, checksums, and records from cluster tasks."""

@@ -1,7 +1,7 @@
 """Checksums of blocks and units: xxh3-128.
 
-A unit's checksum is the hash of its blocks' hashes in order, so that threads that hash different
-blocks need not wait for each other.
+A unit's checksum is the hash of its blocks' hashes, in order. Threads can therefore hash different
+blocks without waiting for each other.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from resumerge.planning.plan import Unit
 
 
 def file_checksum(path: Path) -> str:
-    """Return 32 hex digits: the `hash_block` of a whole file's bytes."""
+    """Return the xxh3-128 of a file's bytes, as 32 hex digits."""
     digest = xxhash.xxh3_128()
     hash_file(path, digest)
     return digest.hexdigest()
 
 
 def unit_checksum(hashes: bytes) -> str:
-    """Return 32 hex digits: the hash of the concatenated hashes of all blocks."""
+    """Return the xxh3-128 of the concatenated hashes of a unit's blocks, as 32 hex digits."""
     return xxhash.xxh3_128_hexdigest(hashes)
 
 
 def first_mismatch(fd: int, unit: Unit, hashes: bytes) -> int | None:
-    """Read a unit's blocks and compare them; return the number of the first that differs, or None.
+    """Read a unit's blocks; return the number of the first block that differs, or None.
 
     Args:
         fd: the descriptor of the shard's file.
-        unit: the unit.
-        hashes: the hashes of its first blocks, 16 bytes each; later blocks are not read.
+        unit: the unit whose blocks are read.
+        hashes: the expected hashes of the unit's first blocks, 16 bytes each; later blocks are not
+            read.
     """
     for index in range(len(hashes) // HASH_BYTES):
         offset, nbytes = unit.block_span(index)

@@ -1,4 +1,4 @@
-"""Shards that are hard links to the weight files that they are copies of (``--link``)."""
+"""Hard links in place of shards that would be copies of weight files (``--link``)."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from resumerge.storage import Storage
 
 
 class HardLinks:
-    """A maker of hard links to weight files.
+    """A creator of hard links to weight files.
 
     Args:
         storage: the operations on files.
-        metadata: the metadata cache. A new link changes the stamp of a cached file, so its verdict
-            (intact or damaged) is recorded again.
+        metadata: the metadata cache. A new link changes the stamp of a cached file, so its verdict,
+            intact or damaged, is recorded again.
     """
 
     def __init__(self, storage: Storage, metadata: MetadataCache) -> None:
         self._storage, self._metadata = storage, metadata
 
     def make(self, source: Source, file: str, path: Path) -> bool:
-        """Make `path` a hard link to a weight file on this machine; return whether that worked.
+        """Create a hard link to a weight file on this machine; return whether that succeeded.
 
         Args:
             source: the model.
-            file: the name of the weight file in the model.
-            path: the path of the link; a file that is there is replaced.
+            file: the weight file's name in the model.
+            path: the path of the link; an existing file is replaced.
         """
         target = source.path(file)
         if not source.part_of(file)[0].is_remote:
             return self._storage.hard_link(target, path)
         etag = remote_file(source, file).etag
         verdict = self._metadata.verdict(target, etag)
-        made = self._storage.hard_link(target, path)
-        if made and verdict:
+        is_linked = self._storage.hard_link(target, path)
+        if is_linked and verdict:
             self._metadata.record_verdict(target, etag, verdict)
-        return made
+        return is_linked
 
     def doubt(self, source: Source, file: str) -> None:
-        """Have a cached file compared with its hash before it is read again."""
+        """Forget the verdict on a cached file, so that it is checked again before the next read."""
         self._metadata.forget_verdict(source.path(file))

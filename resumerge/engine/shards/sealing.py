@@ -1,6 +1,7 @@
-"""Sealing of a shard: its file gets its final name, the ledger records it, a snapshot is taken.
+"""Sealing a shard: rename its file to the final name, update the ledger, take a snapshot.
 
-A shard that another machine sealed is adopted: `ledger.units.Shards`, `mirror_session.reconcile`.
+A shard that another machine sealed is adopted instead (`ledger.units.Shards`,
+`mirror_session.reconcile`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from resumerge.storage import Storage
 
 
 def seal(shard: Shard, files: ShardFiles, ledger: Ledger, storage: Storage) -> None:
-    """Seal a shard whose units are all committed and synced."""
+    """Seal a shard; all of its units must be committed and synced."""
     files.seal(shard)
     record_sealed(shard, ledger, storage)
 
@@ -20,13 +21,14 @@ def seal(shard: Shard, files: ShardFiles, ledger: Ledger, storage: Storage) -> N
 def record_sealed(
     shard: Shard, ledger: Ledger, storage: Storage, mirrored: tuple[int, str] | None = None
 ) -> None:
-    """Record that a shard's file has its final name, and take a snapshot of the ledger.
+    """Record in the ledger that a shard is sealed, and take a snapshot of the ledger.
 
     Args:
         shard: the shard.
         ledger: the run's ledger.
         storage: writes the snapshot.
-        mirrored: the bytes and SHA-256 of a shard that is in the mirror already, and only there.
+        mirrored: the bytes and SHA-256 of a shard that is only in the mirror; None for a shard on
+            this machine.
     """
     ledger.shards.seal(shard.number, mirrored)
     take_snapshot(ledger, storage)

@@ -1,4 +1,4 @@
-"""The output's shards on disk: ``*.partial`` until every unit in them is committed."""
+"""The output's shards on disk; a shard is ``*.partial`` until all of its units are committed."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ from resumerge.storage import Storage, has_other_names, is_in_memory
 PARTIAL = ".partial"
 
 COMPACTED = ".compacted"
-"""The ending of a copy of a shard's file that is not complete yet, with or without compaction."""
+"""The suffix of an incomplete copy of a shard's file, made by compaction or by `share_if_copy`."""
 
 SYNCS = 8
 """The number of shards that are synced at once."""
 
 TASKS = ".resumerge-tasks"
-"""The folder in an output where tasks of a cluster work."""
+"""The folder in an output in which tasks of a cluster work."""
 
 
 class ShardFiles:
-    """The files of one plan's shards in its output folder.
+    """The files of a plan's shards in the output folder.
 
     Args:
         plan: the plan.
         folder: the output folder.
         storage: the operations on files.
-        sparse: whether to allocate shards as they are written (see `starts_sparse`).
-        links: makes hard links of shards that are copies of weight files; None to copy them.
+        sparse: whether shards get disk space as they are written, not when they are created (see
+            `starts_sparse`).
+        links: creates hard links for shards that are copies of weight files; None to copy these
+            files.
 
     Attributes:
-        unlinked: the names of shards that could not be linked, and were copied.
+        unlinked: the names of shards that were copied because they could not be linked.
     """
 
     def __init__(
@@ -57,26 +59,27 @@ class ShardFiles:
         self._open: dict[int, int] = {}
         self._shared: dict[int, bool] = {}
         self._clones: dict[int, bool] = {}
-        """For each disk, by its number, whether its files can share blocks with the output's."""
+        """By device number of a disk, whether its files can share blocks with files of the output.
+        """
         self._lock = threading.RLock()
 
     def final(self, shard: Shard) -> Path:
-        """Return the path of a sealed shard."""
+        """Return the path of a shard's file after it is sealed."""
         return self.folder / shard.name
 
     def partial(self, shard: Shard) -> Path:
-        """Return the path of a shard until it is sealed."""
+        """Return the path of a shard's file until it is sealed."""
         return self.folder / (shard.name + PARTIAL)
 
     def compacted(self, shard: Shard) -> Path:
-        """Return the path of the copy of a shard's file while it is written."""
+        """Return the path of a copy of a shard's file while the copy is written."""
         return self.folder / (shard.name + COMPACTED)
 
     def create(self, shard: Shard) -> None:
-        """Create the partial file at its full size, with its header.
+        """Create the partial file with its full size and its header, or as a link.
 
-        A shard that will share the blocks of a weight file gets no space of its own. A shard that
-        will be linked to a weight file on this machine is linked at once instead.
+        A shard that can be linked to a weight file is linked at once. A shard that can share the
+        blocks of a weight file gets no disk space.
         """
         path = self.partial(shard)
         self._storage.make_folder(path.parent)
@@ -86,22 +89,22 @@ class ShardFiles:
         self._storage.create(path, shard.nbytes, shard.header, sparse=sparse)
 
     def unallocated(self, shard: Shard) -> int:
-        """Return the bytes of disk space that a shard still needs."""
+        """Return the bytes of disk space that a shard does not have yet."""
         path = next((p for p in (self.final(shard), self.partial(shard)) if p.exists()), None)
         if path is None:
             return 0 if self.will_share(shard) else shard.nbytes
-        # On a disk a file got all its space when it was created, even if it takes fewer blocks now:
-        # the filesystem may compress it.
-        taken = path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
-        return max(0, shard.nbytes - taken)
+        # On a disk, a file gets all of its space when it is created. It may still use fewer blocks,
+        # because the filesystem may compress it.
+        allocated = path.stat().st_blocks * 512 if is_in_memory(self.folder) else shard.nbytes
+        return max(0, shard.nbytes - allocated)
 
     def remove(self, shard: Shard) -> None:
-        """Delete the partial file, if there is one."""
+        """Delete the partial file if it exists."""
         self._close(shard.number)
         self._storage.remove(self.partial(shard))
 
     def remove_final(self, shard: Shard) -> None:
-        """Delete the sealed file, if there is one."""
+        """Delete the sealed file if it exists."""
         self._storage.remove(self.final(shard))
 
     def has_size_and_header(self, shard: Shard, path: Path) -> bool:
@@ -125,10 +128,10 @@ class ShardFiles:
         return self._open[number]
 
     def will_share(self, shard: Shard) -> bool:
-        """Return whether a shard can share the blocks of the weight file that it is a copy of.
+        """Return whether a shard is a copy of a weight file, and can share the blocks of this file.
 
-        It can if it will be linked to that file, or if the filesystem can clone it. Cloning is
-        tried with an unnamed file, once for each disk that weight files are on.
+        It can if it will be linked to the weight file, or if the filesystem can clone the weight
+        file. Cloning is tried with an unnamed file, once for each disk that has weight files.
         """
         if self.will_link(shard):
             return True
@@ -175,7 +178,7 @@ class ShardFiles:
         return None
 
     def _link_if_possible(self, shard: Shard) -> bool:
-        """Make the partial file a link to its weight file if possible; return whether it is one."""
+        """Make the partial file a link to its weight file if possible; return whether it is now."""
         source, path = self._copied_file(shard), self.partial(shard)
         if source is None or not source.exists():
             return False
@@ -204,7 +207,10 @@ class ShardFiles:
             os.close(fd)
 
     def _copied_file(self, shard: Shard) -> Path | None:
-        """Return the weight file that a shard is a copy of; None if it is not on this machine."""
+        """Return the path of the weight file that a shard is a copy of.
+
+        None if the shard is no copy, or if the weight file is streamed.
+        """
         if shard.copied is None:
             return None
         number, file = shard.copied
@@ -212,12 +218,12 @@ class ShardFiles:
         return None if source.is_streamed(file) else source.path(file)
 
     def share_if_copy(self, number: int) -> bool:
-        """Return whether a shard shares the blocks of the weight file that it is a copy of.
+        """Make a shard share the blocks of its weight file if possible; return whether it does.
 
-        Nothing is written to a shard that does. The first call makes the partial file a link or a
-        clone if possible, which needs the weight file on this machine; blocks that were written
-        before have the same bytes there. Any other partial file has only one name after this call,
-        so that writing to it changes no other file.
+        The first call makes the partial file a link or a clone of the weight file, if the shard is
+        a copy of a weight file on this machine. Blocks that were written before have the same
+        bytes. Nothing may be written to a shard that shares blocks. A partial file that shares
+        nothing has only one name after the call, so that writing to it changes no other file.
         """
         with self._lock:
             if number not in self._shared:
@@ -228,7 +234,7 @@ class ShardFiles:
         path = self.partial(shard)
         if self._link_if_possible(shard):
             return True
-        if not path.exists():  # an attempt to link removed it
+        if not path.exists():  # a failed attempt to link removed it
             self._storage.create(path, shard.nbytes, shard.header, sparse=self._sparse)
         elif has_other_names(path):
             self._close(shard.number)
@@ -237,28 +243,28 @@ class ShardFiles:
         return source is not None and self._storage.clone(source, self._descriptor(shard.number))
 
     def sync(self, numbers: Iterable[int]) -> None:
-        """Make the bytes written to shards durable, with several files at the same time.
+        """Make the bytes written to shards durable; sync several files at the same time.
 
-        One after the other, each sync would wait for a transaction of the filesystem's journal of
-        its own.
+        If the files were synced in sequence, each sync would wait for its own transaction of the
+        filesystem's journal.
         """
         descriptors = [self.descriptor(number) for number in numbers]
         with ThreadPoolExecutor(SYNCS, "sync") as pool:
             list(pool.map(self._storage.sync_data, descriptors))
 
     def seal(self, shard: Shard) -> None:
-        """Rename a complete shard to its final name, durably."""
+        """Sync a complete shard, and rename it to its final name; durable afterwards."""
         self._close(shard.number)
         self._storage.sync_file(self.partial(shard))
         self._storage.rename(self.partial(shard), self.final(shard))
 
     def unseal(self, shard: Shard) -> None:
-        """Rename a shard that turned out to be incomplete back to its partial name."""
+        """Rename a sealed shard that is incomplete back to its partial name."""
         self._shared.pop(shard.number, None)
         self._storage.rename(self.final(shard), self.partial(shard))
 
     def close(self) -> None:
-        """Close every file."""
+        """Close every open file."""
         for number in list(self._open):
             self._close(number)
 
@@ -270,7 +276,7 @@ class ShardFiles:
 
 
 def _is_same(source: Path, path: Path) -> bool:
-    """Return whether two paths lead to the same file; False if one does not exist."""
+    """Return whether two paths lead to the same file; False if either does not exist."""
     try:
         return source.samefile(path)
     except OSError:

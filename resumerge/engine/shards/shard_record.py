@@ -1,4 +1,4 @@
-"""The record of a shard that a task of a cluster computed: hashes of its units, and its place."""
+"""The record of a shard that a cluster task computed: hashes of its units, and its object."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WRONG = (ValueError, TypeError, KeyError, AttributeError, RecursionError, Overf
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A shard in a bucket, as the machine that uploaded it saw it.
+    """A shard in a bucket, as described by the machine that uploaded it.
 
     Args:
-        nbytes: bytes of the file.
-        sha256: SHA-256 of the file in hex digits.
-        version: the ETag that the server had for it then.
+        nbytes: the size of the file in bytes.
+        sha256: the SHA-256 of the file in hex digits.
+        version: the ETag of the object after the upload.
     """
 
     nbytes: int
@@ -34,11 +34,11 @@ class Uploaded:
 
     @classmethod
     def of_json(cls, value: Any) -> Uploaded | None:
-        """Return the object that `as_json` of a record has written.
+        """Return the object from the `uploaded` value of a record's JSON; None for null.
 
         Raises:
-            ValueError: it is no such object.
-            TypeError: it is no such object.
+            ValueError: the value describes no uploaded shard.
+            TypeError: the value describes no uploaded shard.
         """
         if value is None:
             return None
@@ -54,8 +54,8 @@ class ShardRecord:
 
     Args:
         fingerprint: the run's fingerprint.
-        units: the units of the shard, in order, each complete. `number` counts those of the plan.
-        uploaded: the shard in a bucket; None for a shard in a folder.
+        units: the shard's units in order, all complete. Their `number` is the number in the plan.
+        uploaded: the shard's object in a bucket; None for a shard in a folder.
     """
 
     fingerprint: str
@@ -64,23 +64,23 @@ class ShardRecord:
 
     def as_json(self) -> dict[str, Any]:
         """Return the record as JSON."""
-        at = self.uploaded
+        upload = self.uploaded
         return {
             "fingerprint": self.fingerprint,
             "units": [
                 [u.number, u.hashes.hex(), u.input_hashes.hex(), u.seconds] for u in self.units
             ],
             "measurements": [u.measurements and u.measurements.as_json() for u in self.units],
-            "uploaded": None if at is None else [at.nbytes, at.sha256, at.version],
+            "uploaded": None if upload is None else [upload.nbytes, upload.sha256, upload.version],
         }
 
     @classmethod
     def of_bytes(cls, data: bytes, key: str | None = None) -> ShardRecord | None:
-        """Return the record in a file, which anybody may have written; None if it is no record.
+        """Return the record in an untrusted file; None if the file holds no valid record.
 
         Args:
             data: the file's content, JSON.
-            key: the record's key in the JSON object; None if the record is the whole object.
+            key: the record's key in the file's JSON object; None if the whole object is the record.
         """
         with suppress(*_WRONG):
             value = json.loads(data)
@@ -89,21 +89,25 @@ class ShardRecord:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> ShardRecord:
-        """Return the record of what `as_json` returned.
+        """Return the record from a JSON value in the form of `as_json`.
 
         Raises:
-            ValueError: it is no record.
-            TypeError: it is no record.
-            KeyError: it is no record.
-            AttributeError: it is no record.
+            ValueError: the value is no record.
+            TypeError: the value is no record.
+            KeyError: the value is no record.
+            AttributeError: the value is no record.
         """
         units = []
         # Records of earlier versions have no measurements.
-        texts = value.get("measurements") or [None] * len(value["units"])
-        for (number, hex_hashes, inputs, seconds), text in zip(value["units"], texts, strict=True):
+        measurement_values = value.get("measurements") or [None] * len(value["units"])
+        for (number, hex_hashes, inputs, seconds), measurement_value in zip(
+            value["units"], measurement_values, strict=True
+        ):
             hashes = bytes.fromhex(hex_hashes)
             checksum = unit_checksum(hashes)
-            measurements = None if text is None else UnitMeasurements.of_json(text)
+            measurements = (
+                None if measurement_value is None else UnitMeasurements.of_json(measurement_value)
+            )
             if measurements is not None and measurements.blocks * HASH_BYTES != len(hashes):
                 raise ValueError("no measurements of these blocks")
             units.append(
@@ -120,7 +124,7 @@ class ShardRecord:
         return cls(str(value["fingerprint"]), tuple(units), uploaded)
 
     def fits(self, plan: Plan, shard: Shard, fingerprint: str) -> bool:
-        """Return whether the record is of this shard of this run, with a hash of each block."""
+        """Return whether the record describes this shard of this run and hashes every block."""
         units = plan.units[shard.first : shard.last]
         return self.fingerprint == fingerprint and [
             (unit.number, unit.blocks * HASH_BYTES) for unit in units
@@ -128,11 +132,11 @@ class ShardRecord:
 
     @property
     def mirrored(self) -> tuple[int, str] | None:
-        """The bytes and SHA-256 of a shard in a bucket."""
+        """The bytes and SHA-256 of a shard in a bucket; None for a shard in a folder."""
         return None if self.uploaded is None else (self.uploaded.nbytes, self.uploaded.sha256)
 
     def contradicts(self, progress: Sequence[Progress]) -> bool:
-        """Return whether the ledger has committed a block of the shard with another hash.
+        """Return whether the ledger has another hash for a committed block of the shard.
 
         Args:
             progress: the progress of every unit of the plan.

@@ -1,4 +1,4 @@
-"""Disk space for shards: if a mirror frees sealed shards, space is reserved shard by shard."""
+"""Disk space for shards, reserved shard by shard if shards are deleted once the mirror has them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from resumerge.storage import DISK_FULL, is_in_memory
 
 
 def starts_sparse(estimate: Estimate, out: Path, *, frees: bool) -> bool:
-    """Return whether shards get their space as they are written, and not when they are created.
+    """Return whether shards get disk space as they are written, not when they are created.
 
-    They do in memory (tmpfs), where reserving space fills it with zeros: that takes half a second
-    for 2 GB, and the memory of the whole output before the merge begins. If the memory runs out
-    midway, a write fails, and the run can be resumed. But if this run downloads files, space is
-    reserved, because the downloads might take it.
+    The result is True in memory (tmpfs), where reserved space is filled with zeros. Reserving would
+    take half a second for 2 GB, and the memory of the whole output before the merge begins. If the
+    memory runs out later, a write fails, and the run can be resumed. Space is still reserved if
+    this run downloads files, because the downloads might take it.
 
     Args:
         estimate: the plan's estimate.
         out: the output folder.
-        frees: whether shards are deleted once the mirror has them, which makes space for the next.
+        frees: whether shards are deleted once the mirror has them, to make space for the next
+            shards.
     """
     return not frees and not estimate.missing and is_in_memory(out)
 
 
 class SpaceReservation:
-    """The disk space of shards: which shards have their space, and which can get it now.
+    """The disk space of shards: a record of the shards that have space, and a way to reserve it.
 
-    Without a mirror that frees shards, every shard has its space from the beginning.
+    If no mirror frees shards, every shard has its space from the beginning.
 
     Args:
         plan: the plan.
         files: the shards.
-        progress: the progress of every unit.
-        replicator: the replicator of the mirror that frees shards here; None if none does.
+        progress: the progress of every unit of the plan, in its order.
+        replicator: the replicator of the mirror that frees shards; None if no mirror does.
     """
 
     def __init__(
@@ -57,11 +58,11 @@ class SpaceReservation:
         self._allocated = {shard.number for shard in plan.shards if files.partial(shard).exists()}
 
     def is_allocated(self, number: int) -> bool:
-        """Return whether a shard has its space."""
+        """Return whether a shard already has its disk space."""
         return self._replicator is None or number in self._allocated
 
     def reserve(self, number: int) -> bool:
-        """Allocate a shard's space if it has none yet. Return False if the disk lacks room."""
+        """Allocate a shard's space if necessary; return False if the disk has too little room."""
         if self.is_allocated(number):
             return True
         shard = self._plan.shards[number]
@@ -78,12 +79,12 @@ class SpaceReservation:
         return True
 
     def will_be_freed(self, waited: float) -> bool:
-        """Return whether space will be freed, or end the run if the mirror makes no progress.
+        """Return whether disk space will be freed.
 
-        Space will be freed while a sealed shard is on its way to the mirror.
+        Space will be freed if a sealed shard is being copied to the mirror.
 
         Args:
-            waited: seconds that the caller has waited so far.
+            waited: the seconds that the caller has waited without any progress of downloads.
 
         Raises:
             Resumable: the mirror makes no progress.
@@ -91,21 +92,21 @@ class SpaceReservation:
         return self._replicator is not None and self._replicator.frees(waited)
 
     def reserved_bytes(self, blocked: bool, cache: Path) -> int:
-        """Return the bytes that downloads to the same disk must leave free: the next shard's.
+        """Return the bytes that downloads must leave free on their disk, for the next shard.
 
         Args:
             blocked: whether no unit can be computed, and no space will be freed, until another file
-                is downloaded. Then no space is left free for the next shard as long as a shard that
-                has its space is unfinished.
-            cache: the folder that is downloaded to.
+                is downloaded. If so, nothing is left free while a shard with disk space is
+                unfinished.
+            cache: the folder of the downloads.
         """
         allocated = self._allocated.copy()
-        upcoming = next((n for n in self._pending if n not in allocated), None)
-        if self._replicator is None or upcoming is None or not self._is_on_disk_of(cache):
+        next_shard = next((n for n in self._pending if n not in allocated), None)
+        if self._replicator is None or next_shard is None or not self._is_on_disk_of(cache):
             return 0
         if blocked and any(self._files.partial(self._plan.shards[n]).exists() for n in allocated):
             return 0
-        return self._plan.shards[upcoming].nbytes + FREE_BESIDE_SHARDS
+        return self._plan.shards[next_shard].nbytes + FREE_BESIDE_SHARDS
 
     def _is_on_disk_of(self, other: Path) -> bool:
         folders = [existing_folder(path.absolute()) for path in (self._files.folder, other)]
@@ -113,7 +114,7 @@ class SpaceReservation:
         return len(devices) == 2 and devices[0] == devices[1]
 
     def no_space(self, number: int) -> Resumable:
-        """Return the error that there is no space for a shard."""
+        """Return the error for a shard that gets no disk space."""
         shard = self._plan.shards[number]
         needed, free = shard.nbytes + FREE_BESIDE_SHARDS, free_bytes(self._files.folder)
         return Resumable(
