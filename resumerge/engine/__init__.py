@@ -1,12 +1,13 @@
-"""A run, from the command to the finished model.
+"""The engine: carries out a run, from the command to the finished model.
 
-`lifecycle` has the phases of `run` and `resume` in order: start at `lifecycle/phases.py`. They
-use `opening` (sources and plans), `checks` (what refuses a run), `mirror_session` (a run and its
-mirror), `recovery` (after a crash; verify), `execute` (the main loop) and `cluster` (the same on
-more machines). Below these are `evaluation` (computes a block), `shards` (the output's files),
-`changes` (what a merge did to the numbers) and `resources` (memory, locks, signals).
-Every phase is given a `context.RunContext`, and reports its progress to a `reporter.Reporter`.
+`lifecycle` has the phases of `run` and `resume` in order: start at `lifecycle/phases.py`. The
+phases use `opening` (sources and plans), `checks` (conditions that refuse a run), `mirror_session`
+(a run's use of its mirror), `recovery` (after a crash; verify), `execute` (the main loop) and
+`cluster` (the same computation on several machines). These folders use `evaluation` (computes a
+block), `shards` (the output's files), `changes` (how a merge changed the numbers) and `resources`
+(memory, locks, signals). Every phase receives a `context.RunContext`, and reports its progress to a
+`reporter.Reporter`.
 
-Nothing here prints or draws, and nothing here contains SQL: `ui` and `ledger` do. May import every
-room below it; `supervisor`, `documents`, `ui`, `cli` and `api` import it.
+The engine neither prints nor draws (`ui` does), and contains no SQL (`ledger` does). It may import
+every room below it; `supervisor`, `documents`, `ui`, `cli` and `api` import it.
 """

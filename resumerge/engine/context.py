@@ -1,4 +1,4 @@
-"""The context of one command, which each of its phases is given."""
+"""The context of one command, which is passed to each of its phases."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from resumerge.sources.reader import SourceReader
 from resumerge.storage import Storage
 
 STOP_SECONDS = 0.5
-"""Seconds that a server's answer may still take after a signal asked the process to stop."""
+"""Seconds to wait for a server's answer after a signal asked the process to stop."""
 
 
 @dataclass
 class RunContext:
-    """The context of one command on one run, which is built once and handed down to the attempt.
+    """The context of one command on one run; it is built once and passed down to the attempt.
 
     Args:
-        options: the options as given; from `adopt` on, options that were left out are the run's.
+        options: the command's options. `adopt` sets options that the command left out to the run's.
         memory_limit: bytes of RSS, fewer than the options allow, after the kernel killed a worker
-            for its memory; None for what the options allow.
-        run_id: the run's id; None until there is a run.
+            for its memory; None to use the options.
+        run_id: the run's id; None until a run is found or created.
         mirror: the session with the mirror; None until it is opened.
     """
 
@@ -55,10 +55,10 @@ class RunContext:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Handle signals inside; release the mirror's lease and temporary folders at the end.
+        """Handle signals; at the end, release the mirror's lease and delete temporary folders.
 
         Raises:
-            Resumable: for every disk error inside.
+            Resumable: a disk error occurred inside the context.
         """
         with self.stop.listening(), resumable_disk_errors():
             try:
@@ -70,17 +70,17 @@ class RunContext:
                     folder.delete()
 
     def temporary_folder(self) -> Path:
-        """Return a new folder, which is deleted at the end of `working`, or with the process."""
+        """Return a new folder, which is deleted at the end of `working` or of the process."""
         folder = TemporaryFolder()
         self._temporary.append(folder)
         return folder.path
 
     def reader(self, sources: Mapping[int, Source] | Sequence[Source]) -> SourceReader:
-        """Return a reader of the sources; a signal ends its waiting for a server."""
+        """Return a reader of the sources, which stops waiting for a server after a signal."""
         checks_after_signal: list[float] = []
 
         def check() -> None:
-            self.reporter.heartbeat()  # a stalled request ends by its own timeout
+            self.reporter.heartbeat()  # a stalled request has its own timeout
             if self.stop.requested:
                 checks_after_signal.append(time.monotonic())
                 if checks_after_signal[-1] - checks_after_signal[0] > STOP_SECONDS:
@@ -89,13 +89,13 @@ class RunContext:
         return SourceReader(sources, check)
 
     def shard_files(self, plan: Plan, folder: Path, *, sparse: bool = False) -> ShardFiles:
-        """Return the files of a plan's shards in its output folder; see `ShardFiles`."""
+        """Return the files of a plan's shards in the output folder; see `ShardFiles`."""
         links = HardLinks(self.storage, self.metadata) if self.options.link else None
         return ShardFiles(plan, folder, self.storage, sparse=sparse, links=links)
 
     @property
     def memory(self) -> int | None:
-        """The bytes of RSS that the attempt may use; None for all that this machine has."""
+        """The bytes of RSS that the attempt may use; None if only the machine limits it."""
         return self.memory_limit or self.options.memory
 
     @property
@@ -104,10 +104,10 @@ class RunContext:
         return bool(self.options.mirror and self.options.mirror_then_delete)
 
     def open_mirror(self, url: str) -> MirrorSession:
-        """Return the session with a mirror; nothing is read there yet.
+        """Return the session with a mirror, without reading from the mirror.
 
         Raises:
-            InputError: the address cannot be a mirror.
+            InputError: a mirror cannot have this address.
         """
         session = MirrorSession(url, self.options, self.reporter, self.stop)
         self.reporter.doing(f"looking at {session.url}")

@@ -1,6 +1,6 @@
-"""Links to kept stages in a folder of the user's (mergekit-multi's intermediate folder).
+"""Links to kept stages, in a folder of the user's (the intermediate folder of mergekit-multi).
 
-The stages themselves are in the output, which belongs to one run and which a mirror can copy.
+The stages themselves are in the output folder, which belongs to one run and can be mirrored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resumerge.planning.written.models import stage_folder
 
 
 def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
-    """Yield a problem for each file that has the name of a link: it is never replaced."""
+    """Yield a problem for each existing file that has a link's name; it is never replaced."""
     for link, stage in _links_of(folder, plan, out):
         if not _leads_to(link, stage) and (link.is_symlink() or link.exists()):
             yield Problem(
@@ -30,7 +30,7 @@ def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
 
 
 def link_stages(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> None:
-    """Make the links, if the run began with a folder for them; note those that cannot be made."""
+    """Create the links, if the run has a folder for them; report links that cannot be created."""
     folder = json.loads(ledger.run()["options"]).get("intermediate_dir")
     for link, stage in _links_of(Path(folder), plan, out) if folder else ():
         try:
@@ -42,14 +42,14 @@ def link_stages(context: RunContext, plan: Plan, ledger: Ledger, out: Path) -> N
 
 
 def _links_of(folder: Path, plan: Plan, out: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield (path of the link, folder of the stage) of every stage that is kept."""
+    """Yield (path of the link, folder of the stage) for every kept stage."""
     for stage in plan.stages:
         if stage.recipe.name in plan.kept:
             yield folder.absolute() / stage.recipe.name, out.absolute() / stage_folder(stage)
 
 
 def _leads_to(link: Path, stage: Path) -> bool:
-    """Return whether a path is a link to a stage, or the stage's folder itself."""
+    """Return whether a path is a link to a stage's folder, or the folder itself."""
     return link.resolve() == stage.resolve()
 
 

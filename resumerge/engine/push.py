@@ -1,4 +1,4 @@
-"""Upload a finished model to a repo of the Hub; files that the repo has are not sent again."""
+"""Upload a finished model to a repo of the Hub, without the files that the repo already has."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from resumerge.storage import Storage
 WEIGHTS = (".safetensors", ".bin")
 
 _LOADED = frozenset(MODEL.weights)
-"""The names of the files that transformers looks for to load a model."""
+"""The file names that transformers looks for when it loads a model."""
 
 Begins = Callable[[str, int, int], object]
-"""A function that is called with the name of the next file, its bytes, and the bytes of all."""
+"""A function that is called with the name of the next file, its bytes, and the bytes of all files.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class Pushed:
 
     Args:
         url: the repo's address.
-        files: names of the model's files.
-        nbytes: bytes of these files.
-        sent: bytes that were sent, because the repo lacked them.
+        files: the names of the model's files.
+        nbytes: the bytes of all these files.
+        sent: the bytes that were sent; the repo already had the rest.
     """
 
     url: str
@@ -53,9 +54,9 @@ class Pushed:
 
 
 def commits_of(private: bool, branch: str | None, message: str | None) -> Commits | None:
-    """Return the form of commits that these options ask for; None for the default."""
-    asked = Commits(private=private, branch=branch or Commits.branch, message=message or "")
-    return None if asked == Commits() else asked
+    """Return the settings of commits from these options; None if all have their defaults."""
+    settings = Commits(private=private, branch=branch or Commits.branch, message=message or "")
+    return None if settings == Commits() else settings
 
 
 def push(
@@ -66,22 +67,22 @@ def push(
     moved: Moved,
     commits: Commits | None = None,
 ) -> Pushed:
-    """Upload every file of a model, in one commit at the end.
+    """Upload every file of a model; one commit at the end adds them to the repo.
 
     A repo that does not exist is created, private unless `commits` says otherwise. If this machine
-    knows the run that made the model, the weights are compared with its checksums first.
+    has the ledger of the model's run, the weights are first compared with its checksums.
 
     Args:
         out: the folder of the model, or its only file.
-        repo: ``org/name``, or the address of any store.
+        repo: ``org/name`` on the Hub, or the address of any store.
         runs: the folder of all runs.
-        begins: called with the name of the next file, its bytes, and the bytes of all files.
-        moved: called with bytes that were sent; may raise, to stop.
-        commits: the branch of the repo, the message, and whether a new repo is private; None for
-            the defaults, and for a store that is no repo.
+        begins: called before each file, with its name, its bytes, and the bytes of all files.
+        moved: called with the number of bytes that were just sent; may raise, to stop.
+        commits: the branch, the commit message, and whether a new repo is private; None for the
+            defaults, and for a store that is not on the Hub.
 
     Raises:
-        InputError: this is no finished model, it is damaged, or the repo has other contents;
+        InputError: the model is unfinished, incomplete or damaged, or the repo has other contents;
             nothing was sent.
         Resumable: the repo cannot be reached. Files that were sent are not sent again.
     """
@@ -125,7 +126,7 @@ def _store(url: str, commits: Commits | None) -> Store:
 
 
 def _check_file(out: Path) -> None:
-    """Check that a model of one file is there, and finished."""
+    """Check that a model of one file exists and is finished."""
     if not out.is_file():
         unfinished = out.with_name(out.name + PARTIAL).exists()
         raise refuse(
@@ -138,7 +139,7 @@ def _check_file(out: Path) -> None:
 
 
 def _files(out: Path) -> list[str]:
-    """Return the names of a model's files, smallest first; hidden files are no part of it."""
+    """Return the names of a model's files, smallest first, without hidden files."""
     names = (path.relative_to(out) for path in out.rglob("*") if path.is_file())
     visible = [name for name in names if not any(part.startswith(".") for part in name.parts)]
     if unfinished := [name for name in visible if name.suffix == PARTIAL]:
@@ -156,18 +157,18 @@ def _files(out: Path) -> list[str]:
             found="no weights" if out.is_dir() else "no folder",
             fix="name the output of a run that is done",
         )
-    if absent := _indexed(out) - set(map(str, visible)):
+    if missing_files := _indexed(out) - set(map(str, visible)):
         raise refuse(
             "The model is incomplete",
             where=out,
-            found=f"missing: {', '.join(sorted(absent)[:3])}",
+            found=f"missing: {', '.join(sorted(missing_files)[:3])}",
             fix="copy or download the missing files, or name the output folder of a run",
         )
     return sorted(map(str, visible), key=lambda name: ((out / name).stat().st_size, name))
 
 
 def _indexed(out: Path) -> set[str]:
-    """Return the files that the model's indexes name; each component of a pipeline has an index."""
+    """Return the files that are named in the model's indexes; a pipeline has one per component."""
     indexes = out.rglob(f"*.safetensors{INDEX_SUFFIX}")
     return {
         str(index.with_name(file).relative_to(out))
@@ -177,15 +178,17 @@ def _indexed(out: Path) -> set[str]:
 
 
 def _check(out: Path, runs: RunStore) -> None:
-    """Compare the model with the ledger of its newest run, if there is one."""
-    made_by = runs.of_output(out)
-    if not made_by:
+    """Compare the model with the ledger of its newest run, if this machine has one."""
+    runs_of_model = runs.of_output(out)
+    if not runs_of_model:
         return
-    run = made_by[-1]
-    mend = f"`resumerge resume {run.name}`"
+    run = runs_of_model[-1]
+    resume_command = f"`resumerge resume {run.name}`"
     state = read_run(run / LEDGER_FILE, "state")
     if state != "done":
-        raise refuse("The model is not finished", where=out, found=f"its run is {state}", fix=mend)
+        raise refuse(
+            "The model is not finished", where=out, found=f"its run is {state}", fix=resume_command
+        )
     verification = verify_run(run, Storage())
     if not verification.intact:
         raise refuse(
@@ -194,15 +197,15 @@ def _check(out: Path, runs: RunStore) -> None:
             found=", ".join(
                 f"{name}: {what}" for name, what in list(verification.damaged.items())[:5]
             ),
-            fix=f"compute the damaged tensors again with {mend}",
+            fix=f"compute the damaged tensors again with {resume_command}",
         )
 
 
 def _check_repo(store: Store, files: Sequence[str]) -> None:
-    """Refuse a repo with the weights of another model, or with the mirror of a run.
+    """Refuse a repo that contains the weights of another model, or the mirror of a run.
 
-    transformers might load the other weights instead of the model's, and other machines may resume
-    the run from its mirror.
+    transformers might load the other weights in place of the model's. Other machines may still
+    resume a run from its mirror.
     """
     listed = retry_store(store, store.list, "repo")
     if any(name.startswith(f"{METADATA}/") for name in listed):
@@ -212,11 +215,11 @@ def _check_repo(store: Store, files: Sequence[str]) -> None:
             found=f"files in {METADATA}/",
             fix=f"look at it with `resumerge status {store.url}`, or name another repo",
         )
-    if others := sorted((_LOADED & listed.keys()) - set(files)):
+    if other_weights := sorted((_LOADED & listed.keys()) - set(files)):
         raise refuse(
             "The repo contains another model",
             where=store.url,
             expected="no weights other than those of this model",
-            found=", ".join(others),
+            found=", ".join(other_weights),
             fix="name another repo, or delete these files there",
         )

@@ -1,4 +1,4 @@
-"""The reporter: receives the progress of a run. Subclasses override the methods that they need."""
+"""The reporter, which receives the progress of a run. Subclasses override the methods they need."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ class ProgressUpdate:
 
 @dataclass(frozen=True)
 class Result:
-    """The end of a run.
+    """The result of a run.
 
     Args:
         id: the run's id.
-        output: the path of the output; if this machine has none, the mirror's folder or address.
-        ledger: the ledger's path; None if a mirror had the finished model of another machine.
-        already_done: whether nothing was left to do.
+        output: the path of the output; if the output is not on this machine, the mirror's folder or
+            address.
+        ledger: the ledger's path; None if another machine finished the model in a mirror.
+        already_done: whether the run was complete before this command.
         merging_seconds: seconds spent computing, writing and committing in this attempt.
-        mirror: the address of the mirror, which has the model as well, or alone.
-        notes: a line for each thing that the model lacks, and each warning about its numbers.
-        output_bytes: bytes of all shards; 0 if nothing was left to do.
-        peak_rss: bytes, the most of any attempt; 0 if nothing was left to do.
-        seconds: seconds that this attempt took; 0 if nothing was left to do.
-        accounts: the use of every tensor of the models; empty if nothing was left to do.
-        changes: the changes of the numbers of each unit; empty if nothing was left to do, or
-            nothing was measured.
+        mirror: the address of the mirror that has the model, perhaps as the only place; None
+            without a mirror.
+        notes: a line for each part that the model lacks, and for each warning about its numbers.
+        output_bytes: the bytes of all shards; 0 if `already_done`.
+        peak_rss: the largest peak RSS of all attempts, in bytes; 0 if `already_done`.
+        seconds: the seconds that this attempt took; 0 if `already_done`.
+        accounts: the use of every tensor of the models; empty if `already_done`.
+        changes: the changes of the numbers of each unit; empty if `already_done`, or if nothing was
+            measured.
     """
 
     id: str
@@ -84,34 +86,34 @@ class Reporter:
     """A receiver of a run's progress; this base class ignores every call."""
 
     def doing(self, what: str) -> None:
-        """Tell that a phase which may take a while starts, like ``opening the models``."""
+        """Report the start of a phase that may take a while, like ``opening the models``."""
 
     def planned(self, run: str, plan: Plan, predicted: Prediction, *, resumed: bool) -> None:
-        """Tell that the plan is complete and checked."""
+        """Report that the plan is complete and has passed the checks."""
 
     def began(self, attempt: int, budget: int) -> None:
-        """Tell that an attempt is in the ledger; it may use `budget` bytes of RSS."""
+        """Report that an attempt has begun; it may use `budget` bytes of RSS."""
 
     def heartbeat(self) -> None:
-        """Tell that bytes were read or computed.
+        """Report that bytes were read or computed.
 
-        It is called often, by any thread, and must return at once.
+        Any thread may call this method, and often: it must return at once.
         """
 
     def reading(self, done: int, total: int) -> None:
-        """Tell how many bytes a phase that only reads has read, and how many it will read."""
+        """Report the bytes that a phase has read so far, and the total bytes that it will read."""
 
     def fetching(self, fetched: DownloadProgress) -> None:
-        """Tell that source files are being downloaded, or were downloaded in this attempt."""
+        """Report the progress of the downloads of source files in this attempt."""
 
     def progressed(self, progressed: ProgressUpdate) -> None:
-        """Tell that a batch was computed."""
+        """Report that a batch was computed."""
 
     def note(self, text: str) -> None:
-        """Tell the user something."""
+        """Show a note to the user."""
 
     def waiting(self, text: str) -> None:
-        """Tell what the run waits for; called several times a second for as long as it waits."""
+        """Report the reason of a wait; called several times a second while the run waits."""
 
     def done(self, result: Result) -> None:
-        """Tell that the output is complete."""
+        """Report that the output is complete."""

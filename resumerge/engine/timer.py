@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Timer:
-    """A timer that runs from when it is made, except while it is paused."""
+    """A timer that starts when it is created, and can be paused."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -16,7 +16,7 @@ class Timer:
 
     @property
     def seconds(self) -> float:
-        """The seconds since the timer was made, without the pauses."""
+        """The seconds since the timer was created, without pauses."""
         return time.monotonic() - self._started - self._paused
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The check of the accounts of tensors: refuses tensors that nothing uses."""
+"""The check of the tensors' accounts, which refuses tensors that nothing uses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from resumerge.sizes import counted
 
 
 def problems_of_accounts(accounts: Accounts, *, strict: bool) -> Iterator[Problem]:
-    """Yield a problem for each model with unused tensors that may not be left out.
+    """Yield a problem for each model with unused tensors that must not be left out.
 
     Args:
-        accounts: the use of every tensor of the models, or the reason why it has none.
-        strict: whether tensors that are left out for a reason are problems, too, unless leaving
-            them out loses nothing.
+        accounts: the use of every tensor of the models, or the reason why it is not used.
+        strict: whether tensors that are left out for a reason are also problems, unless nothing is
+            lost without them.
     """
     for model in accounts.models:
         if names := model.unused.get(None):

@@ -1,4 +1,4 @@
-"""Check that the numbers of adapters are finite: NaN or infinity spoils a whole output tensor."""
+"""Check that adapters' numbers are finite: NaN or infinity spreads over whole output tensors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PIECE_ELEMENTS = 1 << 20
 """The number of elements that are read at once."""
 
 SHOWN = 5
-"""The most names of tensors in a message."""
+"""The most tensor names in a message."""
 
 
 def check_adapters(plan: Plan) -> Iterator[Problem]:
-    """Yield a problem for each adapter on this disk that has NaN or infinity.
+    """Yield a problem for each adapter on this disk that contains NaN or infinity.
 
-    Adapters that are not on this disk are not read. If their numbers are not finite, the warnings
-    at the end of the merge say so (`engine/changes`).
+    Adapters that are not on this disk are not read. If their numbers are not finite, the merge ends
+    with a warning (`engine/changes`).
     """
     for source in plan.sources:
         with closing(SourceReader([source])) as reader:
@@ -47,7 +47,7 @@ def check_adapters(plan: Plan) -> Iterator[Problem]:
 
 
 def _adapter_tensors(source: Source) -> Iterator[Stored]:
-    """Yield the tensors of an adapter that are used and lie on this disk."""
+    """Yield the tensors of an adapter that are used and stored on this disk."""
     if source.adapter is None and not source.is_adapter:
         return
     for stored in {t for tensor in source.tensors.values() for t in stored_in(tensor)}:
@@ -58,14 +58,14 @@ def _adapter_tensors(source: Source) -> Iterator[Stored]:
 
 def _is_finite(reader: SourceReader, stored: Stored) -> bool:
     strides = stored.strides or ()
-    last = sum((length - 1) * step for length, step in zip(stored.shape, strides))
-    count = last + 1 if strides and stored.numel else stored.numel
-    for start in range(0, count, PIECE_ELEMENTS):
-        stop = min(start + PIECE_ELEMENTS, count)
-        data = np.empty(nbytes(stored.dtype, stop - start), np.uint8)
+    last_element = sum((length - 1) * step for length, step in zip(stored.shape, strides))
+    elements = last_element + 1 if strides and stored.numel else stored.numel
+    for start in range(0, elements, PIECE_ELEMENTS):
+        stop = min(start + PIECE_ELEMENTS, elements)
+        buffer = np.empty(nbytes(stored.dtype, stop - start), np.uint8)
         offset = stored.offset + nbytes(stored.dtype, start)
-        reader.fill(replace(stored, source=0), offset, data.data)
-        piece = as_vector(data, stored.dtype)
+        reader.fill(replace(stored, source=0), offset, buffer.data)
+        piece = as_vector(buffer, stored.dtype)
         if not np.isfinite(l1_norms(piece, None, BlockRun(0, len(piece), len(piece)))).all():
             return False
     return True

@@ -29,13 +29,13 @@ _OTHER_STORE = "another store: the Hub, for example, allows too few commits an h
 def check_cluster(
     options: Options, plan: Plan, estimate: Estimate, out: OutputPath | None
 ) -> list[Problem]:
-    """Return the problems of ``--ray``: options and plans that exclude it, or no cluster there.
+    """Return the problems of ``--ray``: conflicting options or plans, or no cluster at the address.
 
     Args:
         options: the run's options.
         plan: the plan.
         estimate: the plan's estimate.
-        out: the output; None if none is named.
+        out: the output; None if the command names none.
     """
     if options.ray is None:
         return _without_cluster(options)
@@ -106,7 +106,7 @@ def check_cluster(
                 fix="leave --ray out",
             )
         )
-    # A task computes any other step again, with the same bits.
+    # A task can compute any other step again, and gets the same bits.
     if any(step.libraries for step in estimate.steps):
         problems.append(
             Problem(
@@ -122,20 +122,20 @@ def check_cluster(
 
 
 def most_shards_here(context: RunContext) -> int | None:
-    """Return the most shards that are on this machine's disk at one time; None for all shards."""
+    """Return the most shards that are on this machine's disk at once; None for all shards."""
     if not context.frees_shards:
         return None
     return 0 if puts_into_bucket(context.options) else 1
 
 
 def puts_into_bucket(options: Options) -> bool:
-    """Return whether tasks of a cluster put shards into the mirror, and no disk keeps them."""
+    """Return whether a cluster's tasks upload shards to a bucket, and no disk keeps them."""
     in_bucket = options.mirror is not None and is_bucket(options.mirror)
     return options.ray is not None and in_bucket and bool(options.mirror_then_delete)
 
 
 def _folder_of_tasks(folder: Path) -> list[Problem]:
-    """Return a problem if tasks cannot have their folder in the output."""
+    """Return a problem if the folder of cluster tasks cannot be created in the output."""
     if not os.path.lexists(folder) or (folder.is_dir() and not folder.is_symlink()):
         return []
     return [
@@ -150,9 +150,9 @@ def _folder_of_tasks(folder: Path) -> list[Problem]:
 
 
 def _connected_elsewhere(address: str) -> list[Problem]:
-    """Return a problem if the Python caller has connected this process to another cluster.
+    """Return a problem if this process is already connected to another cluster.
 
-    Ray knows one cluster at a time.
+    A caller in Python may have connected it. Ray supports one cluster at a time.
     """
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized() or address == "auto":
@@ -172,7 +172,7 @@ def _connected_elsewhere(address: str) -> list[Problem]:
 
 
 def _resolved(address: str) -> tuple[str, str]:
-    """Return the host, as Ray would write it, and the port."""
+    """Return the host in the form that Ray uses, and the port."""
     host, _, port = address.rpartition(":")
     with suppress(OSError):
         host = socket.gethostbyname(host.strip("[]"))
@@ -192,7 +192,7 @@ def _without_cluster(options: Options) -> list[Problem]:
 
 
 def _unreachable(address: str) -> list[Problem]:
-    """Return a problem if nothing listens at the address; whether it is Ray, Ray checks later."""
+    """Return a problem if nothing listens at the address. Ray itself is checked on connection."""
     host, colon, port = address.rpartition(":")
     if not colon or address == LOCAL_CLUSTER:
         return []

@@ -1,4 +1,4 @@
-"""Check the files beside the shards: what the end of a run reads is read before it begins."""
+"""Check the companions: before a run begins, read every file that its end will read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from resumerge.tokenizers.origin import tokenizer_part
 
 
 def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
-    """Make every file beside the shards once, as the end of the run does, and read the copied ones.
+    """Generate every companion as the end of the run does, and read every file that is copied.
 
-    Files of Hub models that are not in the cache are downloaded: they are small.
+    Files of Hub models that are not in the cache are downloaded, since they are small.
 
     Args:
         context: the run's context.
@@ -23,19 +23,19 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
         name: the model's name.
 
     Returns:
-        the plan, with a reminder for each file that is copied though it is damaged.
+        the plan, with a reminder for each damaged file that is copied nevertheless.
 
     Raises:
-        InputError: a file cannot be read, or is damaged and would have to be changed.
+        InputError: a file cannot be read; or it is damaged, and the run would have to edit it.
         Resumable: the network failed.
     """
     context.reporter.doing("reading the files beside the weights")
     reminders = []
-    copied: dict[Path, str] = {}
+    copied_files: dict[Path, str] = {}
     for part in plan.variants.values() or (plan,):
         files = companions(part, name, context.metadata, {}, offline=context.options.offline)
-        copied |= {content: file for file, content in files if isinstance(content, Path)}
-    for path, file in copied.items():
+        copied_files |= {content: file for file, content in files if isinstance(content, Path)}
+    for path, file in copied_files.items():
         if why := _damage(path, file):
             reminders.append(
                 f"{path} is damaged ({why}): download or save it again, or it is copied as it is"
@@ -44,7 +44,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
 
 
 def are_cached(plan: Plan) -> bool:
-    """Return whether `check_companions` downloads nothing."""
+    """Return whether `check_companions` needs no downloads."""
     reference = plan.reference_model
     models = [reference.carrier, tokenizer_part(reference)]
     if plan.vocabulary is not None:

@@ -1,4 +1,4 @@
-"""Check local models: do files with a new stamp still have the bytes that were read from them?"""
+"""Check local models: compare files that have a new stamp with the bytes that were read before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resumerge.sources.types import FileStamp
 from resumerge.tensors import Merged, stored_in
 
 OnProgress = Callable[[int, int], None]
-"""A function that is called with the bytes read so far, and the bytes to read in all."""
+"""A function that is called with the bytes read so far, and the total bytes to read."""
 
 
 def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
@@ -32,8 +32,8 @@ def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
     touched = set()
     for number, source in enumerate(plan.sources):
         for name, file in source.files.items():
-            part, inner = source.part_of(name)
-            before = FileStamp.of_json(stamps.get(part.ref.text, {}).get(inner))
+            model, name_in_model = source.part_of(name)
+            before = FileStamp.of_json(stamps.get(model.ref.text, {}).get(name_in_model))
             if file.stamp and file.stamp.differs(before, but_names=source.linked):
                 touched.add((number, name))
     return touched
@@ -46,9 +46,9 @@ def changed_files(
     touched: Set[SourceFileKey],
     on_progress: OnProgress,
 ) -> set[SourceFileKey]:
-    """Return the touched files with other bytes than committed blocks were computed from.
+    """Return the touched files that differ from the bytes that committed blocks were computed from.
 
-    Only ranges that those blocks read are read again, and a file only up to its first difference.
+    Only ranges that these blocks read are read again. Reading a file ends at its first difference.
 
     Raises:
         Resumable: a file cannot be read.
@@ -68,7 +68,7 @@ def changed_files(
 
 
 def read_before(plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]) -> ReadBefore:
-    """Return how much of the tensors of these files was read for committed blocks."""
+    """Return whether committed blocks have read none, some or all of these files' tensors."""
     blocks = committed = 0
     for row in (row for shard in plan.shards for row in ledger.units.all(shard.number)):
         unit = plan.units[row["number"]]
@@ -81,10 +81,11 @@ def read_before(plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]) -> Read
 def units_of(
     plan: Plan, ledger: Ledger, touched: Set[SourceFileKey], changed: Set[SourceFileKey]
 ) -> list[int]:
-    """Return the numbers of the units to compute again after files changed.
+    """Return the numbers of the units that must be computed again after files changed.
 
-    These are committed units that read changed files, and incomplete units that read touched files:
-    the statistics of an incomplete unit depend on blocks whose hashes are not in the ledger yet.
+    Two kinds of units with committed blocks are returned: units that read changed files, and
+    incomplete units that read touched files. The statistics of an incomplete unit depend on blocks
+    whose hashes are not in the ledger yet.
     """
     return [
         row["number"]
@@ -96,7 +97,7 @@ def units_of(
 def _suspects(
     plan: Plan, ledger: Ledger, touched: Set[SourceFileKey]
 ) -> Iterator[tuple[Unit, Row, int, frozenset[SourceFileKey]]]:
-    """Yield every operand of a committed unit that reads touched files, with the unit's row."""
+    """Yield each operand that reads touched files, of units with committed blocks."""
     for shard in plan.shards:
         for row in ledger.units.all(shard.number):
             unit = plan.units[row["number"]]
@@ -113,15 +114,15 @@ def _differs(plan: Plan, evaluator: Evaluator, unit: Unit, row: Row, operand: in
         return False
     if len(hashes) != row["committed_blocks"] * len(operands) * HASH_BYTES:
         return True
-    before = operand_hashes(hashes, operands.index(operand), len(operands))
+    hashes_before = operand_hashes(hashes, operands.index(operand), len(operands))
     return any(
         evaluator.input_hashes(unit, index, [operand]) != expected
-        for index, expected in enumerate(before)
+        for index, expected in enumerate(hashes_before)
     )
 
 
 def _operand_bytes(unit: Unit, operand: int) -> int:
-    """Return the bytes of an operand in its files, which are read to compare the operand."""
+    """Return the bytes that must be read from files to compare an operand."""
     tensor = unit.expression
     compared = tensor.operands[operand] if isinstance(tensor, Merged) else tensor
     return sum(stored.nbytes for stored in stored_in(compared))

@@ -1,4 +1,4 @@
-"""Check that the disks have space for the output and the downloads."""
+"""Check that disks have space for the output and the downloads."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from resumerge.sources.remote.files import (
 def check_disk(
     out: Path, needed: int, *, then_delete: bool = False, cluster: bool = False
 ) -> list[Problem]:
-    """Return a problem if the disk does not have `needed` bytes free.
+    """Return a problem if the output's disk has fewer than `needed` bytes free.
 
     Args:
         out: the output's folder.
-        needed: bytes.
-        then_delete: whether `needed` is for one shard, because shards are deleted once the mirror
-            has them.
-        cluster: whether a cluster computes, which needs every shard in the output.
+        needed: the free bytes that are needed.
+        then_delete: whether `needed` is for one shard, because shards are deleted here once the
+            mirror has them.
+        cluster: whether a cluster computes the output; it needs every shard in the output.
     """
     free = free_bytes(out)
     if free >= needed:
@@ -53,15 +53,16 @@ def check_disk(
 def check_downloads(
     plan: Plan, estimate: Estimate, out: Path, output: int, *, offline: bool, evict: bool
 ) -> list[Problem]:
-    """Return the problems of downloads: uncached files when offline, or a disk that is too small.
+    """Return the problems of downloads: missing files when offline, or too little disk space.
 
     Args:
         plan: the plan.
         estimate: the plan's estimate.
         out: the output's folder.
-        output: bytes that the output needs, which may be on the same disk.
-        offline: whether no network is used.
-        evict: whether downloads are deleted once nothing needs them.
+        output: bytes that the output needs on its disk, which may also be a cache's disk.
+        offline: whether the network must not be used.
+        evict: whether downloads are deleted when they are no longer needed. Disk space for them is
+            not checked then.
     """
     keys = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
     files = [remote_file(source, name) for source, name in keys]
@@ -84,7 +85,7 @@ def check_downloads(
     problems = []
     for device, downloads in by_disk.items():
         needed = sum(file.size - partial_bytes(file) for file in downloads)
-        if needed:  # what the output needs has room for this
+        if needed:  # `output` includes space for companions and ledger
             needed += output if device == _device(out) else FREE_BESIDE_DOWNLOADS
         problems += _too_small_for_downloads(
             downloads[0].cache.absolute(), needed, max(file.size for file in downloads)
@@ -93,34 +94,34 @@ def check_downloads(
 
 
 def _device(folder: Path) -> int:
-    """Return the number of the disk that a folder, which need not exist yet, would be on."""
+    """Return the device number of a folder's disk; the folder need not exist yet."""
     existing = existing_folder(folder.absolute())
     return existing.stat().st_dev if existing else -1
 
 
 def disk_needed(plan: Plan, estimate: Estimate, out: Path, output: int, *, evict: bool) -> int:
-    """Return the bytes that output and downloads need together on the output's disk.
+    """Return the bytes that the output and the downloads need together on the output's disk.
 
     Args:
         plan: the plan.
         estimate: the plan's estimate.
         out: the output's folder.
-        output: bytes that the output needs.
-        evict: whether downloads are deleted once nothing needs them.
+        output: the bytes that the output needs.
+        evict: whether downloads are deleted when they are no longer needed; they do not count then.
     """
     missing = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
-    stored = [remote_file(*key) for key in missing if not key[0].is_streamed(key[1])]
-    here = [file for file in stored if _device(file.cache) == _device(out)]
-    return output + (0 if evict else sum(file.size - partial_bytes(file) for file in here))
+    downloads = [remote_file(*key) for key in missing if not key[0].is_streamed(key[1])]
+    same_disk = [file for file in downloads if _device(file.cache) == _device(out)]
+    return output + (0 if evict else sum(file.size - partial_bytes(file) for file in same_disk))
 
 
 def _too_small_for_downloads(cache: Path, needed: int, largest: int) -> list[Problem]:
-    """Return a problem if the cache's disk does not have `needed` bytes free.
+    """Return a problem if the cache's disk has fewer than `needed` bytes free.
 
     Args:
-        cache: the folder that is downloaded to.
-        needed: bytes.
-        largest: bytes of the largest download, which --evict needs as well.
+        cache: the folder of the downloads.
+        needed: the free bytes that are needed.
+        largest: the bytes of the largest download, which even --evict needs.
     """
     free = free_bytes(cache)
     if free >= needed:

@@ -1,4 +1,4 @@
-"""Drift: whether recipe, sources, options and program are still what the run was created with."""
+"""Drift: compares a run's recipe, sources, options and program with their present state."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ from resumerge.sizes import some
 def check_recipe_drift(
     context: RunContext, record: Mapping[str, Any], wanted: Recipe | None, *, replaced: bool
 ) -> Recipe:
-    """Return the recipe to merge; refuse one that differs from the run's.
+    """Return the recipe to merge; refuse a recipe that differs from the run's.
 
-    The run's own text is used even if another text means the same: the model card shows it.
+    If the command's recipe has the same meaning, the run's own text is used, because the model card
+    shows it.
 
     Args:
         context: the run's context.
         record: the run's row in its ledger.
-        wanted: the recipe that the command names, or the run's file as it is now; None if neither
-            differs from the recipe that the run was created with.
-        replaced: whether the run gives way to a new run, whose recipe may differ.
+        wanted: the recipe that the command names, or the current content of the run's recipe file.
+            None to use the recipe that the run was created with.
+        replaced: whether a new run replaces the run; its recipe may differ.
 
     Raises:
-        InputError: the recipe differs, and the run is not replaced.
+        InputError: the recipe differs and the run is not replaced.
     """
     recipe = parse_recipe(record["config_text"], record["config_path"])
     if wanted is None:
@@ -65,10 +66,10 @@ def check_recipe_drift(
 def check_source_drift(
     context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
 ) -> TouchedSources | None:
-    """Refuse to continue if a source, an option or the program differs.
+    """Refuse to continue a run if a source, an option or the program differs.
 
     Returns:
-        the local files that look changed, which may be taken as they are; None if there are none.
+        the local files with new stamps, which may be accepted as they are; None if there are none.
 
     Raises:
         InputError: with what differs, and what to do.
@@ -87,12 +88,12 @@ def check_same_plan(
     *,
     but_methods: bool = False,
 ) -> None:
-    """Refuse to compute blocks of a run if its plan or the program differs from the run's.
+    """Refuse to compute blocks of a run if the plan or the program differs from the run's.
 
     Args:
         context: the run's context.
         record: the run's row in its ledger.
-        plan: the plan as it is now.
+        plan: the present plan.
         ledger: the run's ledger.
         but_methods: whether the code of users' methods may differ.
 
@@ -100,7 +101,7 @@ def check_same_plan(
         InputError: with what differs, and what to do.
     """
     before, after = json.loads(record["fingerprint_parts"]), fingerprint_parts(plan)
-    before.pop(RECIPE_TEXT)  # another text that means the same is the same recipe
+    before.pop(RECIPE_TEXT)  # texts with the same meaning are the same recipe
     if but_methods:
         before |= methods_in(after)
     _refuse_drift(context, record, before, after, record["config_path"])
@@ -110,18 +111,18 @@ def check_same_plan(
 def check_contents(
     context: RunContext, record: Mapping[str, Any], plan: Plan, estimate: Estimate, ledger: Ledger
 ) -> TouchedSources | None:
-    """Refuse to continue if a local model differs from the one that units were computed from.
+    """Refuse to continue a run if a local model differs from the bytes that were merged before.
 
-    If the stamp of a file has changed, its content decides: the ranges that committed units were
-    computed from are read again and compared. Ranges that were not read yet need no proof. If the
-    model changed during the merge, and the last attempt ended for that reason, the run is not
-    refused: the affected units are computed again.
+    If the stamp of a file has changed, its content is compared: the ranges that committed units
+    were computed from are read again. Ranges that were never read are not compared. If the last
+    attempt ended because the model had changed during the merge, the run is not refused; the
+    affected units are computed again.
 
     Returns:
-        the files that look changed, which may be taken as they are; None if there are none.
+        the files with new stamps, which may be accepted as they are; None if there are none.
 
     Raises:
-        InputError: with the files that differ, and what to do.
+        InputError: files differ; the error names them and says what to do.
         Resumable: a file cannot be read now.
     """
     touched = touched_files(plan, ledger)
@@ -144,7 +145,7 @@ def check_contents(
 
 
 def is_corrected_method(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -> bool:
-    """Return whether the code of a method changed after a failure of it had stopped the run."""
+    """Return whether a method's code failed, stopped the run, and has changed since."""
     if record["state"] == "done":
         return False
     causes = [event["data"].get("cause") for event in ledger.events.all(EventKind.STOPPED)]
@@ -153,11 +154,11 @@ def is_corrected_method(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
-    """Return whether a run is of this recipe, whose patterns may match more checkpoints by now.
+    """Return whether a run has this recipe; its patterns may match more checkpoints than before.
 
     Args:
         record: the run's row in its ledger.
-        recipe: the recipe.
+        recipe: the recipe to compare with the run's.
     """
     if checkpoints_since(recipe.text, record["config_text"]) is not None:
         return True
@@ -166,32 +167,32 @@ def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
 
 
 def note_new_checkpoints(context: RunContext, record: Mapping[str, Any], given: Recipe) -> bool:
-    """Return whether a recipe is the run's, apart from checkpoints that its patterns match by now.
+    """Return whether a recipe is the run's, except for newer checkpoints that its patterns match.
 
-    The user is told of the new checkpoints.
+    New checkpoints are reported to the user.
     """
-    since = checkpoints_since(given.text, record["config_text"])
-    if since:
+    newer = checkpoints_since(given.text, record["config_text"])
+    if newer:
         context.reporter.note(
-            f"not in this run, since they are newer than it: {some(since)}; start over with "
+            f"not in this run, since they are newer than it: {some(newer)}; start over with "
             "--restart, or name another output, to have them"
         )
-    return since is not None
+    return newer is not None
 
 
 def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | None:
-    """Return the recipe's file as it is now; None if it is unchanged, gone or unreadable.
+    """Return the run's recipe file as it is now; None if it is unchanged, missing or unreadable.
 
     Raises:
-        InputError: the file is no valid recipe any more.
+        InputError: the file is no longer a valid recipe.
     """
     file = Path(record["config_path"])
     try:
         if read_foreign(file, 4 * MOST_CHARS) == record["config_text"].encode():
             return None
     except (OSError, UnfitFile) as error:
-        why = getattr(error, "strerror", None) or error
-        context.reporter.note(f"{file}: {why}; using the run's own copy of the recipe")
+        reason = getattr(error, "strerror", None) or error
+        context.reporter.note(f"{file}: {reason}; using the run's own copy of the recipe")
         return None
     try:
         return load_recipe(file)
@@ -207,7 +208,7 @@ def edited_recipe(context: RunContext, record: Mapping[str, Any]) -> Recipe | No
 def _changed_files(
     context: RunContext, plan: Plan, estimate: Estimate, ledger: Ledger, touched: set[SourceFileKey]
 ) -> set[SourceFileKey]:
-    """Return the touched files with other bytes than committed units were computed from."""
+    """Return the touched files that differ from the bytes that were merged before."""
     reporter = context.reporter
 
     def on_progress(done: int, total: int) -> None:
@@ -219,30 +220,34 @@ def _changed_files(
 
 
 def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bool:
-    """Return whether the last attempt has told the user that the models of these files changed.
+    """Return whether the last attempt reported that the models of these files had changed.
 
-    It has then also said that resuming computes the affected units again.
+    It also reported that resuming computes the affected units again.
     """
     attempts = ledger.attempts.all()
-    told = ledger.events.last(EventKind.SOURCE_CHANGED)
-    if told is None or not attempts or told["attempt"] != attempts[-1]["n"]:
+    reported = ledger.events.last(EventKind.SOURCE_CHANGED)
+    if reported is None or not attempts or reported["attempt"] != attempts[-1]["n"]:
         return False
     models = {plan.sources[n].part_of(name)[0].ref.text for n, name in changed}
-    return models <= set(told["data"].get("models", ()))
+    return models <= set(reported["data"].get("models", ()))
 
 
 def _check_fits(plan: Plan, ledger: Ledger) -> None:
-    """Check that a ledger has the same shards and tensors as the plan.
+    """Check that a ledger has the same shards and units as the plan.
 
     Raises:
-        InputError: they differ: the ledger was not written for this plan, and cannot be trusted.
+        InputError: shards or units differ; the ledger was not written for this plan and is not
+            trusted.
     """
     shards = [(s.number, s.name, s.nbytes, len(s.header)) for s in plan.shards]
     units = [(u.number, u.name, u.shard, u.offset, u.nbytes, u.blocks) for u in plan.units]
-    of_shards = itemgetter("number", "name", "nbytes", "header_bytes")
-    of_units = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
-    in_ledger = list(map(of_shards, ledger.shards.all())), list(map(of_units, ledger.units.all()))
-    if in_ledger != (shards, units):
+    shard_columns = itemgetter("number", "name", "nbytes", "header_bytes")
+    unit_columns = itemgetter("number", "name", "shard", "offset", "nbytes", "blocks")
+    ledger_rows = (
+        list(map(shard_columns, ledger.shards.all())),
+        list(map(unit_columns, ledger.units.all())),
+    )
+    if ledger_rows != (shards, units):
         raise refuse(
             "The ledger does not match its recipe",
             where=str(ledger.path),
@@ -259,15 +264,15 @@ def _refuse_drift(
     after: Mapping[str, Any],
     config: str,
 ) -> None:
-    """Raise an error if two fingerprints differ."""
+    """Raise an error if the parts of two fingerprints differ."""
     kinds, lines = describe_differences(before, after)
     if lines:
         out = output_as_named(record["output"], record["mirror"])
-        words = [out, "--state-dir", str(context.runs.folder)]
-        words += context.options.words_to_start_over(json.loads(record["options"]))
-        if not Path(config).exists():  # it was given in Python, or is gone
+        restart_words = [out, "--state-dir", str(context.runs.folder)]
+        restart_words += context.options.words_to_start_over(json.loads(record["options"]))
+        if not Path(config).exists():  # it was passed in Python, or is deleted
             config = _own_recipe(context, record)
-        restart = ["resumerge", "run", config, *words, "--restart"]
+        restart = ["resumerge", "run", config, *restart_words, "--restart"]
         raise refuse(
             headline(kinds),
             where=out,
@@ -282,7 +287,7 @@ def _own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
 
 
 def _run_own_recipe(context: RunContext, record: Mapping[str, Any]) -> str:
-    """Return the command that continues with the recipe that the run was created with."""
+    """Return the command that continues a run with the run's copy of its recipe."""
     out = output_as_named(record["output"], record["mirror"])
     words = ["resumerge", "run", _own_recipe(context, record), out]
     return shell_line([*words, "--state-dir", str(context.runs.folder)])

@@ -1,4 +1,4 @@
-"""The difference between two fingerprints, in words: what changed, and what the user can do."""
+"""The difference between two fingerprints, as text: the changes, and the user's options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = {
     "library": ("A library", "install the version that the run began with, and resume"),
     "program": ("The program", "resume with the version that created the run"),
 }
-"""For each kind of difference: what changed, and what the user can do."""
+"""For each kind of difference, its subject in a sentence, and the user's remedy."""
 
 
 def describe_differences(
@@ -28,7 +28,7 @@ def describe_differences(
     """Return the differences between the parts of two fingerprints.
 
     Returns:
-        the kinds of what differs (``recipe``, ``source``, ``option``, ``library``, ``program``),
+        the kinds of the differences (``recipe``, ``source``, ``option``, ``library``, ``program``),
         and a line for each difference.
     """
     kinds, lines = [], []
@@ -46,9 +46,9 @@ def describe_differences(
 
 
 def headline(kinds: Iterable[str]) -> str:
-    """Return one sentence about what changed."""
-    names = [_KINDS[kind][0] for kind in kinds]
-    subject = " and ".join([names[0], *(name[0].lower() + name[1:] for name in names[1:])])
+    """Return one sentence that names the changed things."""
+    subjects = [_KINDS[kind][0] for kind in kinds]
+    subject = " and ".join([subjects[0], *(name[0].lower() + name[1:] for name in subjects[1:])])
     return f"{subject} has changed since the run was created"
 
 
@@ -56,12 +56,14 @@ def advice(kinds: Iterable[str], own_recipe: str, restart: str) -> str:
     """Return the remedy for differences of these kinds.
 
     Args:
-        kinds: the kinds of what differs.
-        own_recipe: the command that continues with the recipe as it was.
-        restart: the command that starts over.
+        kinds: the kinds of the differences.
+        own_recipe: the command that continues the run with the original recipe.
+        restart: the command that starts the run over.
     """
-    ways = [_KINDS[kind][1] + (f" (`{own_recipe}`)" if kind == "recipe" else "") for kind in kinds]
-    return f"{'; and '.join(ways)}; or name another output; or start over: `{restart}`"
+    remedies = [
+        _KINDS[kind][1] + (f" (`{own_recipe}`)" if kind == "recipe" else "") for kind in kinds
+    ]
+    return f"{'; and '.join(remedies)}; or name another output; or start over: `{restart}`"
 
 
 def _kind(key: str) -> str:
@@ -75,7 +77,7 @@ def _kind(key: str) -> str:
 
 
 def _as_written(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recipe as `normalized` has it, under the keys that its user wrote."""
+    """Convert the output of `normalized` back to the keys that users write in recipes."""
     written = dict(recipe)
     for module in written.pop("modules", ()):
         of_module = {"slices": module["slices"], "base_model": recipe["base_model"]}
@@ -90,7 +92,7 @@ def _as_written(recipe: Mapping[str, Any]) -> dict[str, Any]:
         base = only["base_model"] or recipe["base_model"]
         models = only["inputs"]
         if models[-1] == {"model": base, "layer_range": None, "parameters": {}}:
-            models = models[:-1]  # the base, which every method is given
+            models = models[:-1]  # the base, which every method gets
         return {**written, "models": models}
     if slices:
         written["slices"] = [
@@ -101,18 +103,18 @@ def _as_written(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return the files of a source that differ, and in what."""
+    """Return a line for each file of a source that differs, with the kind of difference."""
     lines = []
     model = key.removeprefix(SOURCE).rstrip("/")
-    old, new = was.get("files", {}), now.get("files", {})
-    for name in sorted(old.keys() | new.keys()):
+    old_files, new_files = was.get("files", {}), now.get("files", {})
+    for name in sorted(old_files.keys() | new_files.keys()):
         where = f"{model}/{name}"
-        if name not in new:
+        if name not in new_files:
             lines.append(f"{where} is missing")
-        elif name not in old:
+        elif name not in old_files:
             lines.append(f"{where} is new")
-        elif old[name] != new[name]:
-            lines.append(f"{where} has {_difference(old[name], new[name])}")
+        elif old_files[name] != new_files[name]:
+            lines.append(f"{where} has {_difference(old_files[name], new_files[name])}")
     if was.get("config") != now.get("config"):
         is_gone = now.get("config") == config_digest({})
         how = "is missing" if is_gone else "has different contents"

@@ -1,4 +1,4 @@
-"""Check that the memory is enough: the budget of a run, and the threads that fit into it."""
+"""Check that memory is sufficient: the budget of a run, and the threads that fit in it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from resumerge.sizes import show_size
 
 
 def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
-    """Return the bytes of RSS that the process may use: at most `asked`, and at most what is free.
+    """Return the bytes of RSS that the process may use: `asked`, or the free memory if it is less.
 
     Args:
         asked: bytes that the user allows; None for all that this machine has.
-        memory: the memory as it was measured; by default it is measured now.
+        memory: the machine's memory as measured before; None to measure it now.
     """
     memory = memory or measure_memory()
     room = int(memory.available + rss() - margin(memory.total))
@@ -27,17 +27,17 @@ def memory_budget(asked: int | None, memory: Memory | None = None) -> int:
 
 
 def most_threads() -> int:
-    """Return the largest number of threads that this machine may be asked to start."""
+    """Return the largest number of threads that a merge starts on this machine."""
     return max(32, 4 * cores())
 
 
 def too_many_threads(asked: int | None) -> list[str]:
-    """Return a note if fewer threads are used than the user asks for."""
+    """Return a note if the user asks for more threads than are started."""
     most = most_threads()
-    many = asked is not None and asked > most
+    is_too_many = asked is not None and asked > most
     return (
         [f"{asked} threads are more than this machine can use; at most {most} are started"]
-        if many
+        if is_too_many
         else []
     )
 
@@ -45,16 +45,17 @@ def too_many_threads(asked: int | None) -> list[str]:
 def wait_for_budget(
     memory: MemoryEstimate, asked: int | None, seconds: float, reporter: Reporter
 ) -> int:
-    """Wait until one thread of an existing run fits into the memory, and return the run's budget.
+    """Wait until one thread of an existing run fits in memory, and return the run's budget.
 
     Args:
-        memory: what the run takes.
-        asked: bytes that the user allows; if they are too few, nothing is waited for.
+        memory: the run's estimated memory, by number of threads.
+        asked: bytes that the user allows. If they are too few for one thread, the function does not
+            wait.
         seconds: the longest wait.
-        reporter: is told of the wait.
+        reporter: receives the reason of the wait, several times a second.
 
     Raises:
-        Resumable: other programs left too little memory for all that time.
+        Resumable: other programs left too little memory for `seconds`.
     """
     need = memory.need(1)
     started = time.monotonic()
@@ -66,8 +67,8 @@ def wait_for_budget(
                 Reason.MEMORY,
                 f"Not enough memory to continue, after {now - started:.0f} s of waiting\n{problem}",
             )
-        needed = f"{show_size(need.enough)} is needed to continue"
-        reporter.waiting(f"Waiting for memory: {measure_memory()}; {needed}")
+        need_text = f"{show_size(need.enough)} is needed to continue"
+        reporter.waiting(f"Waiting for memory: {measure_memory()}; {need_text}")
         reporter.heartbeat()
         time.sleep(SAMPLE_SECONDS)
     return budget
@@ -76,13 +77,13 @@ def wait_for_budget(
 def fit_threads(
     memory: MemoryEstimate, wanted: int | None, budget: int, asked: int | None = None
 ) -> int:
-    """Return the number of threads that the budget allows.
+    """Return the largest number of threads that fits in the budget.
 
     Args:
-        memory: what the merge takes.
-        wanted: the most threads.
+        memory: the merge's estimated memory, by number of threads.
+        wanted: the most threads; None for one thread per core.
         budget: bytes of RSS.
-        asked: bytes that the user allows, for the message.
+        asked: bytes that the user allows, for the error message.
 
     Raises:
         InputError: not even one thread fits.
@@ -108,10 +109,12 @@ def _too_little(need: MemoryNeed, budget: int, asked: int | None) -> Problem:
     else:
         memory = measure_memory()
         found = f"{show_size(budget)}: {memory}, {show_size(margin(memory.total))} of it stays free"
-        more = show_size(need.enough - budget)
-        fix = f"close other programs in {memory.bound}, or raise its limit: {more} more is needed"
+        missing = show_size(need.enough - budget)
+        fix = (
+            f"close other programs in {memory.bound}, or raise its limit: {missing} more is needed"
+        )
         if memory.bound == MACHINE:
-            fix = f"close other programs on this machine: {more} more is needed"
+            fix = f"close other programs on this machine: {missing} more is needed"
     return Problem(
         "The memory budget is too small for this merge, even with one thread",
         expected=f"at least {show_size(need.enough)}",

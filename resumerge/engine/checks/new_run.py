@@ -1,4 +1,4 @@
-"""Everything that can refuse a new run, before anything is written or abandoned for it."""
+"""The checks that can refuse a new run, before anything is written or abandoned for it."""
 
 from __future__ import annotations
 
@@ -38,18 +38,20 @@ def check_new(
     replaced: Collection[str] = (),
     bytes_there: int = 0,
 ) -> None:
-    """Check a new run's output, disks, sources and mirror; the mirror is not read.
+    """Check a new run's output, disks, sources and mirror; nothing is read from the mirror.
 
     Args:
         context: the run's context.
         plan: the plan.
         estimate: the plan's estimate.
         out: the output.
-        replaced: names of files in its folder that are deleted first, and free their space.
-        bytes_there: the bytes of its shards that are on its disk already, and only move.
+        replaced: names of files in the output's folder that are deleted first, which frees their
+            space.
+        bytes_there: bytes of the output's shards that are already on its disk, and only need to be
+            moved.
 
     Raises:
-        InputError: with every problem that was found.
+        InputError: the run is refused; the error has every problem that was found.
     """
     if problems := new_run_problems(context, plan, estimate, out, replaced, bytes_there):
         raise InputError(problems)
@@ -63,7 +65,7 @@ def new_run_problems(
     replaced: Collection[str] = (),
     bytes_there: int = 0,
 ) -> list[Problem]:
-    """Return the problems that `check_new` raises."""
+    """Return the problems for which `check_new` refuses a run."""
     options = context.options
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
@@ -91,11 +93,11 @@ def new_run_problems(
         *step_problems(estimate.steps, context.stop),
     ]
     if (stages_folder := options.intermediate_dir) is not None:
-        unfit = [
+        path_problems = [
             *check_path(stages_folder.absolute(), STAGES),
             *check_outside(stages_folder, folders, STAGES),
         ]
-        problems += unfit or check_writable(stages_folder.absolute(), STAGES)
+        problems += path_problems or check_writable(stages_folder.absolute(), STAGES)
         problems += problems_of_links(stages_folder, plan, out.folder)
     if mirror is not None:
         problems += check_apart(out, mirror)
@@ -105,13 +107,13 @@ def new_run_problems(
 
 
 def _shared_bytes(context: RunContext, plan: Plan, out: OutputPath) -> int:
-    """Return the bytes of the shards that share their space on the disk with weight files."""
+    """Return the bytes of the shards that will share their disk space with weight files."""
     with closing(context.shard_files(plan, out.folder)) as files:
         return sum(shard.nbytes for shard in plan.shards if files.will_share(shard))
 
 
 def step_problems(steps: Iterable[Step], stop: StopRequest) -> Iterator[Problem]:
-    """Yield the problems of the steps of a plan, for which the libraries of steps are imported."""
+    """Yield the problems of a plan's steps; this imports the libraries that the steps need."""
     for step in steps:
         with stop.between_imports():
             problems = list(step.problems())

@@ -1,4 +1,4 @@
-"""Check the paths that a user names: they can be used, and output and sources lie apart."""
+"""Check the paths that a user names: are they usable, and are output and sources separate."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ SHOWN = 5
 """The most files that a message names."""
 
 LONGEST_NAME = 255
-"""Bytes of one name in a path, on every common filesystem."""
+"""The most bytes of one name in a path, on every common filesystem."""
 
 LONGEST_PATH = 4096 - 512
-"""Bytes of a path; Linux allows 4096, and the other 512 are for the names of files inside."""
+"""The most bytes of a path. Linux allows 4096; the other 512 are for names of files inside."""
 
 
 _A_FOLDER = "a folder, or a valid name for a new folder"
 
 
 def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem]:
-    """Return the problems of a path that is not UTF-8, or that no folder or file can have.
+    """Return the problems of a path that is not UTF-8, or that the system cannot create.
 
     Args:
         path: the path.
-        what: the path's purpose, in messages: ``state folder``.
-        expected: a description of a valid path, in messages.
+        what: the path's purpose for messages, like ``state folder``.
+        expected: a description of a valid path for messages.
     """
     try:
         str(path).encode()
@@ -58,7 +58,7 @@ def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem
 
 
 def _unfit(path: Path) -> str:
-    """Return the problem with a path; empty if there is none."""
+    """Return the problem of a path as text; empty if there is none."""
     if "\0" in str(path):
         return "a null byte in its name"
     longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
@@ -93,7 +93,7 @@ def check_writable(path: Path, what: str) -> list[Problem]:
 
 
 def check_output_path(out: OutputPath) -> list[Problem]:
-    """Return the problems of an output's path; one file needs a name that a mirror can have."""
+    """Return the problems of an output's path; a file also needs a name that mirrors accept."""
     if not out.is_file:
         return check_path(out.path, OUTPUT)
     problems = check_path(out.path, OUTPUT, "a valid name for a new file")
@@ -111,32 +111,34 @@ def check_output_path(out: OutputPath) -> list[Problem]:
 
 
 def check_output(out: OutputPath, ignored: Collection[str] = ()) -> list[Problem]:
-    """Return a problem if the output is neither new nor an empty folder where files can be written.
+    """Return a problem unless the output is new or an empty folder, and can be written to.
 
     Args:
         out: the output.
-        ignored: names of files that are to be deleted first, and so do not count.
+        ignored: names of files that will be deleted first, and therefore do not count.
     """
     if out.is_file:
         return _check_file(out, ignored)
     folder = out.folder
     if not folder.exists():
         return check_writable(folder, OUTPUT)
-    others = (name for name in _files(folder) if name not in ignored) if folder.is_dir() else ()
-    inside = sorted(itertools.islice(others, SHOWN))
-    if folder.is_dir() and not inside:
+    other_names = (
+        (name for name in _files(folder) if name not in ignored) if folder.is_dir() else ()
+    )
+    shown_names = sorted(itertools.islice(other_names, SHOWN))
+    if folder.is_dir() and not shown_names:
         return check_writable(folder, OUTPUT)
-    unfinished = any(name.endswith(PARTIAL) for name in inside)
+    is_unfinished = any(name.endswith(PARTIAL) for name in shown_names)
     return [
         Problem(
-            "The output folder contains other files" if inside else "The output is a file",
+            "The output folder contains other files" if shown_names else "The output is a file",
             where=str(out),
             expected="only files that the run wrote"
             if ignored
             else "a new or empty folder, or the folder of an unfinished run",
-            found=", ".join(inside) or f"a file of {folder.stat().st_size} bytes",
+            found=", ".join(shown_names) or f"a file of {folder.stat().st_size} bytes",
             fix=_OF_ANOTHER_STATE + "folder"
-            if unfinished
+            if is_unfinished
             else "move the files that you need to another place, and delete the rest"
             if ignored
             else "name another output folder",
@@ -148,30 +150,35 @@ _OF_ANOTHER_STATE = "name the state folder of its run with --state-dir, or name 
 
 
 def _check_file(out: OutputPath, ignored: Collection[str]) -> list[Problem]:
-    """Return a problem if something has the name of the one file, finished or not."""
+    """Return a problem if the name of the output file, finished or partial, is taken."""
     names = [name for name in (out.path.name, out.path.name + PARTIAL) if name not in ignored]
-    inside = [name for name in names if os.path.lexists(out.folder / name)]
-    if not inside:
+    taken_names = [name for name in names if os.path.lexists(out.folder / name)]
+    if not taken_names:
         return check_writable(out.folder, OUTPUT)
-    unfinished = inside == names[-1:]
+    is_unfinished = taken_names == names[-1:]
     return [
         Problem(
             "The output exists already",
             where=str(out),
             expected="the name of a new file, or the file of an unfinished run",
-            found=f"a folder named {out.path.name}" if out.path.is_dir() else ", ".join(inside),
-            fix=_OF_ANOTHER_STATE + "file" if unfinished else "name another output file",
+            found=f"a folder named {out.path.name}"
+            if out.path.is_dir()
+            else ", ".join(taken_names),
+            fix=_OF_ANOTHER_STATE + "file" if is_unfinished else "name another output file",
         )
     ]
 
 
 def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem]:
-    """Return a problem if the output is one file and the model a folder, or the other way round.
+    """Return a problem if the output is named like a weight file, but cannot be one.
+
+    The output can be one file if it ends in `SUFFIX` and the reference model is a single file, or
+    if it ends in `GGUF`.
 
     Args:
         out: the output.
         reference: the name of the reference model.
-        single: whether the reference model is one weight file.
+        single: whether the reference model is a single weight file.
     """
     named_like_weights = is_readable(out.path.name) and not out.path.is_dir()
     if not named_like_weights or out.is_gguf or (out.is_file and single):
@@ -199,9 +206,10 @@ def check_form(out: OutputPath, reference: str, *, single: bool) -> list[Problem
 
 
 def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> list[Problem]:
-    """Return a problem if the output is a source, or lies inside one.
+    """Return a problem for each source model that is the output or contains it.
 
-    The next run would read it as part of the source, and ``--restart`` could delete the source.
+    Otherwise the next run would read the output as part of the source, and ``--restart`` could
+    delete the source.
     """
     return [
         Problem(
@@ -216,10 +224,10 @@ def check_outside(out: Path, sources: Iterable[Path], what: str = OUTPUT) -> lis
 
 
 def check_state(state: Path, out: OutputPath) -> list[Problem]:
-    """Return a problem if ledgers would lie in the folder that is the output.
+    """Return a problem if ledgers would be stored inside the output folder.
 
-    The ledgers would be uploaded with the model, and ``--restart`` refuses a folder with files that
-    the run did not write.
+    Ledgers there would be uploaded with the model. Also, ``--restart`` refuses a folder with files
+    that the run did not write.
     """
     if out.is_file or not is_within(state, out.path):
         return []
@@ -235,16 +243,16 @@ def check_state(state: Path, out: OutputPath) -> list[Problem]:
 
 
 def source_folders(plan: Plan) -> list[Path]:
-    """Return the folders of the models that are folders.
+    """Return the folders of the sources that are folders.
 
-    The folder that holds a single weight file, or a model in GGUF, is not one of them.
+    A source that is a single weight file or a GGUF file has no such folder.
     """
     models = [(source, source.carrier) for source in plan.sources]
-    return [s.folder for s, base in models if not (s.single or base.led_to_by_file)]
+    return [s.folder for s, carrier in models if not (s.single or carrier.led_to_by_file)]
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Yield the files below a folder, and its links, by their relative paths."""
+    """Yield the relative paths of all files and links below a folder."""
     for parent, folders, files in os.walk(folder):
         links = [name for name in folders if (Path(parent) / name).is_symlink()]
         for name in (*files, *links):
