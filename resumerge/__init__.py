@@ -1,14 +1,14 @@
 """Merges model weights on machines that may disappear at any moment.
 
-The functions are the commands of the command line; `help(resumerge.run)` describes one.
+Each function is a command of the command line; `help(resumerge.run)` describes `run`.
 
     merge      run, resume, extract_expert, extract_lora, reproduce
     before it  init, plan, explain, methods, compare, search, demo
     after it   status, verify, try_model, push, clean
     downloads  cache_check, cache_repair
 
-What they raise: `InputError` (nothing was written), `Resumable` and `Interrupted` (the same run can
-be resumed), `DoubtfulNumbers`. Importing this package loads neither torch nor transformers.
+They raise `InputError` (nothing was written), `Resumable` and `Interrupted` (the same run can be
+resumed) and `DoubtfulNumbers`. Importing this package loads neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'resumerge' has no attribute {name!r}")
     from resumerge import api, errors
 
-    if name == "methods":  # the room, which can be called like the function of that name
+    if name == "methods":  # the package, which is callable like the function of this name
         return sys.modules["resumerge.methods"]
     return getattr(errors if hasattr(errors, name) else api, name)
 
 
 def __dir__() -> list[str]:
-    """Return the names that users call, without the rooms of the package."""
+    """Return the public names, without the subpackages."""
     return sorted([*__all__, "__version__", "__doc__", "__file__", "__name__", "__path__"])
 
 
@@ -94,5 +94,5 @@ def _version() -> str:
 
     try:
         return metadata.version("resumerge")
-    except metadata.PackageNotFoundError:  # a source tree that is not installed
+    except metadata.PackageNotFoundError:  # the source tree is not installed
         return "0+unknown"

@@ -9,14 +9,15 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
-    """Run the command line, and end with the command's exit code.
+    """Run the command line, and exit with the command's exit code.
 
-    Ctrl-C ends the process at once, and quietly, until the command is imported: nothing has begun.
+    Until the command is imported, Ctrl-C ends the process at once and without a message, because
+    nothing has begun.
     """
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_default:  # a process in the background ignores it, and shall go on to
+    if is_default:  # a background process keeps ignoring SIGINT
         signal.signal(signal.SIGINT, lambda signum, frame: os._exit(INTERRUPTED))
-    # Before NumPy is imported: the threads of its OpenBLAS would spin without work.
+    # Set this before NumPy is imported: the threads of its OpenBLAS would spin without work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from resumerge.cli.main import main as command
 

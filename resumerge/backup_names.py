@@ -1,4 +1,4 @@
-"""Backup names for files of the user that have the name of one of the run's own."""
+"""Backup names for files of the user that have the name of an output file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = re.compile(rf".+{re.escape(_SUFFIX)}[0-9]*", re.DOTALL)
 
 
 def backup_name(name: str, is_taken: Callable[[str], bool]) -> str:
-    """Return the backup name of a file: its name and ``.kept``, with a number if that is taken."""
+    """Return a file's backup name: its name and ``.kept``, with a number if that name is taken."""
     number, backup = 1, name + _SUFFIX
     while is_taken(backup):
         number += 1
@@ -21,5 +21,5 @@ def backup_name(name: str, is_taken: Callable[[str], bool]) -> str:
 
 
 def is_backup(name: str) -> bool:
-    """Return whether a name is a backup name; such files do not make an output folder unusable."""
+    """Return whether a name is a backup name. A mirror may contain such files."""
     return _NAME.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""What config.json says a model is. Anybody may have written it: any value may be there."""
+"""The type of a model, from its config.json. The file is untrusted: any value may have any type."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def model_type(config: Mapping[str, Any]) -> str:
-    """Return the kind of model that transformers knows it by; empty if config.json names none."""
-    found = config.get("model_type")
-    return found if isinstance(found, str) else ""
+    """Return the model type by which transformers knows a model; empty if config.json has none."""
+    value = config.get("model_type")
+    return value if isinstance(value, str) else ""
 
 
 def class_names(config: Mapping[str, Any]) -> list[str]:
-    """Return the names of the model's classes; empty if config.json names none."""
-    found = config.get("architectures")
-    return [str(name) for name in found] if isinstance(found, list) else []
+    """Return the names of the model's classes; empty if config.json has none."""
+    value = config.get("architectures")
+    return [str(name) for name in value] if isinstance(value, list) else []

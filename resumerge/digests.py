@@ -1,4 +1,4 @@
-"""Digests of contents, computed as bytes arrive, or from a file."""
+"""Digests of contents, computed while bytes arrive or from a file."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pathlib import Path
 from typing import Protocol
 
 CHUNK = 1 << 20
-"""The number of bytes hashed at once; hashlib releases the interpreter's lock meanwhile."""
+"""The bytes that are hashed at once. Meanwhile hashlib releases the interpreter's lock."""
 
 HASH_BYTES = 16
-"""The bytes of the hash of a block: xxh3-128."""
+"""The bytes of a block's hash, an xxh3-128."""
 
 
 class Digest(Protocol):
-    """The methods of hashlib's objects that are used here."""
+    """The methods of hashlib's objects that this program uses."""
 
     def update(self, data: bytes | memoryview, /) -> None:
-        """Add data to what is hashed."""
+        """Add data to the hashed bytes."""
 
     def hexdigest(self) -> str:
         """Return the hash in hex digits."""
 
 
 class ExpectedContent(ABC):
-    """A comparison of a file's bytes, which arrive in order, with what the file should hold."""
+    """A comparison of a file's bytes, which arrive in order, with the file's expected content."""
 
     @abstractmethod
     def update(self, data: bytes | memoryview, /) -> None:
-        """Add the next bytes."""
+        """Add the file's next bytes."""
 
     @property
     @abstractmethod
     def is_expected(self) -> bool:
-        """Whether the bytes so far are the whole content."""
+        """Whether the bytes so far are exactly the expected content."""
 
 
 def hash_file(
@@ -50,9 +50,9 @@ def hash_file(
 
     Args:
         path: the file.
-        digest: gets the bytes in order.
+        digest: receives the bytes in order.
         check: called after each chunk; an exception that it raises ends the reading.
-        most: the largest number of bytes to read, from the beginning.
+        most: the most bytes to read, from the beginning of the file.
 
     Returns:
         the number of bytes read.
@@ -76,7 +76,7 @@ def sha256_of(
     Args:
         path: the file.
         check: called after each chunk; an exception that it raises ends the reading.
-        most: the largest number of bytes to read, from the beginning.
+        most: the most bytes to read, from the beginning of the file.
     """
     digest = hashlib.sha256()
     hash_file(path, digest, check, most=most)

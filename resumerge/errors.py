@@ -1,4 +1,4 @@
-"""Errors: classes with the facts as fields, and the exit codes of the command line."""
+"""The program's errors: classes with the facts as fields, and the exit codes of commands."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from resumerge.printable import printable, without_secrets
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of the input, described so that the user can solve it.
+    """One problem of the input, with everything that the user needs to solve it.
 
-    Secrets in an address that its texts repeat are left out.
+    Secrets in addresses are removed from all texts.
 
     Args:
-        what: one sentence that says what is wrong.
-        where: the file or model that has the problem.
+        what: the problem in one sentence.
+        where: the file, model or place that has the problem.
         path: the path inside a YAML file, like ``slices[0].sources[1].layer_range``.
-        line: the line in that file, counted from 1.
-        expected: what would be right.
-        found: what is there instead.
-        fix: what to do, or what to write instead.
-        paste: lines of YAML for a recipe, which `fix` speaks of.
+        line: the line in the YAML file, counted from 1; None without a line.
+        expected: the expected value or state.
+        found: the actual value or state.
+        fix: the next step for the user, or the text to write instead.
+        paste: lines of YAML to copy into a recipe, to which `fix` refers.
     """
 
     what: str
@@ -59,7 +59,7 @@ class Problem:
 
 
 class ResumergeError(Exception):
-    """The base of every error that the program raises on purpose.
+    """The base class of every error that the program raises on purpose.
 
     Attributes:
         exit_code: the exit code of the command line.
@@ -71,24 +71,24 @@ class ResumergeError(Exception):
 
     @property
     def text(self) -> str:
-        """The text for the user: what happened, and what to do."""
+        """The text for the user: the error, and the next step."""
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
-        """Return the error as the command line prints it for programs."""
+        """Return the error in the form that ``--json`` prints."""
         return {"kind": "error", "exit_code": self.exit_code, "message": self.text}
 
     def __str__(self) -> str:
         return f"{self.text}\nTo resume: {self.how_to_resume}" if self.how_to_resume else self.text
 
     def _render_traceback_(self) -> list[str]:
-        """Return the lines that IPython shows in place of a traceback, which would not help."""
+        """Return the lines that IPython shows in place of a traceback."""
         return str(self).split("\n")
 
 
 @dataclass
 class InputError(ResumergeError):
-    """An invalid recipe, source, output or usage. Nothing was written."""
+    """An error in the recipe, a source, the output or the usage. Nothing was written."""
 
     problems: list[Problem] = field(default_factory=list)
     exit_code = 2
@@ -117,40 +117,40 @@ def refuse(
 
 
 class Reason(StrEnum):
-    """Why a run, or a task of a cluster, stopped before its end. The texts are part of the JSON."""
+    """The reason why a run or a cluster's task stopped early. The texts are part of the JSON."""
 
     DISK_FULL = "disk_full"
-    """A disk has too little space."""
+    """A disk has too little free space."""
 
     MEMORY = "memory"
     """There is too little memory to continue."""
 
     OPEN_FILES = "open_files"
-    """This process may open no more files."""
+    """The process has reached its limit of open files."""
 
     IO = "io"
-    """Reading or writing failed: a disk, or the ledger."""
+    """Reading or writing a disk or the ledger failed."""
 
     NETWORK = "network"
-    """The Hub or a bucket that sources are read from does not answer."""
+    """The Hub or a bucket with sources does not answer."""
 
     SOURCE_CHANGED = "source_changed"
-    """A file of a source is not what it was when the run was created."""
+    """A file of a source has changed since the run was created."""
 
     SOURCE_UNAVAILABLE = "source_unavailable"
-    """A source that could be read when the run was created cannot be read now."""
+    """A source cannot be read now, but could be read when the run was created."""
 
     SHARD_LOST = "shard_lost"
     """A finished shard is neither in the output nor in the mirror."""
 
     MIRROR = "mirror"
-    """The mirror fails, or has what this run did not write."""
+    """The mirror fails, or contains files that this run did not write."""
 
     MIRROR_TAKEN_OVER = "mirror_taken_over"
-    """Another machine continues the run in the mirror."""
+    """Another machine has taken over the run in the mirror."""
 
     METHOD = "method"
-    """A merge method of the user's failed."""
+    """A user's merge method failed."""
 
     CLUSTER = "cluster"
     """The Ray cluster cannot be used, or has no machine for a task."""
@@ -159,48 +159,48 @@ class Reason(StrEnum):
     """Two machines computed different bytes."""
 
     OOM = "oom"
-    """The kernel or Ray killed a worker for its memory, or gave it none."""
+    """The kernel or Ray killed a worker because of its memory, or denied it memory."""
 
     KILLED = "killed"
     """Another process killed the worker."""
 
     CRASH = "crash"
-    """The worker crashed: a fault, like a segmentation fault."""
+    """The worker crashed, for example with a segmentation fault."""
 
     WORKER_STALLED = "stall"
     """The worker made no progress, and the supervisor killed it."""
 
     REFUSED = "refused"
-    """A worker, or a machine of the cluster, cannot compute this run as it is."""
+    """A worker or a machine of the cluster refused to compute this run."""
 
     ERROR = "error"
-    """A task raised an exception that nothing expects."""
+    """A task raised an unexpected exception."""
 
     LOST = "lost"
-    """The process or the machine of a task is gone."""
+    """The process or the machine of a task has disappeared."""
 
     TASK_SILENT = "stalled"
-    """A task has said nothing for too long."""
+    """A task has sent no message for too long."""
 
     UNPUBLISHED = "unpublished"
-    """A task says that it is done, and its shard is not where it should be."""
+    """A task reports that it is done, but its shard is missing."""
 
     UNSCHEDULED = "unscheduled"
-    """No machine had room for a task: another one would wait as long."""
+    """No machine had room for a task; another task would also have to wait."""
 
     ABANDONED = "abandoned"
-    """The driver of a task has given it up, or is gone."""
+    """The driver of a task has given up the task, or has disappeared."""
 
 
 @dataclass
 class Resumable(ResumergeError):
-    """A stop of the run before its end, after which it can be resumed (exit 75).
+    """An early stop of a run, which can be resumed (exit code 75).
 
-    What is committed is kept.
+    Everything that was committed is kept.
 
     Args:
-        reason: why it stopped.
-        message: what happened, and what to do before resuming.
+        reason: the reason of the stop.
+        message: the cause, and what to do before resuming.
     """
 
     reason: Reason
@@ -220,12 +220,12 @@ class Resumable(ResumergeError):
 
 @dataclass
 class DoubtfulNumbers(ResumergeError):
-    """The end of a run whose numbers should worry, with ``--strict``; the model is complete.
+    """The end of a ``--strict`` run with warnings about its numbers; the model is complete.
 
     Args:
-        output: where the model is.
-        warnings: what should worry.
-        because_of: the option that makes it an error.
+        output: the place of the model, as text.
+        warnings: the warnings about the numbers.
+        because_of: the option that turns the warnings into an error.
     """
 
     output: str
@@ -246,10 +246,10 @@ class DoubtfulNumbers(ResumergeError):
 
 
 def unavailable(error: InputError) -> Resumable:
-    """Return the error for a run that exists and a model that could be read when it was created.
+    """Return the error of an existing run with a model that can no longer be read.
 
     Args:
-        error: why the model cannot be read now.
+        error: the reason why the model cannot be read now.
     """
     return Resumable(
         Reason.SOURCE_UNAVAILABLE,
@@ -260,7 +260,7 @@ def unavailable(error: InputError) -> Resumable:
 
 @dataclass
 class Interrupted(ResumergeError):
-    """A stop by a signal; every computed block is committed (exit 128 + signal)."""
+    """A stop by a signal (exit code 128 + signal); finished work is committed."""
 
     signum: int
 
@@ -283,14 +283,14 @@ class Interrupted(ResumergeError):
 
 
 class StoreError(OSError):
-    """A failed request to a server or to a mirror. The message is for a person, without secrets.
+    """A failed request to a server or to a mirror.
 
     Args:
-        message: what failed.
-        fix: what the user can do about it, if anything.
-        retry_after: the seconds that the server asks clients to wait; 0 if it does not say.
-        denied: whether the error is permanent: waiting does not help without a change of
-            permissions or names. `errno` is then EACCES. Other errors are temporary.
+        message: the failure, for a person; secrets are removed from it.
+        fix: the user's remedy; empty if there is none.
+        retry_after: the seconds that the server asks clients to wait; 0 if it names none.
+        denied: whether the error is permanent, until permissions or names are changed. `errno` is
+            then EACCES. Other errors are temporary.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The kinds of events in a ledger: what happened to a run, beside its progress.
+"""The kinds of events in a ledger. Events record what happens to a run besides its progress.
 
 `ui/text/narrative.py` has the sentences about them.
 """
@@ -9,10 +9,10 @@ from enum import StrEnum
 
 
 class EventKind(StrEnum):
-    """What an event in the ledger says. The texts are stored, and part of the JSON.
+    """The kind of an event in the ledger. The texts are stored, and are part of the JSON.
 
     Each kind's docstring names its facts: the keys of an event's `data`. `files`, `models` and
-    `names` are lists of text. Others are text, if no unit or type stands beside them.
+    `names` are lists of text. Other facts are text, unless a unit or a type follows in parentheses.
     """
 
     BATCH_LOWERED = "batch_lowered"
@@ -34,15 +34,15 @@ class EventKind(StrEnum):
     """
 
     MEMORY_WAIT_ENDED = "went_on"
-    """The wait for memory ended: a block fits again, or a signal asked to stop.
+    """The wait for memory ended: a block fits again, or a signal arrived.
 
-    The `reason` says which of the two.
+    The `reason` names the cause.
 
     Facts: `reason`; the `seconds` that it waited; `rss` and `available` memory (bytes).
     """
 
     MEMORY_GIVEN_UP = "gave_up_waiting"
-    """The run stopped after it had waited for memory.
+    """The run stopped because it had waited too long for memory.
 
     Facts: `reason`; the `seconds` that it waited; `rss` and `available` memory (bytes).
     """
@@ -75,87 +75,88 @@ class EventKind(StrEnum):
     """
 
     RECHECKED = "rechecked"
-    """What was committed before an interruption was compared with the disk again.
+    """Blocks that were committed before an interruption were compared with the disk again.
 
     Fact: how many `units` (a number).
     """
 
     STREAMED = "streamed"
-    """Files were read by ranges and not stored.
+    """Files were read by ranges, and not stored.
 
     Facts: the `bytes` and `requests` (numbers) of an attempt.
     """
 
     SOURCE_TOUCHED = "source_touched"
-    """A source file has another modification time, and the same content.
+    """A source file has a new modification time, but the same content.
 
     Fact: up to five `files`, as paths.
     """
 
     SOURCES_TRUSTED = "sources_trusted"
-    """Source files have other modification times, and were not compared.
+    """Source files have new modification times, and were not compared.
 
     Fact: up to five `files`, as paths.
     """
 
     SOURCE_CHANGED = "source_changed"
-    """A source file changed while it was merged.
+    """A source file changed during the merge.
 
     Facts: all `models`; up to five `files`, as paths; how many `units` (a number) were computed
     from them, and up to five of their `names`.
     """
 
     SOURCE_DIFFERS = "source_differs"
-    """A source file has other content: its units are pending again.
+    """A source file has other content; the units that read it are pending again.
 
     Facts: up to five `files`, as paths; how many `units` (a number).
     """
 
     SOURCE_DAMAGED = "source_damaged"
-    """A cached source file is damaged: its units are pending again.
+    """A cached source file is damaged; the units that read it are pending again.
 
-    Facts: `model`, `file`; the number of the `damage` in the metadata cache, null if it has none;
+    Facts: `model`, `file`; the number of the `damage` in the metadata cache, null without a number;
     how many `units` (a number), if some were committed.
     """
 
     DOWNLOAD_DAMAGED = "download_damaged"
-    """A download does not have its hash, and is repeated.
+    """A download does not match its hash, and is repeated.
 
     Facts: `repo` (the model, also in a bucket), `file`.
     """
 
     DOWNLOAD_EVICTED = "download_evicted"
-    """A download that is not needed any more was deleted.
+    """A download that is no longer needed was deleted.
 
     Facts: `file`, `bytes` (a number).
     """
 
     FILE_KEPT = "file_kept"
-    """A file of the user has the name of an output file, and stays.
+    """A file of the user has the name of an output file, and is kept.
 
-    Facts: `name`; the address of the `mirror`, if it is there.
+    Facts: `name`; the address of the `mirror`, if the file is in the mirror.
     """
 
     FILE_SET_ASIDE = "file_set_aside"
     """A file of the user has the name of an output file, and got a backup name.
 
-    Facts: its `name` before, and `now`; the address of the `mirror`, if it is there.
+    Facts: the file's `name` before, and its name `now`; the address of the `mirror`, if the file is
+    in the mirror.
     """
 
     SHARD_LOST = "shard_lost"
-    """A shard is missing or too short: its units are pending again.
+    """A shard is missing or too short; its units are pending again.
 
     Facts: `shard`; what was `found`; how many `units` (a number).
     """
 
     SHARD_FOUND_WHOLE = "shard_found_whole"
-    """A shard is complete on the disk, and was not sealed in the ledger.
+    """A shard is complete on the disk, but was not sealed in the ledger.
 
     Fact: `shard`.
     """
 
     RANKS_CHOSEN = "ranks_chosen"
-    """The changes chose the ranks of an adapter.
+    """The ranks of an adapter were determined from its changes.
 
     Facts: how many `modules`, and the `least` and `most` of their ranks (numbers).
     """
@@ -167,7 +168,7 @@ class EventKind(StrEnum):
     """
 
     SHARD_OF_SWEEP = "shard_of_sweep"
-    """A shard that a sweep computed, with those of other models, was taken over.
+    """A shard that a sweep computed, together with shards of other models, was taken over.
 
     Facts: `shard`; how many `units` (a number).
     """
@@ -179,13 +180,13 @@ class EventKind(StrEnum):
     """
 
     CHECKSUM_MISMATCH = "checksum_mismatch"
-    """Units on the disk differ from their hashes, and are pending again.
+    """Units on the disk do not match their hashes, and are pending again.
 
     Facts: `shard`; how many `units` (a number), and up to five of their `names`.
     """
 
     STEP_LOST = "step_lost"
-    """The file of a step is missing or damaged: the step begins again.
+    """The file of a step is missing or damaged; the step starts over.
 
     Fact: how many `pieces` (a number) were done.
     """
@@ -197,7 +198,7 @@ class EventKind(StrEnum):
     """
 
     LEDGER_DAMAGED = "ledger_damaged"
-    """Neither the ledger nor its snapshot can be read; told, never stored.
+    """Neither the ledger nor its snapshot can be read; reported, but never stored.
 
     Fact: `why`.
     """
@@ -205,17 +206,17 @@ class EventKind(StrEnum):
     LEDGER_RESTORED = "ledger_restored"
     """The ledger was damaged, and restored from its snapshot.
 
-    Until `LEDGER_RECONCILED` every committed byte must be verified. No facts.
+    Every committed byte must be verified until `LEDGER_RECONCILED`. No facts.
     """
 
     LEDGER_RECONCILED = "ledger_reconciled"
-    """Everything on the disk was compared with the restored ledger. No facts."""
+    """All committed blocks on the disk were compared with the restored ledger. No facts."""
 
     MOVED_HERE = "moved_here"
     """The run was imported from its mirror by this machine.
 
-    Facts: the address of the `mirror`; the host that it `came_from`; how many `shards` (a number)
-    the mirror has; how many committed `units` (a number) it lacks.
+    Facts: the address of the `mirror`; the host that the run `came_from`; how many `shards` (a
+    number) the mirror has; how many committed `units` (a number) the mirror lacks.
     """
 
     BROUGHT_BACK = "brought_back"
@@ -243,7 +244,7 @@ class EventKind(StrEnum):
     """
 
     MIRROR_LOST_FILE = "mirror_lost_file"
-    """A file that was in the mirror is missing there, and is copied again.
+    """A file is no longer in the mirror, and is copied again.
 
     Facts: its `name`, and the address of the `mirror`.
     """
@@ -276,6 +277,7 @@ class EventKind(StrEnum):
     HASH_CONFLICT = "hash_conflict"
     """Two machines computed different bytes.
 
-    Facts: `shard`, `task`, `node`. Where the driver compared hashes: the `tensor`, its `block` (a
-    number), the `first` hash, which is kept, and the `second`. Where a task did: its `message`.
+    Facts: `shard`, `task`, `node`. If the driver compared the hashes: the `tensor`, its `block` (a
+    number), the `first` hash, which is kept, and the `second` hash. If a task compared them: its
+    `message`.
     """

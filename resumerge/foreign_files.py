@@ -1,4 +1,4 @@
-"""Reading files that anybody may have written, with a limit and without waiting; their names."""
+"""Untrusted files: reading them with a size limit and without waiting, and checking names."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _STAND_INS = (
         "download this file again, with access to it",
     ),
 )
-"""What lies on disks in place of a model's files: how it begins, what it is, and what to do."""
+"""Files that users have in place of a model's file: their first bytes, their kind, the remedy."""
 
 
 class UnfitFile(ValueError):
-    """An error: a file is too large, or is no regular file. The message is for a person."""
+    """The error that a file is too large, or not a regular file. The message is for a person."""
 
 
 def read_foreign(path: Path, most: int) -> bytes:
-    """Return the bytes of a file. A file that would fill the memory, sparse or not, is refused.
+    """Return the bytes of a file; refuse a file that is too large for memory, even if it is sparse.
 
     Args:
         path: the file.
-        most: the largest size allowed, in bytes.
+        most: the largest allowed size in bytes.
 
     Raises:
-        UnfitFile: the file is larger, or is no regular file.
+        UnfitFile: the file is larger than `most`, or is not a regular file.
         OSError: the file cannot be read.
     """
     check_regular(path)
@@ -56,21 +56,23 @@ def read_foreign(path: Path, most: int) -> bytes:
 
 
 def stand_in(first: bytes) -> tuple[str, str] | None:
-    """Return what lies in place of a model's file, and what to do; None for anything else.
+    """Return the kind of a stand-in for a model's file, and the remedy; None for other files.
 
     Args:
-        first: how the file begins, 16 bytes or more where it has them.
+        first: the first bytes of the file, at least 16 if the file has them.
     """
-    begins = first[:64].lstrip().lower()
-    return next(((what, fix) for start, what, fix in _STAND_INS if begins.startswith(start)), None)
+    beginning = first[:64].lstrip().lower()
+    return next(
+        ((what, fix) for start, what, fix in _STAND_INS if beginning.startswith(start)), None
+    )
 
 
 def check_regular(path: Path) -> None:
-    """Check that a path is a regular file: a pipe waits for a writer, and a device may never end.
+    """Check that a path is a regular file: a pipe waits for a writer, a device may be endless.
 
     Raises:
-        UnfitFile: the path is something else.
-        OSError: nothing is there, or it cannot be reached.
+        UnfitFile: the path is not a regular file.
+        OSError: the path does not exist, or cannot be reached.
     """
     kind = stat.S_IFMT(path.stat().st_mode)
     if kind != stat.S_IFREG:
@@ -78,6 +80,9 @@ def check_regular(path: Path) -> None:
 
 
 def has_odd_part(name: str) -> bool:
-    """Return whether a part of a name, between ``/``, is empty or leads elsewhere as a path."""
+    """Return whether a part of a name, between ``/``, is unsafe in a path.
+
+    Unsafe parts are empty parts, ``.``, ``..``, and parts with control characters or a backslash.
+    """
     parts = name.split("/")
     return not all(parts) or bool({".", ".."} & set(parts)) or bool(_ODD.search(name))

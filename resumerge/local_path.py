@@ -1,7 +1,7 @@
-"""Paths on this machine, as a user writes them.
+"""Paths on this machine, in the form that users write.
 
-`Path` turns ``s3://bucket`` into ``s3:/bucket``, a folder that nobody asked for. A path is
-therefore checked here, as text, when it enters the program.
+`Path` turns the address ``s3://bucket`` into ``s3:/bucket``, the path of a folder. Paths are
+therefore checked here, as text, when they enter the program.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ OUTPUT = "output"
 _URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(.*)", re.DOTALL)
 """The pattern of an address.
 
-One slash is left of two in a `Path`. A folder ``s3:`` can be written ``./s3:/…``.
+A `Path` keeps only one of two slashes. A folder ``s3:`` can be written as ``./s3:/…``.
 """
 
 
 def local_path(path: object, what: str) -> Path:
-    """Return a path that a user gave; ``~`` is the home folder, as it is in a shell.
+    """Return a path from a user's text; ``~`` is the home folder, as in a shell.
 
     Args:
-        path: the path as given.
-        what: the purpose of the path, for the message: ``output``.
+        path: the path as the user passed it.
+        what: the purpose of the path for the message, like ``output``.
 
     Raises:
-        InputError: the value cannot be a path, or is an address of something elsewhere.
+        InputError: the value cannot be a path, or is an address.
     """
     if not is_path(path):
         raise refuse(
@@ -59,19 +59,19 @@ def local_path(path: object, what: str) -> Path:
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Return whether a path, which need not exist, is a folder or lies inside it.
+    """Return whether a path is equal to a folder or lies inside it; the path need not exist.
 
-    Folders are compared as the system does, not by their names: a disk may ignore their case
-    (macOS), and a folder may be mounted at two places.
+    Folders are compared by device and inode, not by name, because a disk may ignore case (macOS),
+    and a folder may be mounted in two places.
     """
     inner, outer = path.absolute().resolve(), folder.absolute().resolve()
     if inner.is_relative_to(outer):
         return True
     try:
-        found = outer.stat()
+        folder_status = outer.stat()
     except OSError:
         return False
-    return any(_is(parent, found) for parent in (inner, *inner.parents))
+    return any(_is(parent, folder_status) for parent in (inner, *inner.parents))
 
 
 def _is(path: Path, found: os.stat_result) -> bool:
@@ -81,18 +81,18 @@ def _is(path: Path, found: os.stat_result) -> bool:
 
 
 def address_in(value: object) -> str | None:
-    """Return the address that a value is meant as, even if a `Path` dropped a slash; or None."""
+    """Return the address in a value, even if `Path` removed a slash; None if there is none."""
     url = _URL.fullmatch(str(value)) if is_path(value) else None
     return f"{url[1]}://{url[2]}" if url else None
 
 
 def is_path(value: object) -> bool:
-    """Return whether a value can be a path, or an address."""
+    """Return whether a value can be a path or an address: a nonempty text or `Path`."""
     return isinstance(value, (str, os.PathLike)) and bool(str(value)) and "\0" not in str(value)
 
 
 def expand(path: Any) -> Path:
-    """Return a path in which ``~`` is the home folder, as in a shell."""
-    with suppress(RuntimeError):  # the home of an unknown user: a shell leaves it as it is, too
+    """Return a path with ``~`` replaced by the home folder, as in a shell."""
+    with suppress(RuntimeError):  # an unknown user: a shell also leaves ``~name`` as it is
         return Path(path).expanduser()
     return Path(path)

@@ -1,8 +1,8 @@
-"""Logging for maintainers: what the program decided and did, step by step.
+"""Logging for maintainers: the program's decisions and actions, step by step.
 
-Modules log with ``logging.getLogger(__name__)``, at INFO what happens a few times in a run, at
-DEBUG what happens for every batch. Nothing is shown unless ``--verbose`` or the environment
-variable RESUMERGE_LOG asks for it. What users must know is never logged but printed.
+Modules log with ``logging.getLogger(__name__)``: at INFO a few lines in a run, at DEBUG lines for
+every batch. Nothing is shown without ``--verbose`` or the environment variable RESUMERGE_LOG.
+Messages that users must see are printed, not logged.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """A handler that logs to stderr as it is now.
+    """A handler that logs to the present `sys.stderr`.
 
-    A progress bar replaces stderr, and draws itself below the lines.
+    A progress bar replaces `sys.stderr`, and draws itself below the logged lines.
     """
 
     @property
@@ -34,17 +34,17 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
 
     @stream.setter
     def stream(self, stream: TextIO) -> None:
-        """Ignore a stream: the handler always takes `sys.stderr`."""
+        """Ignore the stream, because the handler always uses `sys.stderr`."""
 
 
 def log_verbosely(times: int) -> None:
-    """Log to stderr: INFO for ``-v``, DEBUG for ``-vv``; nothing for 0 times."""
+    """Log to stderr: at INFO for ``-v``, at DEBUG for ``-vv``; do nothing for 0 times."""
     if times:
         _add(_StderrHandler(), logging.INFO if times == 1 else logging.DEBUG)
 
 
 def log_as_environment_says(environment: Mapping[str, str] = os.environ) -> None:
-    """Log as RESUMERGE_LOG says, if it is set.
+    """Log at the level, and to the place, that RESUMERGE_LOG names; do nothing if it is not set.
 
     Raises:
         InputError: the variable names no level, or a file that cannot be written.

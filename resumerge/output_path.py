@@ -1,7 +1,7 @@
-"""The place of a run's model: a folder of its own, or one file in a folder of the user's.
+"""The place of a run's model: a separate folder, or one file in a folder of the user's.
 
-The name alone decides, so that a run has the same form on every machine. In a folder the weight
-files have names that loaders look for.
+The form follows from the name alone, so a run has the same form on every machine. In a folder,
+weight files have the names that loaders look for.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUFFIX = ".safetensors"
-"""The suffix of shards, and of an output that is one file of weights alone."""
+"""The suffix of shards, and of an output that is a single weight file."""
 
 GGUF = ".gguf"
-"""The suffix of an output that is one file with a whole model, for llama.cpp."""
+"""The suffix of an output that is a single file with a whole model, for llama.cpp."""
 
 ONE_FILE = (SUFFIX, GGUF)
-"""The suffixes of outputs that are one file."""
+"""The suffixes of outputs that are a single file."""
 
 STEM = "model"
-"""The beginning of the names of files that transformers looks for."""
+"""The beginning of the names of weight files that transformers looks for."""
 
 ADAPTER_STEM = "adapter_model"
-"""The same of files that peft looks for."""
+"""The beginning of the names of weight files that PEFT looks for."""
 
 EXTRACTION = "extract_lora"
-"""The name that stands for the method of a recipe that extracts an adapter; the key of its part."""
+"""The method's name for a recipe that extracts an adapter, and the key of the recipe's section."""
 
 CARD = "README.md"
-"""The name of the model card. A user may edit the card, so an edited one stays as it is."""
+"""The name of the model card. An edited card is never replaced, since users may edit it."""
 
 STAGES = "stages"
-"""The folder in the output that has a folder for each stage that is kept."""
+"""The folder in the output that contains a folder for each kept stage."""
 
 _STAGE = r"\w[\w.-]{0,99}"
-"""The pattern of a folder's name that every system takes."""
+"""The pattern of a folder name that is valid on every system."""
 
 _SHARD = re.compile(
     rf"((({STAGES}/)?{_STAGE}/)?(\w+/)?(diffusion_pytorch_)?{STEM}(-[0-9]{{5}}-of-[0-9]{{5,6}})?"
@@ -45,7 +45,7 @@ _SHARD = re.compile(
 
 
 def shard_name(number: int, count: int, stem: str = STEM) -> str:
-    """Return the name of a shard that transformers and diffusers look for.
+    """Return a shard's name, in the form that transformers and diffusers look for.
 
     Args:
         number: the shard's number, counted from 0.
@@ -58,27 +58,27 @@ def shard_name(number: int, count: int, stem: str = STEM) -> str:
 
 
 def is_weights(name: str) -> bool:
-    """Return whether a file of a model that a merge wrote holds weights, by its suffix."""
+    """Return whether a file in an output holds weights, by its suffix."""
     return name.endswith(ONE_FILE)
 
 
 def is_shard_name(text: str) -> bool:
-    """Return whether a shard can have this name where the output is a folder.
+    """Return whether a shard can have this name in an output folder.
 
-    The name begins with the folder of its stage or variant, and that of its component, if it has
-    them.
+    If the shard belongs to a stage or variant, or to a component, the name begins with their
+    folders.
     """
     return _SHARD.fullmatch(text) is not None
 
 
 def is_stage_folder(name: str) -> bool:
-    """Return whether the folder of a kept stage, or a variant, can have this name everywhere."""
+    """Return whether this name of a kept stage's or variant's folder is valid on every system."""
     return re.fullmatch(_STAGE, name, re.ASCII) is not None
 
 
 @dataclass(frozen=True)
 class OutputPath:
-    """The output as the user names it.
+    """The output that the user names.
 
     Args:
         path: the path of a folder or, with a suffix of `ONE_FILE`, of a file.
@@ -91,20 +91,20 @@ class OutputPath:
 
     @property
     def is_file(self) -> bool:
-        """Whether one file is all that is written."""
+        """Whether the output is a single file, without companions."""
         return self.path.suffix in ONE_FILE
 
     @property
     def is_gguf(self) -> bool:
-        """Whether the file is a model in GGUF."""
+        """Whether the output is a GGUF file."""
         return self.path.suffix == GGUF
 
     @property
     def folder(self) -> Path:
-        """The folder of the run's files. For an output of one file, it is the user's."""
+        """The folder of the run's files; for an output of one file, the folder that holds it."""
         return self.path.parent if self.is_file else self.path
 
     @property
     def model(self) -> str:
-        """The name of the model."""
+        """The model's name: the name of the folder, or of the file without its suffix."""
         return self.path.stem if self.is_file else self.path.name

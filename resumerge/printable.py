@@ -1,6 +1,6 @@
-"""Names, paths and messages of other people, as text that people read.
+"""Untrusted names, paths and messages, converted to text for people.
 
-They are escaped for a terminal and for Markdown, and addresses are without their secrets.
+They are escaped for a terminal or for Markdown, and secrets are removed from addresses.
 """
 
 from __future__ import annotations
@@ -17,38 +17,40 @@ _USER = re.compile(
 )
 """The user and password in an address.
 
-Keys of S3 are pasted as they are, with a ``/`` or a ``+`` in them. The ``@`` of a revision is no
-user's; one slash is left of two in a `Path`.
+Users paste keys of S3 unchanged, although they may contain ``/`` or ``+``. The ``@`` of a revision
+does not follow a user. A `Path` keeps only one of two slashes.
 """
 
 _QUERY = re.compile(
     r"\?\S*?\b[\w-]*(?:sig|signature|token|password|secret|credential)=\S*", re.IGNORECASE
 )
-"""The query of an address that was signed, like a SAS of Azure, or that has a token."""
+"""The query of a signed address, like a SAS of Azure, or of an address with a token."""
 
 
 def without_secrets(text: str) -> str:
-    """Return a text in which ``…`` stands for what may be a secret in an address.
+    """Return a text with ``…`` in place of possible secrets in addresses.
 
-    A secret is a user with a password before the host or bucket, or the query of a signed address.
+    A possible secret is a user with a password before the host or bucket, or the query of a signed
+    address.
     """
-    shown = _USER.sub(lambda found: f"{found[1] or found[2]}…@", text) if "@" in text else text
-    return _QUERY.sub("?…", shown) if "?" in shown else shown
+    safe_text = _USER.sub(lambda found: f"{found[1] or found[2]}…@", text) if "@" in text else text
+    return _QUERY.sub("?…", safe_text) if "?" in safe_text else safe_text
 
 
 def printable(text: object) -> str:
-    r"""Return the text in one line; control characters are escaped, like ``\x1b``."""
-    shown = str(text)
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+    r"""Return a text in one line, with control characters escaped, like ``\x1b``."""
+    plain_text = str(text)
+    if plain_text.isprintable():
+        return plain_text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in plain_text)
 
 
 def shell_line(words: Iterable[str]) -> str:
-    r"""Return a command in one line that can be copied into a shell.
+    r"""Return a command as one line that can be pasted into a shell.
 
-    A word that the terminal cannot show (a letter that its encoding lacks, a line break, bytes that
-    are not text) is written as bash and zsh read it: ``$'caf\xc3\xa9'``.
+    Some words cannot be shown in a terminal: its encoding may lack a letter, or the word has a line
+    break or bytes that are not text. These words are written in the form ``$'caf\xc3\xa9'``, which
+    bash and zsh read.
     """
     return " ".join(
         shlex.quote(word) if _is_displayable(word) else _escaped(word) for word in words
@@ -64,29 +66,29 @@ def _is_displayable(word: str) -> bool:
 
 
 def _escaped(word: str) -> str:
-    raw = word.encode("utf-8", "surrogateescape")
-    letters = (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in raw)
+    data = word.encode("utf-8", "surrogateescape")
+    letters = (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in data)
     escaped = ("\\" + letter if letter in ("'", "\\") else letter for letter in letters)
     return f"$'{''.join(escaped)}'"
 
 
 def in_fence(text: str, language: str) -> list[str]:
-    """Return the lines of text as a block of code of Markdown, whatever it contains."""
+    """Return a text as the lines of a fenced code block of Markdown, whatever the text contains."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return [f"{fence}{language}", text.strip(), fence]
 
 
 def code_span(text: str, *, in_table: bool = False) -> str:
-    """Return text as a code span of Markdown, whatever it contains."""
+    """Return a text as a code span of Markdown, whatever the text contains."""
     text = printable(text)
     if in_table:
-        text = text.replace("|", r"\|")  # which ends a cell, also in code
+        text = text.replace("|", r"\|")  # even in code it would end the cell
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
 
 
 def escaped(name: str) -> str:
-    """Return a name as text of Markdown, not as markup or HTML."""
+    """Return a name with its Markdown and HTML markup escaped."""
     return re.sub(
         r"[\\`*\[\]<>&|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable(name)
     )

@@ -1,4 +1,4 @@
-"""Calling something again that fails for a moment: the pauses grow, and the time is limited."""
+"""Retries of calls that fail for a moment, with growing pauses and a time limit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 UNSUPPORTED_STATUSES = (501, 505)
-"""The statuses of HTTP by which a server says that it does not support a request."""
+"""The HTTP statuses for a request that the server does not support."""
 
 
 def is_temporary_status(status: int) -> bool:
-    """Return whether a request that was answered with a status of HTTP may succeed later.
+    """Return whether a request that failed with an HTTP status may succeed later.
 
-    The failure is a server's or a proxy's then, and passes by itself. Proxies have statuses of
-    their own, like Cloudflare's 520 to 530.
+    Such a failure of a server or a proxy ends by itself. Proxies have additional statuses, like
+    Cloudflare's 520 to 530.
     """
     return status in (408, 429) or (status >= 500 and status not in UNSUPPORTED_STATUSES)
 
@@ -33,11 +33,13 @@ class Backoff:
     """The pauses between retries, and their limits.
 
     Args:
-        first: the first pause in seconds; each further one is twice as long.
+        first: the first pause in seconds; each further pause is twice as long.
         longest: the longest pause in seconds.
-        seconds: no pause begins later than so many seconds after the first call.
-        retries: the number of calls after the first one, or after the last one with progress.
-        longest_asked: a server that asks for a longer pause, in seconds, is not called again.
+        seconds: the time limit in seconds after the first call. No pause begins later, and a pause
+            that a server asks for must end earlier.
+        retries: the most calls after the first call, or after the last call that made progress.
+        longest_asked: the longest pause in seconds that a server may ask for; if it asks for more,
+            it is not called again.
     """
 
     first: float
@@ -57,17 +59,17 @@ def retry(
     sleep: Callable[[float], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Call a function until it succeeds, or the backoff allows no further call.
+    """Call a function until it succeeds or the backoff allows no further call.
 
     Args:
         call: the function; it must be safe to repeat.
         backoff: the pauses, and their limits.
-        is_temporary: returns whether an error may go away by itself; called once for each error.
+        is_temporary: returns whether an error may disappear by itself; called once for each error.
         retry_after: returns the seconds that the server asks to wait, from the error.
-        progress: returns a number that grows when a failed call achieved something; then the pauses
-            begin again with the first one.
-        sleep: waits for so many seconds, `time.sleep` by default; an exception that it raises ends
-            the retries.
+        progress: returns a number that grows when a failed call made progress; the pauses then
+            start over with the first pause.
+        sleep: waits for a number of seconds, `time.sleep` by default; an exception that it raises
+            ends the retries.
         clock: returns seconds, monotonic.
 
     Returns:
@@ -76,23 +78,23 @@ def retry(
     Raises:
         Exception: the last error of the call.
     """
-    began, achieved = clock(), progress()
-    pause, left = backoff.first, backoff.retries
+    started, last_progress = clock(), progress()
+    pause, retries_left = backoff.first, backoff.retries
     while True:
         try:
             return call()
         except Exception as error:
             if not is_temporary(error):
                 raise
-            if progress() > achieved:
-                pause, left, achieved = backoff.first, backoff.retries, progress()
-            asked = retry_after(error)
-            late = clock() - began + asked > backoff.seconds
-            if late or left <= 0 or asked > backoff.longest_asked:
+            if progress() > last_progress:
+                pause, retries_left, last_progress = backoff.first, backoff.retries, progress()
+            seconds_asked = retry_after(error)
+            is_too_late = clock() - started + seconds_asked > backoff.seconds
+            if is_too_late or retries_left <= 0 or seconds_asked > backoff.longest_asked:
                 raise
-            seconds = max(pause, asked)
+            seconds = max(pause, seconds_asked)
             _log.info("retrying in %.1f s: %s", seconds, error)
-        left, pause = left - 1, min(2 * pause, backoff.longest)
+        retries_left, pause = retries_left - 1, min(2 * pause, backoff.longest)
         (sleep or time.sleep)(seconds)
 
 
@@ -106,12 +108,12 @@ def retry_explained(
     sleep: Callable[[float], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Call a function until it succeeds, where its errors are explained to the user.
+    """Call a function like `retry`, and explain its errors to the user.
 
     Args:
         call: the function; it must be safe to repeat.
-        explain: returns the error to raise for an exception; None if that is raised as it is. A
-            `Resumable` for `Reason.NETWORK` or `Reason.MIRROR` is retried.
+        explain: returns the error to raise for an exception; None to raise the exception unchanged.
+            A `Resumable` with `Reason.NETWORK` or `Reason.MIRROR` is retried.
         backoff: the pauses, and their limits.
         retry_after: returns the seconds that the server asks to wait, from the exception of the
             call.
@@ -123,7 +125,7 @@ def retry_explained(
         the result of the call.
 
     Raises:
-        ResumergeError: the explanation of the last exception.
+        ResumergeError: the last exception, explained.
     """
     failure: ResumergeError | None = None
 
@@ -138,7 +140,7 @@ def retry_explained(
             raise failure from error
 
     def is_temporary(error: Exception) -> bool:
-        if error is not failure:  # the call itself says what is to be done
+        if error is not failure:  # `explain` returned None
             return False
         return isinstance(error, Resumable) and error.reason in (Reason.NETWORK, Reason.MIRROR)
 

@@ -1,15 +1,15 @@
-"""Sizes, times and counts as text."""
+"""Sizes, times and counts, converted to text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 SHOWN = 8
-"""The most names that a message tells of many."""
+"""The most names that a message lists."""
 
 
 def show_size(nbytes: float) -> str:
-    """Return a size in decimal units, three digits: ``1.71 GB``."""
+    """Return a size in decimal units, with three digits: ``1.71 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(nbytes) < 999.5:
             return f"{nbytes:.3g} {unit}"
@@ -18,19 +18,19 @@ def show_size(nbytes: float) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """Return a time: ``40 ms``, ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a duration: ``40 ms``, ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if 0 < seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest} s"
+        return f"{minutes} min {remainder} s"
     return f"{minutes // 60} h {minutes % 60} min"
 
 
 def so_far(what: str, seconds: float) -> str:
-    """Return an activity, and from one second on its time so far: ``planning: 5 s so far``."""
+    """Return an activity with its time so far, from one second on: ``planning: 5 s so far``."""
     if seconds < 1:
         return what
     spent = f"{int(seconds)} s" if seconds < 60 else show_seconds(int(seconds))
@@ -38,7 +38,7 @@ def so_far(what: str, seconds: float) -> str:
 
 
 def show_range(low: float, high: float) -> str:
-    """Return a range of times, no more exact than they are known: ``40 s``, ``2 to 5 min``."""
+    """Return a range of durations, coarsely rounded: ``40 s``, ``2 to 5 min``."""
     (least, unit), (most, last) = _coarse(low), _coarse(high)
     if (least, unit) == (most, last):
         return f"{most} {last}"
@@ -46,12 +46,12 @@ def show_range(low: float, high: float) -> str:
 
 
 def show_estimate(seconds: float) -> str:
-    """Return a time that was estimated from a short measurement, as text."""
+    """Return a duration that was estimated from a short measurement, as a range."""
     return show_range(seconds / 2, seconds * 2)
 
 
 def _coarse(seconds: float) -> tuple[int, str]:
-    """Return a time in one unit, in steps of 5 from 10 on."""
+    """Return a duration in one unit, rounded to multiples of 5 from 10 on."""
     for unit, length in (("s", 1), ("min", 60), ("h", 3600)):
         count = seconds / length
         if count < 57.5 or unit == "h":
@@ -60,7 +60,7 @@ def _coarse(seconds: float) -> tuple[int, str]:
 
 
 def show_age(seconds: float) -> str:
-    """Return how long ago something was: ``40 s``, ``12 min``, ``5 h``, ``30 days``."""
+    """Return an age: ``40 s``, ``12 min``, ``5 h``, ``30 days``."""
     for unit, length in (("s", 60), ("min", 60), ("h", 24)):
         if seconds < length:
             return f"{seconds:.0f} {unit}"
@@ -69,27 +69,27 @@ def show_age(seconds: float) -> str:
 
 
 def show_tick(seconds: float) -> str:
-    """Return a tick of a time axis, to three digits: ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
+    """Return a label of a time axis, with three digits: ``0.025 s``, ``1.25 s``, ``2 min 5 s``."""
     return f"{seconds:.3g} s" if seconds < 60 else show_seconds(seconds)
 
 
 def some(
     names: Sequence[str], separator: str = ", ", most: int = SHOWN, count: int | None = None
 ) -> str:
-    """Return the first names of several for a message, and how many more there are.
+    """Return the first of several names for a message, and the number of further names.
 
     Args:
-        names: the names, or the first of them.
-        separator: what stands between two names.
-        most: the most names that are told.
-        count: the number of all names, if `names` has only the first.
+        names: all names, or the first of them.
+        separator: the text between two names.
+        most: the most names that are listed.
+        count: the number of all names; None if `names` is complete.
     """
-    left = max(len(names), count or 0) - most
-    return separator.join(names[:most]) + (f" and {left} more" if left > 0 else "")
+    not_shown = max(len(names), count or 0) - most
+    return separator.join(names[:most]) + (f" and {not_shown} more" if not_shown > 0 else "")
 
 
 def share(part: float, whole: float) -> str:
-    """Return a part of a whole in percent: ``97.12 %``."""
+    """Return a part of a whole as a percentage: ``97.12 %``; 100 % if the whole is 0."""
     return f"{100.0 * part / whole if whole else 100.0:.2f} %"
 
 

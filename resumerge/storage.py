@@ -1,7 +1,7 @@
-"""The changes to outputs and ledgers, with the durability of each operation named.
+"""Operations that change files of outputs and ledgers, each with its durability.
 
-A write is durable after `sync_data` or `sync_file` of its file; a new or renamed file is durable
-after a sync of its folder, which `rename` does itself. Tests replace `Storage` to inject faults.
+A write is durable after `sync_data` or `sync_file` of its file. A new or renamed file is durable
+after a sync of its folder; `rename` includes this sync. Tests replace `Storage` to inject faults.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from typing import Any
 from resumerge.host.system import LINUX, NOT_SUPPORTED, libc, offered, sync
 
 SCRATCH = ".resumerge-scratch-"
-"""The beginning of a scratch file's short-lived name, where a file cannot begin without a name."""
+"""The prefix of a scratch file's short-lived name, on systems that cannot create unnamed files."""
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The numbers of the errors that say that a disk, or a user's part of it, is full."""
+"""The error numbers for a full disk, or a user's full quota."""
 
 _PAGE = 4096
 _TMPFS, _RAMFS = 0x01021994, 0x858458F6  # statfs(2)
 _FICLONE = 0x40049409  # linux/fs.h
-_SYNC_FILE_RANGE_WRITE = 2  # the same
+_SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 _NO_CLONE = {*NOT_SUPPORTED, errno.EXDEV, errno.ENOTTY, errno.EPERM, errno.ETXTBSY, errno.EBADF}
 _NO_LINK = {*NOT_SUPPORTED, errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK}
 
 
 class Storage:
-    """The operations on files of this machine."""
+    """The operations that change files of this machine."""
 
     def create(self, path: Path, nbytes: int, head: bytes, *, sparse: bool = False) -> None:
-        """Create a file of its full size that begins with `head`; durable afterwards.
+        """Create a file with its full size and its first bytes; durable afterwards.
 
         Args:
-            path: the file; one that exists is overwritten. One that has other names, too, stays as
-                it is under these.
+            path: the file; an existing file is overwritten. If the existing file has other names
+                (hard links), it keeps its content under these.
             nbytes: the size of the file in bytes.
             head: the first bytes.
-            sparse: whether its space is allocated as it is written, not now.
+            sparse: whether disk space is allocated when the file is written, not now.
 
         Raises:
-            OSError: ENOSPC if the filesystem knows already that the space is missing.
+            OSError: with ENOSPC, if the filesystem already knows that it has too little space.
         """
         if has_other_names(path):
             self.remove(path)
@@ -65,19 +65,20 @@ class Storage:
         self.sync_folder(path.parent)
 
     def open(self, path: Path) -> int:
-        """Return a descriptor to read and write a file that exists.
+        """Return a descriptor to read and write an existing file.
 
-        A file with several names can only be read by it: it is also somebody else's.
+        A file with several names is opened only for reading, because the other names are not the
+        run's.
         """
-        how = os.O_RDONLY if has_other_names(path) else os.O_RDWR
-        return os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW)
+        access = os.O_RDONLY if has_other_names(path) else os.O_RDWR
+        return os.open(path, access | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def begin(self, path: Path, *, exclusive: bool = False) -> int:
-        """Return a descriptor of a new, empty file; nothing is durable yet.
+        """Return a descriptor of a new, empty file; not durable yet.
 
         Args:
             path: the file.
-            exclusive: whether the file must not exist; else one that exists is emptied.
+            exclusive: whether the file must not exist; otherwise an existing file is emptied.
 
         Raises:
             FileExistsError: the file exists, with `exclusive`.
@@ -86,45 +87,46 @@ class Storage:
         return os.open(path, os.O_RDWR | os.O_CREAT | how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
 
     def scratch(self, folder: Path) -> int:
-        """Return a descriptor of a new, empty file without a name, gone when it is closed."""
+        """Return a descriptor of a new, empty, unnamed file, which disappears when it is closed."""
         with tempfile.TemporaryFile(prefix=SCRATCH, dir=folder, buffering=0) as file:
             return os.dup(file.fileno())
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        """Write all of `data` at an offset of the file; not durable yet."""
+        """Write all of `data` at an offset in the file; not durable yet."""
         view = memoryview(data)
         while view:
             count = os.pwrite(fd, view, offset)
             view, offset = view[count:], offset + count
 
     def begin_sync(self, fd: int, offset: int, nbytes: int) -> None:
-        """Have the system write a range of a file to the disk from now on; not durable yet.
+        """Start writing a range of a file from the page cache to the disk; not durable yet.
 
-        Otherwise the disk idles until `sync_data`, which then waits for all of it. Errors are
-        raised by that. Where there is no sync_file_range(2), nothing is done.
+        Otherwise the disk would be idle until `sync_data`, which would then wait for all of the
+        data. Errors are raised by `sync_data`. On systems without sync_file_range(2), nothing is
+        done.
         """
         if self._sync_file_range is not None:
             self._sync_file_range(fd, offset, nbytes, _SYNC_FILE_RANGE_WRITE)
 
     @cached_property
     def _sync_file_range(self) -> Any:
-        found = libc("sync_file_range")
-        if found is not None:
-            found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-        return found
+        function = libc("sync_file_range")
+        if function is not None:
+            function.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+        return function
 
     def clone(self, source: Path, fd: int) -> bool:
-        """Make an open file share the blocks of another one, until either is written.
+        """Make an open file share the blocks of another file, until either file is written to.
 
-        On filesystems that can (btrfs, XFS, ZFS, NFS 4.2…), that takes neither time nor space
-        (FICLONE, ioctl_ficlone(2)); elsewhere than on Linux it is not tried. Not durable yet.
+        Some filesystems support this (btrfs, XFS, ZFS, NFS 4.2…). It then takes neither time nor
+        space (FICLONE, ioctl_ficlone(2)). It is only tried on Linux. Not durable yet.
 
         Args:
             source: the other file.
-            fd: the open file, of the same size. If it is not changed, it stays as it is.
+            fd: the open file, of the same size. It is unchanged if the result is False.
 
         Returns:
-            whether the file is a clone now.
+            whether the open file is a clone now.
         """
         if not LINUX:
             return False
@@ -138,15 +140,16 @@ class Storage:
         return True
 
     def hard_link(self, source: Path, path: Path) -> bool:
-        """Make `path` a name of the file of another path; durable afterwards.
+        """Create a hard link to a file; durable afterwards.
 
         Args:
-            source: the other path; what a symbolic link leads to is meant, and not the link.
-            path: the new name. A file that has it loses it.
+            source: the file; if it is a symbolic link, the link's target.
+            path: the path of the hard link. An existing file of this name is removed.
 
         Returns:
-            whether it is one now: both may be on different disks, the filesystem may have no hard
-            links, and the system may not let us link to files of others. `path` is free then.
+            whether the link was created. It is not if both paths are on different disks, if the
+            filesystem has no hard links, or if the system denies links to files of other users.
+            `path` does not exist then.
         """
         self.remove(path)
         try:
@@ -159,10 +162,10 @@ class Storage:
         return True
 
     def part(self, path: Path, fresh: Path) -> None:
-        """Give a name of a file that has others a copy of its own; durable afterwards.
+        """Replace one name of a file with several names by a separate copy; durable afterwards.
 
         Args:
-            path: the name.
+            path: the name that gets the copy.
             fresh: the name of the copy until it is complete.
         """
         shutil.copyfile(path, fresh)
@@ -170,11 +173,11 @@ class Storage:
         self.rename(fresh, path)
 
     def sync_data(self, fd: int) -> None:
-        """Make the data written to an open file durable."""
+        """Make the data that was written to an open file durable."""
         sync(fd, data_only=True)
 
     def sync_file(self, path: Path) -> None:
-        """Make a whole file durable, by its name."""
+        """Make a whole file durable, by its path."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             sync(fd)
@@ -182,7 +185,7 @@ class Storage:
             os.close(fd)
 
     def sync_folder(self, path: Path) -> None:
-        """Make the names in a folder durable."""
+        """Make the names of a folder's files durable."""
         try:
             self.sync_file(path)
         except OSError as error:
@@ -199,7 +202,7 @@ class Storage:
         source.replace(target)
 
     def write_file(self, path: Path, data: bytes) -> None:
-        """Write a small file: it appears whole and durable under its name, or not at all."""
+        """Write a small file atomically and durably: no partly written file has the name."""
         fresh = path.with_name(path.name + ".partial")
         self.create(fresh, len(data), data)
         self.rename(fresh, path)
@@ -220,7 +223,7 @@ class Storage:
         """Create a symbolic link `path` to `target`; durable afterwards.
 
         Raises:
-            OSError: the name is taken, or the filesystem has no links.
+            OSError: the name is taken, or the filesystem does not support links.
         """
         path.symlink_to(target)
         self.sync_folder(path.parent)
@@ -231,28 +234,28 @@ class Storage:
 
 
 def has_other_names(path: Path) -> bool:
-    """Return whether a path leads to a file that has other names as well (hard links)."""
+    """Return whether a path is a file that has other names (hard links)."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+    return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
 
 
 def is_in_memory(folder: Path) -> bool:
-    """Return whether a folder is in memory (tmpfs); False where the system does not say."""
+    """Return whether a folder is in memory (tmpfs); False if the system cannot tell."""
     statfs = libc("statfs") if LINUX else None
-    found = (ctypes.c_long * 64)()  # its first field, a machine word, is the type
-    if statfs is None or statfs(os.fsencode(folder), found) != 0:
+    buffer = (ctypes.c_long * 64)()  # its first field is the type, a machine word
+    if statfs is None or statfs(os.fsencode(folder), buffer) != 0:
         return False
-    return found[0] & 0xFFFFFFFF in (_TMPFS, _RAMFS)
+    return buffer[0] & 0xFFFFFFFF in (_TMPFS, _RAMFS)
 
 
 def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
-    """Drop a range of a file from the page cache; pages that are not on disk yet stay.
+    """Drop a range of a file from the page cache; pages that are not yet on the disk are kept.
 
-    A page shared with the bytes before the range is dropped too, one shared with the bytes after it
-    is not: dropping a file range by range, in order, drops all of it.
+    The first page is dropped even if it starts before the range. The last page is kept if it ends
+    after the range. Dropping a file range by range, in order, therefore drops the whole file.
     """
     advise = offered(os, "posix_fadvise")
     if advise is not None:
@@ -261,9 +264,9 @@ def drop_from_cache(fd: int, offset: int, nbytes: int) -> None:
 
 
 def _allocate(fd: int, nbytes: int) -> None:
-    """Allocate a file's space, if the filesystem can.
+    """Allocate a file's disk space, if the filesystem supports it.
 
-    `os.posix_fallocate` would write every block where the filesystem cannot.
+    `os.posix_fallocate` is not used, because it would write every block on other filesystems.
     """
     fallocate = libc("fallocate")
     if nbytes and fallocate is not None:

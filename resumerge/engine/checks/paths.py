@@ -78,7 +78,10 @@ def _unfit(path: Path) -> str:
 
 
 def check_writable(path: Path, what: str) -> list[Problem]:
-    """Return a problem if the user cannot create files in a folder, or in its nearest parent."""
+    """Return a problem if the user cannot create files in a folder or its nearest parent.
+
+    The nearest parent is the first folder above that exists.
+    """
     existing = next(folder for folder in (path, *path.parents) if folder.is_dir())
     if os.access(existing, os.W_OK | os.X_OK):
         return []
