@@ -38,9 +38,9 @@ class Problem:
     paste: str = ""
 
     def __post_init__(self) -> None:
-        for row in fields(self):
-            if isinstance(text := getattr(self, row.name), str):
-                object.__setattr__(self, row.name, without_secrets(text))
+        for text_field in fields(self):
+            if isinstance(text := getattr(self, text_field.name), str):
+                object.__setattr__(self, text_field.name, without_secrets(text))
 
     def __str__(self) -> str:
         place = self.where + (f", line {self.line}" if self.line is not None else "")
@@ -275,8 +275,8 @@ class Interrupted(ResumergeError):
 
     @property
     def text(self) -> str:
-        why = ": the terminal was closed" if self.signum == signal.SIGHUP else ""
-        return f"Stopped by {self.name}{why}; finished work is committed"
+        cause = ": the terminal was closed" if self.signum == signal.SIGHUP else ""
+        return f"Stopped by {self.name}{cause}; finished work is committed"
 
     def as_json(self) -> dict[str, Any]:
         return super().as_json() | {"kind": "interrupted", "signal": self.name}

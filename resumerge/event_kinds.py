@@ -12,7 +12,8 @@ class EventKind(StrEnum):
     """The kind of an event in the ledger. The texts are stored, and are part of the JSON.
 
     Each kind's docstring names its facts: the keys of an event's `data`. `files`, `models` and
-    `names` are lists of text. Other facts are text, unless a unit or a type follows in parentheses.
+    `names` are lists of text. Facts with a unit or a type in parentheses, and facts that are "the
+    number of" something, are numbers. Other facts are text.
     """
 
     BATCH_LOWERED = "batch_lowered"
@@ -56,28 +57,28 @@ class EventKind(StrEnum):
     WORKER_KILLED = "worker_killed"
     """The kernel or another process killed the worker.
 
-    Facts: `pid` (a number), `cause` (as `WorkerExit` has it), `signal`; its `budget` (bytes), if
+    Facts: `pid` (a number), `cause` and `signal` (see `WorkerExit`); the `budget` (bytes), if
     known.
     """
 
     WORKER_CRASHED = "worker_crashed"
     """The worker crashed.
 
-    Facts: `pid` (a number), `cause` (as `WorkerExit` has it), `signal`; its `budget` (bytes), if
+    Facts: `pid` (a number), `cause` and `signal` (see `WorkerExit`); the `budget` (bytes), if
     known.
     """
 
     WORKER_STALLED = "worker_stalled"
     """The supervisor killed the worker, because it made no progress.
 
-    Facts: `pid` (a number), `cause` (as `WorkerExit` has it), `signal`; its `budget` (bytes), if
-    known; the `seconds` without progress; what it `waited_for`.
+    Facts: `pid` (a number), `cause` and `signal` (see `WorkerExit`); the worker's `budget` (bytes),
+    if known; the `seconds` without progress; the operation that the worker `waited_for`.
     """
 
     RECHECKED = "rechecked"
     """Blocks that were committed before an interruption were compared with the disk again.
 
-    Fact: how many `units` (a number).
+    Fact: the number of `units`.
     """
 
     STREAMED = "streamed"
@@ -89,33 +90,33 @@ class EventKind(StrEnum):
     SOURCE_TOUCHED = "source_touched"
     """A source file has a new modification time, but the same content.
 
-    Fact: up to five `files`, as paths.
+    Fact: the paths of up to five `files`.
     """
 
     SOURCES_TRUSTED = "sources_trusted"
     """Source files have new modification times, and were not compared.
 
-    Fact: up to five `files`, as paths.
+    Fact: the paths of up to five `files`.
     """
 
     SOURCE_CHANGED = "source_changed"
     """A source file changed during the merge.
 
-    Facts: all `models`; up to five `files`, as paths; how many `units` (a number) were computed
-    from them, and up to five of their `names`.
+    Facts: all `models`; the paths of up to five `files`; the number of `units` that were computed
+    from these files, and up to five of their `names`.
     """
 
     SOURCE_DIFFERS = "source_differs"
     """A source file has other content; the units that read it are pending again.
 
-    Facts: up to five `files`, as paths; how many `units` (a number).
+    Facts: the paths of up to five `files`; the number of `units`.
     """
 
     SOURCE_DAMAGED = "source_damaged"
     """A cached source file is damaged; the units that read it are pending again.
 
     Facts: `model`, `file`; the number of the `damage` in the metadata cache, null without a number;
-    how many `units` (a number), if some were committed.
+    the number of committed `units` that read the file, if there are any.
     """
 
     DOWNLOAD_DAMAGED = "download_damaged"
@@ -146,7 +147,7 @@ class EventKind(StrEnum):
     SHARD_LOST = "shard_lost"
     """A shard is missing or too short; its units are pending again.
 
-    Facts: `shard`; what was `found`; how many `units` (a number).
+    Facts: `shard`; the state that was `found`; the number of `units`.
     """
 
     SHARD_FOUND_WHOLE = "shard_found_whole"
@@ -158,43 +159,43 @@ class EventKind(StrEnum):
     RANKS_CHOSEN = "ranks_chosen"
     """The ranks of an adapter were determined from its changes.
 
-    Facts: how many `modules`, and the `least` and `most` of their ranks (numbers).
+    Facts: the number of `modules`, and their `least` and `most` rank (numbers).
     """
 
     SHARD_ADOPTED = "shard_adopted"
     """A shard that a task of an earlier attempt published was taken over.
 
-    Facts: `shard`; how many `units` (a number).
+    Facts: `shard`; the number of `units`.
     """
 
     SHARD_OF_SWEEP = "shard_of_sweep"
     """A shard that a sweep computed, together with shards of other models, was taken over.
 
-    Facts: `shard`; how many `units` (a number).
+    Facts: `shard`; the number of `units`.
     """
 
     SHARD_FROM_MIRROR = "shard_from_mirror"
     """A shard that another machine sealed and mirrored was taken over.
 
-    Facts: `shard`; how many `units` (a number).
+    Facts: `shard`; the number of `units`.
     """
 
     CHECKSUM_MISMATCH = "checksum_mismatch"
     """Units on the disk do not match their hashes, and are pending again.
 
-    Facts: `shard`; how many `units` (a number), and up to five of their `names`.
+    Facts: `shard`; the number of `units`, and up to five of their `names`.
     """
 
     STEP_LOST = "step_lost"
     """The file of a step is missing or damaged; the step starts over.
 
-    Fact: how many `pieces` (a number) were done.
+    Fact: the number of `pieces` that were done.
     """
 
     VERIFY_FOUND_DAMAGE = "verify_found_damage"
     """`verify` found damaged units, which are pending again.
 
-    Facts: how many `units` (a number); up to five `names` of tensors or files.
+    Facts: the number of `units`; up to five `names` of tensors or files.
     """
 
     LEDGER_DAMAGED = "ledger_damaged"
@@ -215,8 +216,8 @@ class EventKind(StrEnum):
     MOVED_HERE = "moved_here"
     """The run was imported from its mirror by this machine.
 
-    Facts: the address of the `mirror`; the host that the run `came_from`; how many `shards` (a
-    number) the mirror has; how many committed `units` (a number) the mirror lacks.
+    Facts: the address of the `mirror`; the host that the run `came_from`; the number of `shards`
+    that the mirror has; the number of committed `units` that it lacks.
     """
 
     BROUGHT_BACK = "brought_back"
@@ -240,7 +241,7 @@ class EventKind(StrEnum):
     MIRROR_DAMAGED = "mirror_damaged"
     """A file of the mirror is missing or differs.
 
-    Facts: its `name`; what was `found`, or ``verify``; the address of the `mirror`.
+    Facts: its `name`; the state that was `found`, or ``verify``; the address of the `mirror`.
     """
 
     MIRROR_LOST_FILE = "mirror_lost_file"

@@ -63,7 +63,7 @@ def stand_in(first: bytes) -> tuple[str, str] | None:
     """
     beginning = first[:64].lstrip().lower()
     return next(
-        ((what, fix) for start, what, fix in _STAND_INS if beginning.startswith(start)), None
+        ((kind, fix) for prefix, kind, fix in _STAND_INS if beginning.startswith(prefix)), None
     )
 
 

@@ -43,8 +43,8 @@ def local_path(path: object, what: str) -> Path:
         )
     if address := address_in(path):
         address = without_secrets(address)
-        scheme, _, rest = address.partition("://")
-        path_alone = f"write the path alone: /{rest.lstrip('/')}"
+        scheme, _, path_text = address.partition("://")
+        path_alone = f"write the path alone: /{path_text.lstrip('/')}"
         fix = path_alone if scheme == "file" else "name one on this machine"
         if what == OUTPUT and scheme != "file":
             fix += f"; --mirror {address} copies the model while it is merged"

@@ -39,10 +39,14 @@ def so_far(what: str, seconds: float) -> str:
 
 def show_range(low: float, high: float) -> str:
     """Return a range of durations, coarsely rounded: ``40 s``, ``2 to 5 min``."""
-    (least, unit), (most, last) = _coarse(low), _coarse(high)
-    if (least, unit) == (most, last):
-        return f"{most} {last}"
-    return f"{least} to {most} {last}" if unit == last else f"{least} {unit} to {most} {last}"
+    (least, least_unit), (most, most_unit) = _coarse(low), _coarse(high)
+    if (least, least_unit) == (most, most_unit):
+        return f"{most} {most_unit}"
+    return (
+        f"{least} to {most} {most_unit}"
+        if least_unit == most_unit
+        else f"{least} {least_unit} to {most} {most_unit}"
+    )
 
 
 def show_estimate(seconds: float) -> str:

@@ -83,8 +83,10 @@ class Storage:
         Raises:
             FileExistsError: the file exists, with `exclusive`.
         """
-        how = os.O_EXCL if exclusive else os.O_TRUNC
-        return os.open(path, os.O_RDWR | os.O_CREAT | how | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        creation_flag = os.O_EXCL if exclusive else os.O_TRUNC
+        return os.open(
+            path, os.O_RDWR | os.O_CREAT | creation_flag | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+        )
 
     def scratch(self, folder: Path) -> int:
         """Return a descriptor of a new, empty, unnamed file, which disappears when it is closed."""
@@ -95,8 +97,8 @@ class Storage:
         """Write all of `data` at an offset in the file; not durable yet."""
         view = memoryview(data)
         while view:
-            count = os.pwrite(fd, view, offset)
-            view, offset = view[count:], offset + count
+            bytes_written = os.pwrite(fd, view, offset)
+            view, offset = view[bytes_written:], offset + bytes_written
 
     def begin_sync(self, fd: int, offset: int, nbytes: int) -> None:
         """Start writing a range of a file from the page cache to the disk; not durable yet.

@@ -33,8 +33,8 @@ class RunContext:
 
     Args:
         options: the command's options. `adopt` sets options that the command left out to the run's.
-        memory_limit: bytes of RSS, fewer than the options allow, after the kernel killed a worker
-            for its memory; None to use the options.
+        memory_limit: bytes of RSS that the process may use, lowered after the kernel killed a
+            worker because of its memory; None to use the options.
         run_id: the run's id; None until a run is found or created.
         mirror: the session with the mirror; None until it is opened.
     """

@@ -69,8 +69,8 @@ def push(
 ) -> Pushed:
     """Upload every file of a model; one commit at the end adds them to the repo.
 
-    A repo that does not exist is created, private unless `commits` says otherwise. If this machine
-    has the ledger of the model's run, the weights are first compared with its checksums.
+    A missing repo is created. It is private unless `commits` makes it public. If this machine has
+    the ledger of the model's run, the weights are first compared with its checksums.
 
     Args:
         out: the folder of the model, or its only file.
@@ -195,7 +195,7 @@ def _check(out: Path, runs: RunStore) -> None:
             "The model is damaged",
             where=out,
             found=", ".join(
-                f"{name}: {what}" for name, what in list(verification.damaged.items())[:5]
+                f"{name}: {damage}" for name, damage in list(verification.damaged.items())[:5]
             ),
             fix=f"compute the damaged tensors again with {resume_command}",
         )

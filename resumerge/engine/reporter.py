@@ -72,7 +72,7 @@ class Result:
 
     @property
     def places(self) -> str:
-        """The places of the complete model, as text: here, in its mirror, or in both."""
+        """The places of the complete model, as text: on this machine, in its mirror, or both."""
         if self.mirror is None:
             return str(self.output)
         if self.where == self.mirror:

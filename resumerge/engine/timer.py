@@ -22,8 +22,8 @@ class Timer:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Pause the timer for the block of a ``with`` statement; pauses must not overlap."""
-        began = time.monotonic()
+        pause_started = time.monotonic()
         try:
             yield
         finally:
-            self._paused += time.monotonic() - began
+            self._paused += time.monotonic() - pause_started

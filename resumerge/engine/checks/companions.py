@@ -32,13 +32,13 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
     context.reporter.doing("reading the files beside the weights")
     reminders = []
     copied_files: dict[Path, str] = {}
-    for part in plan.variants.values() or (plan,):
-        files = companions(part, name, context.metadata, {}, offline=context.options.offline)
+    for model_plan in plan.variants.values() or (plan,):
+        files = companions(model_plan, name, context.metadata, {}, offline=context.options.offline)
         copied_files |= {content: file for file, content in files if isinstance(content, Path)}
     for path, file in copied_files.items():
-        if why := _damage(path, file):
+        if damage := _damage(path, file):
             reminders.append(
-                f"{path} is damaged ({why}): download or save it again, or it is copied as it is"
+                f"{path} is damaged ({damage}): download or save it again, or it is copied as it is"
             )
     return plan.with_reminders(reminders)
 

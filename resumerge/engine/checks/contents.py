@@ -27,14 +27,14 @@ OnProgress = Callable[[int, int], None]
 
 
 def touched_files(plan: Plan, ledger: Ledger) -> set[SourceFileKey]:
-    """Return the local files whose stamps differ from those in the ledger."""
+    """Return the local files whose stamps differ from the stamps in the ledger."""
     stamps = {row["model"]: json.loads(row["stamps"] or "{}") for row in ledger.sources()}
     touched = set()
     for number, source in enumerate(plan.sources):
         for name, file in source.files.items():
             model, name_in_model = source.part_of(name)
-            before = FileStamp.of_json(stamps.get(model.ref.text, {}).get(name_in_model))
-            if file.stamp and file.stamp.differs(before, but_names=source.linked):
+            stamp_in_ledger = FileStamp.of_json(stamps.get(model.ref.text, {}).get(name_in_model))
+            if file.stamp and file.stamp.differs(stamp_in_ledger, but_names=source.linked):
                 touched.add((number, name))
     return touched
 
@@ -57,13 +57,15 @@ def changed_files(
         evaluator = Evaluator(plan, estimate, reader)
         evaluator.start_thread()
         changed: set[SourceFileKey] = set()
-        total = sum(_operand_bytes(unit, n) for unit, _, n, _ in _suspects(plan, ledger, touched))
-        done = 0
+        total_bytes = sum(
+            _operand_bytes(unit, n) for unit, _, n, _ in _suspects(plan, ledger, touched)
+        )
+        bytes_read = 0
         for unit, row, operand, files in _suspects(plan, ledger, touched):
             if files.isdisjoint(changed) and _differs(plan, evaluator, unit, row, operand):
                 changed |= files & touched
-            done += _operand_bytes(unit, operand)
-            on_progress(done, total)
+            bytes_read += _operand_bytes(unit, operand)
+            on_progress(bytes_read, total_bytes)
     return changed
 
 

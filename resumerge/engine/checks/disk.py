@@ -64,19 +64,19 @@ def check_downloads(
         evict: whether downloads are deleted when they are no longer needed. Disk space for them is
             not checked then.
     """
-    keys = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
-    files = [remote_file(source, name) for source, name in keys]
+    source_files = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
+    files = [remote_file(source, name) for source, name in source_files]
     unreachable = [file for file in files if offline or file.is_offline]
     if unreachable:
         by_version: dict[str, list[RemoteFile]] = {}
         for file in unreachable:
             by_version.setdefault(file.version, []).append(file)
         return [
-            missing[0].offline_error(list(map(describe_missing, missing))).problems[0]
-            for missing in by_version.values()
+            missing_files[0].offline_error(list(map(describe_missing, missing_files))).problems[0]
+            for missing_files in by_version.values()
         ]
     by_disk: dict[int, list[RemoteFile]] = {}
-    for file, (source, name) in zip(files, keys):
+    for file, (source, name) in zip(files, source_files):
         if source.is_streamed(name):
             continue
         by_disk.setdefault(_device(file.cache), []).append(file)
@@ -84,11 +84,11 @@ def check_downloads(
         return []
     problems = []
     for device, downloads in by_disk.items():
-        needed = sum(file.size - partial_bytes(file) for file in downloads)
-        if needed:  # `output` includes space for companions and ledger
-            needed += output if device == _device(out) else FREE_BESIDE_DOWNLOADS
+        needed_bytes = sum(file.size - partial_bytes(file) for file in downloads)
+        if needed_bytes:  # `output` includes space for companions and ledger
+            needed_bytes += output if device == _device(out) else FREE_BESIDE_DOWNLOADS
         problems += _too_small_for_downloads(
-            downloads[0].cache.absolute(), needed, max(file.size for file in downloads)
+            downloads[0].cache.absolute(), needed_bytes, max(file.size for file in downloads)
         )
     return problems
 
@@ -109,8 +109,8 @@ def disk_needed(plan: Plan, estimate: Estimate, out: Path, output: int, *, evict
         output: the bytes that the output needs.
         evict: whether downloads are deleted when they are no longer needed; they do not count then.
     """
-    missing = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
-    downloads = [remote_file(*key) for key in missing if not key[0].is_streamed(key[1])]
+    missing_files = [(plan.sources[number], name) for number, name in sorted(estimate.missing)]
+    downloads = [remote_file(*key) for key in missing_files if not key[0].is_streamed(key[1])]
     same_disk = [file for file in downloads if _device(file.cache) == _device(out)]
     return output + (0 if evict else sum(file.size - partial_bytes(file) for file in same_disk))
 

@@ -58,8 +58,8 @@ def check_recipe_drift(
         return recipe
     if replaced:
         return wanted
-    before, after = {"recipe": normalized(recipe)}, {"recipe": normalized(wanted)}
-    _refuse_drift(context, record, before, after, wanted.file)
+    parts_before, parts_now = {"recipe": normalized(recipe)}, {"recipe": normalized(wanted)}
+    _refuse_drift(context, record, parts_before, parts_now, wanted.file)
     return recipe
 
 
@@ -72,7 +72,7 @@ def check_source_drift(
         the local files with new stamps, which may be accepted as they are; None if there are none.
 
     Raises:
-        InputError: with what differs, and what to do.
+        InputError: something differs; the error names it and says what to do.
         Resumable: a file cannot be read now.
     """
     corrected = is_corrected_method(record, plan, ledger)
@@ -98,13 +98,13 @@ def check_same_plan(
         but_methods: whether the code of users' methods may differ.
 
     Raises:
-        InputError: with what differs, and what to do.
+        InputError: something differs; the error names it and says what to do.
     """
-    before, after = json.loads(record["fingerprint_parts"]), fingerprint_parts(plan)
-    before.pop(RECIPE_TEXT)  # texts with the same meaning are the same recipe
+    parts_before, parts_now = json.loads(record["fingerprint_parts"]), fingerprint_parts(plan)
+    parts_before.pop(RECIPE_TEXT)  # texts with the same meaning are the same recipe
     if but_methods:
-        before |= methods_in(after)
-    _refuse_drift(context, record, before, after, record["config_path"])
+        parts_before |= methods_in(parts_now)
+    _refuse_drift(context, record, parts_before, parts_now, record["config_path"])
     _check_fits(plan, ledger)
 
 
@@ -131,10 +131,10 @@ def check_contents(
     trusted = context.options.trust_sources
     changed = set() if trusted else _changed_files(context, plan, estimate, ledger, touched)
     if changed and not _is_announced(plan, ledger, changed):
-        before, after = fingerprint_parts(plan), fingerprint_parts(plan)
+        parts_before, parts_now = fingerprint_parts(plan), fingerprint_parts(plan)
         for number, name in changed:
-            after[f"{SOURCE}{plan.sources[number].ref}"]["files"][name]["contents"] = "other"
-        _refuse_drift(context, record, before, after, record["config_path"])
+            parts_now[f"{SOURCE}{plan.sources[number].ref}"]["files"][name]["contents"] = "other"
+        _refuse_drift(context, record, parts_before, parts_now, record["config_path"])
     return TouchedSources(
         files=sorted(str(plan.sources[number].path(name)) for number, name in touched),
         units=units_of(plan, ledger, touched, changed),
@@ -149,8 +149,8 @@ def is_corrected_method(record: Mapping[str, Any], plan: Plan, ledger: Ledger) -
     if record["state"] == "done":
         return False
     causes = [event["data"].get("cause") for event in ledger.events.all(EventKind.STOPPED)]
-    before = methods_in(json.loads(record["fingerprint_parts"]))
-    return Reason.METHOD in causes and methods_in(fingerprint_parts(plan)) != before
+    code_before = methods_in(json.loads(record["fingerprint_parts"]))
+    return Reason.METHOD in causes and methods_in(fingerprint_parts(plan)) != code_before
 
 
 def is_of_recipe(record: Mapping[str, Any], recipe: Recipe) -> bool:
@@ -265,18 +265,18 @@ def _refuse_drift(
     config: str,
 ) -> None:
     """Raise an error if the parts of two fingerprints differ."""
-    kinds, lines = describe_differences(before, after)
-    if lines:
-        out = output_as_named(record["output"], record["mirror"])
-        restart_words = [out, "--state-dir", str(context.runs.folder)]
+    kinds, differences = describe_differences(before, after)
+    if differences:
+        output = output_as_named(record["output"], record["mirror"])
+        restart_words = [output, "--state-dir", str(context.runs.folder)]
         restart_words += context.options.words_to_start_over(json.loads(record["options"]))
         if not Path(config).exists():  # it was passed in Python, or is deleted
             config = _own_recipe(context, record)
         restart = ["resumerge", "run", config, *restart_words, "--restart"]
         raise refuse(
             headline(kinds),
-            where=out,
-            found="; ".join(lines[:6]),
+            where=output,
+            found="; ".join(differences[:6]),
             fix=advice(kinds, _run_own_recipe(context, record), shell_line(restart)),
         )
 

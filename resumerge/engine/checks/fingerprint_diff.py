@@ -33,15 +33,19 @@ def describe_differences(
     """
     kinds, lines = [], []
     for key in sorted(before.keys() | after.keys()):
-        was, now = before.get(key), after.get(key)
+        value_before, value_now = before.get(key), after.get(key)
         if key == RECIPE:
-            differences = changes(_as_written(was or {}), _as_written(now or {}))
+            differences = changes(_as_written(value_before or {}), _as_written(value_now or {}))
         else:
-            differences = changes({key: was}, {key: now})
+            differences = changes({key: value_before}, {key: value_now})
         if not differences:
             continue
         kinds.append(_kind(key))
-        lines += _files(key, was, now) if key.startswith(SOURCE) and was and now else differences
+        lines += (
+            _files(key, value_before, value_now)
+            if key.startswith(SOURCE) and value_before and value_now
+            else differences
+        )
     return list(dict.fromkeys(kinds)), lines
 
 
@@ -108,17 +112,17 @@ def _files(key: str, was: dict[str, Any], now: dict[str, Any]) -> list[str]:
     model = key.removeprefix(SOURCE).rstrip("/")
     old_files, new_files = was.get("files", {}), now.get("files", {})
     for name in sorted(old_files.keys() | new_files.keys()):
-        where = f"{model}/{name}"
+        path = f"{model}/{name}"
         if name not in new_files:
-            lines.append(f"{where} is missing")
+            lines.append(f"{path} is missing")
         elif name not in old_files:
-            lines.append(f"{where} is new")
+            lines.append(f"{path} is new")
         elif old_files[name] != new_files[name]:
-            lines.append(f"{where} has {_difference(old_files[name], new_files[name])}")
+            lines.append(f"{path} has {_difference(old_files[name], new_files[name])}")
     if was.get("config") != now.get("config"):
         is_gone = now.get("config") == config_digest({})
-        how = "is missing" if is_gone else "has different contents"
-        lines.append(f"{model}/config.json {how}")
+        change = "is missing" if is_gone else "has different contents"
+        lines.append(f"{model}/config.json {change}")
     return lines or changes({key: was}, {key: now})
 
 

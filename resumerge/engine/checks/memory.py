@@ -33,10 +33,10 @@ def most_threads() -> int:
 
 def too_many_threads(asked: int | None) -> list[str]:
     """Return a note if the user asks for more threads than are started."""
-    most = most_threads()
-    is_too_many = asked is not None and asked > most
+    limit = most_threads()
+    is_too_many = asked is not None and asked > limit
     return (
-        [f"{asked} threads are more than this machine can use; at most {most} are started"]
+        [f"{asked} threads are more than this machine can use; at most {limit} are started"]
         if is_too_many
         else []
     )

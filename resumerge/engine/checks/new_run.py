@@ -70,7 +70,7 @@ def new_run_problems(
     mirror = context.open_mirror(options.mirror) if options.mirror else None
     freed = sum((out.folder / name).stat().st_blocks * 512 for name in replaced)
     shared = 0 if context.frees_shards else _shared_bytes(context, plan, out)
-    needed = max(0, estimate.disk - freed - shared - bytes_there)
+    needed_bytes = max(0, estimate.disk - freed - shared - bytes_there)
     folders, reference = source_folders(plan), plan.reference_model
     problems = [
         *check_has_mirror(options, options.mirror),
@@ -82,12 +82,17 @@ def new_run_problems(
         *check_cluster(options, plan, estimate, out),
         *check_disk(
             out.folder,
-            needed,
+            needed_bytes,
             then_delete=context.frees_shards,
             cluster=options.ray is not None,
         ),
         *check_downloads(
-            plan, estimate, out.folder, needed, offline=options.offline, evict=bool(options.evict)
+            plan,
+            estimate,
+            out.folder,
+            needed_bytes,
+            offline=options.offline,
+            evict=bool(options.evict),
         ),
         *check_adapters(plan),
         *step_problems(estimate.steps, context.stop),

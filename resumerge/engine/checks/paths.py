@@ -41,17 +41,17 @@ def check_path(path: Path, what: str, expected: str = _A_FOLDER) -> list[Problem
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        found = "bytes that are not UTF-8"
+        fault = "bytes that are not UTF-8"
     else:
-        found = _unfit(path)
-    if not found:
+        fault = _unfit(path)
+    if not fault:
         return []
     return [
         Problem(
             f"The {what} cannot be used",
             where=str(path).encode(errors="backslashreplace").decode(),
             expected=expected,
-            found=found,
+            found=fault,
             fix=f"name another {what}",
         )
     ]

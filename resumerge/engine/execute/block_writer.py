@@ -39,21 +39,21 @@ class BlockWriter:
 
     def _alike(self, task: BlockTask) -> list[WrittenBlocks]:
         """Compute and write blocks of units that read the same ranges; each range is read once."""
-        written, unit_started = [], time.perf_counter()
+        results, unit_started = [], time.perf_counter()
         computed = self.evaluator.compute_alike(
             task.units, task.indices, task.preparation, measures=self.execution.measures
         )
         for unit, (data, inputs, measurements) in zip(task.units, computed, strict=True):
             hashes = self._store(unit, task.indices, data)
             now = time.perf_counter()
-            written.append(
+            results.append(
                 WrittenBlocks(
                     unit, task.indices, len(data), hashes, inputs, now - unit_started, measurements
                 )
             )
             unit_started = now
             self.execution.reporter.heartbeat()
-        return written
+        return results
 
     def _of_unit(self, unit: Unit, indices: range, preparation: Preparation) -> WrittenBlocks:
         """Compute and write consecutive blocks of one unit."""

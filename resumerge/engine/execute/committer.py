@@ -167,26 +167,26 @@ class Committer:
     def _journal(self, batch: list[WrittenBlocks]) -> None:
         """Journal a batch in one transaction of the ledger; its shards must be synced."""
         seconds: dict[int, float] = {}
-        for written in batch:
-            number = written.unit.number
+        for blocks in batch:
+            number = blocks.unit.number
             hashes, inputs = self._hashes[number]
             if not hashes:
-                self._measurements[number] = _empty_measurements(written.unit)
-            assert len(hashes) == written.indices.start * HASH_BYTES
-            hashes += written.hashes
-            inputs += written.inputs
-            measurements, rows = self._measurements[number], written.measured_rows
+                self._measurements[number] = _empty_measurements(blocks.unit)
+            assert len(hashes) == blocks.indices.start * HASH_BYTES
+            hashes += blocks.hashes
+            inputs += blocks.inputs
+            measurements, rows = self._measurements[number], blocks.measured_rows
             if measurements is not None:
-                all_measured = len(rows) == len(written.indices)
+                all_measured = len(rows) == len(blocks.indices)
                 self._measurements[number] = measurements.plus(rows) if all_measured else None
-            seconds[number] = seconds.get(number, 0.0) + written.seconds
+            seconds[number] = seconds.get(number, 0.0) + blocks.seconds
         units = [
             self._unit_commit(number, unit_seconds) for number, unit_seconds in seconds.items()
         ]
         completed_units = [unit.number for unit in units if unit.checksum]
         self._batch += 1
         self._units_committed += len(completed_units)
-        self.bytes_committed += sum(written.nbytes for written in batch)
+        self.bytes_committed += sum(blocks.nbytes for blocks in batch)
         governor = self._execution.governor
         totals = {
             "units_committed": self._units_committed,

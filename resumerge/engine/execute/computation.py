@@ -46,8 +46,8 @@ class Computation(ABC):
             progress: the progress of every unit of the plan, in its order.
 
         Raises:
-            Interrupted: a signal stopped the run; what is committed is kept.
-            Resumable: the run cannot go on now; what is committed is kept.
+            Interrupted: a signal stopped the run; committed blocks are kept.
+            Resumable: the run cannot go on now; committed blocks are kept.
         """
 
     def sealed(self, shard: int) -> None:

@@ -62,20 +62,20 @@ class Passes:
     ) -> Iterator[Any]:
         execution = self._execution
         running: deque[tuple[range, Future[Any]]] = deque()
-        first = 0
-        while first < tensor.blocks:
+        next_block = 0
+        while next_block < tensor.blocks:
             execution.governor.wait_for_memory(execution.stop)
             if execution.stop.requested:
                 raise PassStopped
             count = tensor.blocks_at_once(tensor.block_elements, block_run_bytes(execution))
             count *= SAMPLE_RUNS if sample else 1
-            indices = range(first, min(first + count, tensor.blocks))
+            indices = range(next_block, min(next_block + count, tensor.blocks))
             running.append((indices, self._pool.submit(function, indices)))
-            first = indices.stop
-            while len(running) > (most_tasks(execution) if first < tensor.blocks else 0):
-                done, result = running.popleft()
-                yield result.result()
-                self._page_cache.passed_over(tensor, done)
+            next_block = indices.stop
+            while len(running) > (most_tasks(execution) if next_block < tensor.blocks else 0):
+                finished_indices, future = running.popleft()
+                yield future.result()
+                self._page_cache.passed_over(tensor, finished_indices)
                 execution.reporter.heartbeat()
 
 

@@ -49,8 +49,8 @@ class StepRunner:
             Interrupted: a signal arrived.
             Resumable: a file cannot be downloaded or read.
         """
-        needed = {step for unit in pending for step in steps_of(unit.expression)}
-        for step in sorted(needed, key=lambda step: step.key):
+        needed_steps = {step for unit in pending for step in steps_of(unit.expression)}
+        for step in sorted(needed_steps, key=lambda step: step.key):
             files = self._files_of(step)
             self._wait_for(files, prefetcher)
             with freed_memory_returned():

@@ -116,9 +116,9 @@ class UnitFeed:
             nbytes: the most bytes of all blocks together, but at least one block of each unit.
         """
         units, preparation = self._current
-        count = self._blocks_at_once(units, nbytes)
-        indices = self._blocks_left[:count]
-        self._blocks_left = self._blocks_left[count:]
+        block_count = self._blocks_at_once(units, nbytes)
+        indices = self._blocks_left[:block_count]
+        self._blocks_left = self._blocks_left[block_count:]
         return BlockTask(units, indices, preparation)
 
     def _blocks_at_once(self, units: Sequence[Unit], nbytes: int) -> int:
@@ -197,13 +197,13 @@ class UnitFeed:
 
         This runs in a separate thread, which combines the results of the scanning threads.
         """
-        first, *others = units
+        first_unit, *other_units = units
         with self._one_scan if self._scans_are_costly else nullcontext():
-            preparation = self._evaluator.prepare(first, self._passes.run, self._scratch)
-        if not others:
+            preparation = self._evaluator.prepare(first_unit, self._passes.run, self._scratch)
+        if not other_units:
             return preparation
-        of_first = preparation[first.expression]
-        return {**preparation, **{other.expression: of_first for other in others}}
+        of_first = preparation[first_unit.expression]
+        return {**preparation, **{other.expression: of_first for other in other_units}}
 
     def _enter(self, units: list[Unit], preparation: Future[Preparation] | None) -> None:
         """Make these units the current ones: their uncommitted blocks are handed out next."""
@@ -211,10 +211,10 @@ class UnitFeed:
             self._current = units, preparation.result() if preparation else {}
         except (PassStopped, Interrupted):
             return  # the units stay pending; the main loop raises the error
-        first = self._first_block(units[0])
-        self._blocks_left = range(first, units[0].blocks)
+        first_block = self._first_block(units[0])
+        self._blocks_left = range(first_block, units[0].blocks)
         if preparation is not None:
-            self._read_ahead.begin(units[0], first)
+            self._read_ahead.begin(units[0], first_block)
 
     def _first_block(self, unit: Unit) -> int:
         """Return the number of a unit's first uncommitted block."""

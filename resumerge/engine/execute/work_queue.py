@@ -41,8 +41,10 @@ def download_order(
 
     def cost(wanted: tuple[int, RemoteFiles]) -> tuple[int, int, int]:
         shard, files = wanted
-        missing = sum(plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen_files)
-        return shard, missing, first_units[wanted]
+        missing_bytes = sum(
+            plan.sources[n].files[f].size for n, f in files if (n, f) not in chosen_files
+        )
+        return shard, missing_bytes, first_units[wanted]
 
     remaining = set(first_units)
     while remaining:
@@ -93,13 +95,15 @@ class WorkQueue:
         place = self._places[unit.number] + 1
         if place == len(self._order):
             return None
-        other = self._plan.units[self._order[place]]
-        blocks, other_blocks = (self._progress[u.number].committed_blocks for u in (unit, other))
-        if blocks != other_blocks or self._ready.get(other.shard, [-1])[0] != place:
+        next_unit = self._plan.units[self._order[place]]
+        committed, next_committed = (
+            self._progress[u.number].committed_blocks for u in (unit, next_unit)
+        )
+        if committed != next_committed or self._ready.get(next_unit.shard, [-1])[0] != place:
             return None
-        if not read_alike(unit, other) or not self._space.reserve(other.shard):
+        if not read_alike(unit, next_unit) or not self._space.reserve(next_unit.shard):
             return None
-        return self._take_first(other.shard)
+        return self._take_first(next_unit.shard)
 
     @property
     def download_progress(self) -> DownloadProgress | None:

@@ -26,8 +26,8 @@ def abandon_output(ledger: Ledger, folder: Path, out: Path, storage: Storage) ->
 def remove_written(ledger: Ledger, out: Path, storage: Storage) -> None:
     """Delete the shards and companions that a run wrote to its output's folder."""
     folders = {str(Path(name).parent) for name in ledger.written_names()} - {"."}
-    written = written_files(ledger, out)
-    for name in sorted(written):
+    written_names = written_files(ledger, out)
+    for name in sorted(written_names):
         storage.remove(out / name)
     remove_tasks(out)
     for name in folders:

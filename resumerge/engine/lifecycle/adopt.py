@@ -204,7 +204,7 @@ def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:
     """Plan and estimate a run again, from its pinned sources.
 
     Raises:
-        InputError: the sources are invalid, or the mirror lies inside one.
+        InputError: the sources are invalid, or the mirror is inside a source.
         Resumable: a source cannot be opened now.
     """
     pins = pins_of(run.ledger, reopen_local=run.names_recipe)

@@ -82,8 +82,8 @@ class Attempt:
         The final plan differs from `plan` if the ranks of an adapter were undecided (`compaction`).
 
         Raises:
-            Interrupted: a signal stopped the run; what is committed is kept.
-            Resumable: the run cannot go on now; what is committed is kept.
+            Interrupted: a signal stopped the run; committed blocks are kept.
+            Resumable: the run cannot go on now; committed blocks are kept.
         """
         with self._journaled() as record:
             self.context.stop.check()

@@ -126,12 +126,12 @@ def _matrices(factors: Factors, data: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def _read(file: int, offset: int, nbytes: int) -> np.ndarray:
     data = np.empty(nbytes, np.uint8)
-    done = 0
-    while done < nbytes:
-        count = os.preadv(file, [data[done:].data], offset + done)
+    bytes_read = 0
+    while bytes_read < nbytes:
+        count = os.preadv(file, [data[bytes_read:].data], offset + bytes_read)
         if not count:
-            raise OSError(f"the adapter's file ends at {offset + done} bytes")
-        done += count
+            raise OSError(f"the adapter's file ends at {offset + bytes_read} bytes")
+        bytes_read += count
     return data
 
 

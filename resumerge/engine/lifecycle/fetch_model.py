@@ -71,8 +71,10 @@ def fetch_model(
             here is too small.
     """
     names = sorted(_wanted(manifest, out), key=lambda name: (name == "config.json", name))
-    missing = [name for name in names if not _has(out.folder / name, name, manifest.files[name][0])]
-    needed = sum(-(-manifest.files[name][0] // PAGE) * PAGE for name in missing)
+    missing_names = [
+        name for name in names if not _has(out.folder / name, name, manifest.files[name][0])
+    ]
+    needed = sum(-(-manifest.files[name][0] // PAGE) * PAGE for name in missing_names)
     free = free_bytes(out.folder)
     if free < needed:
         raise Resumable(
@@ -80,11 +82,11 @@ def fetch_model(
             f"The disk of {out} is too small to copy the model back from the mirror: it needs "
             f"{show_size(needed)}, and {show_size(free)} is free. Free some space, then resume",
         )
-    for name in missing:
+    for name in missing_names:
         fetch_from_mirror(
             mirror, name, None if name == CARD else manifest.files[name][1], out.folder, storage
         )
-    return missing
+    return missing_names
 
 
 def fetched_names(manifest: Manifest, out: OutputPath) -> set[str]:

@@ -55,14 +55,14 @@ def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
 def _is_complete(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
     folder = run.out.folder
     files = context.shard_files(plan, folder)
-    missing = [s for s in plan.shards if not files.has_size_and_header(s, files.final(s))]
+    missing_shards = [s for s in plan.shards if not files.has_size_and_header(s, files.final(s))]
     companion_names = run.ledger.companions.checksums()
     if run.ledger.shards.open() or not all((folder / name).is_file() for name in companion_names):
         return False
     if run.mirror is None:
-        return not missing
+        return not missing_shards
     mirrored = run.ledger.mirrored.checksums()
-    return all(s.name in mirrored for s in missing) and _is_complete_in(
+    return all(s.name in mirrored for s in missing_shards) and _is_complete_in(
         run.mirror, plan, run.ledger
     )
 
@@ -176,9 +176,9 @@ def take_finished(
         with output_lock(out):
             fetch_model(mirror, manifest, out, context.storage)
     in_mirror = mirror.store.local_folder or mirror.url
-    where = out.path if out is not None and out.path.exists() else in_mirror
-    result = Result(manifest.run, where, None, already_done=True, mirror=mirror.url)
+    place = out.path if out is not None and out.path.exists() else in_mirror
+    result = Result(manifest.run, place, None, already_done=True, mirror=mirror.url)
     context.reporter.done(result)
-    if out is not None and where == in_mirror:
+    if out is not None and place == in_mirror:
         context.reporter.note(f"{out.path} was not made; add --bring-back to copy the model to it")
     return result

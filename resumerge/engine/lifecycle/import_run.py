@@ -140,9 +140,9 @@ def _import(
         state = mirror.read_state(staged / LEDGER_FILE)
         if state.kind != UNFINISHED or _record(staged)["id"] != record["id"]:
             raise refuse_mirror(mirror, state)
-        for why in state.skipped:
+        for reason in state.skipped:
             context.reporter.note(
-                f"A snapshot of the ledger in the {mirror.store.noun} is not used: {why}"
+                f"A snapshot of the ledger in the {mirror.store.noun} is not used: {reason}"
             )
         localize(staged, folder, out.path, mirror.url, storage)
         storage.rename(staged, folder)
@@ -194,15 +194,15 @@ def output_of_imported(row: Mapping[str, Any], options: Options) -> OutputPath:
     """
     if (from_option := output_option(options)) is not None:
         return from_option
-    name = Path(row["output"]).name
-    if not is_output_name(name):
+    old_name = Path(row["output"]).name
+    if not is_output_name(old_name):
         raise refuse(
             "The name of this run's output cannot be used here",
             where=row["id"],
-            found=repr(name[:60]),
+            found=repr(old_name[:60]),
             fix="name one with --output OUT",
         )
-    return OutputPath(Path.cwd() / name)
+    return OutputPath(Path.cwd() / old_name)
 
 
 def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:

@@ -66,7 +66,7 @@ def verify_sources(
     Raises:
         InputError: there is no such run on this machine; or its models, its recipe's meaning or the
             program have changed.
-        Interrupted: a signal asked to stop.
+        Interrupted: a signal arrived.
         Resumable: the output, or a model, cannot be read now.
     """
     runs = RunStore(options.state_dir)
@@ -87,7 +87,7 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
     """Compute committed blocks again from the pinned sources, and compare them with the ledger.
 
     The ledger is only read, so another process may work on the run at the same time. Models that
-    are not on this disk are read by ranges, where that is possible, and not stored.
+    are not on this disk are read by ranges if possible, and are not stored.
 
     Args:
         context: the command's context; its options are completed by the run's.
@@ -95,8 +95,9 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
         every: whether all committed blocks are compared; otherwise a random sample is.
 
     Raises:
-        InputError: the sources, the recipe's meaning or the program are not those of the run.
-        Interrupted: a signal asked to stop.
+        InputError: the sources, the recipe's meaning or the program have changed since the run was
+            created.
+        Interrupted: a signal arrived.
         Resumable: a source cannot be read now.
     """
     with closing(read_ledger(folder)) as ledger:
@@ -198,16 +199,18 @@ def _first_difference(
     evaluator: Evaluator, blocks: _CommittedBlocks, on_progress: Callable[[int], None]
 ) -> int | None:
     """Compute blocks of a unit, by block runs; return the number of the first that differs."""
-    unit, first = blocks.unit, blocks.indices.start
-    size, preparation = unit.blocks_at_once(BLOCK_RUN_BYTES), evaluator.prepare(unit)
-    for start in range(first, blocks.indices.stop, size):
-        indices = range(start, min(start + size, blocks.indices.stop))
+    unit, first_index = blocks.unit, blocks.indices.start
+    blocks_at_once, preparation = unit.blocks_at_once(BLOCK_RUN_BYTES), evaluator.prepare(unit)
+    for start in range(first_index, blocks.indices.stop, blocks_at_once):
+        indices = range(start, min(start + blocks_at_once, blocks.indices.stop))
         data, _ = evaluator.compute(unit, indices, preparation)
         hashes = hash_blocks(data, unit.bytes_of(range(start, start + 1)))
-        expected = blocks.hashes[(start - first) * HASH_BYTES :][: len(hashes)]
+        expected = blocks.hashes[(start - first_index) * HASH_BYTES :][: len(hashes)]
         on_progress(unit.bytes_of(indices))
         if hashes != expected:
-            pairs = range(0, len(hashes), HASH_BYTES)
-            at = next(n for n in pairs if hashes[n:][:HASH_BYTES] != expected[n:][:HASH_BYTES])
-            return start + at // HASH_BYTES
+            offsets = range(0, len(hashes), HASH_BYTES)
+            offset = next(
+                n for n in offsets if hashes[n:][:HASH_BYTES] != expected[n:][:HASH_BYTES]
+            )
+            return start + offset // HASH_BYTES
     return None

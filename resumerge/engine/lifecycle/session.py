@@ -84,10 +84,10 @@ class Session:
         """
         output = OutputPath(out.absolute())
         with self._context.working():
-            found = find_for_run(self._context, config, output)
-            if isinstance(found, NewRun):
-                found = replace(found, swept=swept)
-            return complete_run(self._context, found)
+            found_run = find_for_run(self._context, config, output)
+            if isinstance(found_run, NewRun):
+                found_run = replace(found_run, swept=swept)
+            return complete_run(self._context, found_run)
 
     def resume(self, name: str | None = None) -> Result:
         """Resume a run, named by its id, output or mirror; by default the newest run.
@@ -101,7 +101,7 @@ class Session:
             return complete_run(self._context, find_for_resume(self._context, name))
 
     def reproduce(self, named: str, out: Path) -> Result:
-        """Make a model again from its card, or resume the run of `out` that does so.
+        """Make a model again from its card, or resume the run of `out` that already does.
 
         Args:
             named: the original model, in a form that `open_original` accepts.
@@ -122,10 +122,10 @@ class Session:
             config = folder / RECIPE_IN_OUTPUT
             config.write_text(original.recipe, encoding="utf-8")
             with original.naming_its_recipe(config):
-                found = find_for_run(context, config, OutputPath(out.absolute()))
-                if isinstance(found, NewRun):
-                    found = replace(found, pins=original.pins)
-                return complete_run(context, found)
+                found_run = find_for_run(context, config, OutputPath(out.absolute()))
+                if isinstance(found_run, NewRun):
+                    found_run = replace(found_run, pins=original.pins)
+                return complete_run(context, found_run)
 
     def compare_with_original(self, named: str, out: Path) -> Reproduction:
         """Compare an original model with its reproduction in `out`.

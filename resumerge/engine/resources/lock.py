@@ -59,11 +59,11 @@ def run_lock(folder: Path, run: str) -> Iterator[None]:
 
 def _acquire(fd: int) -> bool:
     """Lock a file exclusively; return False if another process keeps it locked."""
-    began = time.monotonic()
+    started = time.monotonic()
     while not _try_lock(fd, fcntl.LOCK_EX):
         is_lock_shared = _try_lock(fd, fcntl.LOCK_SH)  # by `lock_holder`
         fcntl.flock(fd, fcntl.LOCK_UN)
-        if time.monotonic() - began >= (LOOKING_SECONDS if is_lock_shared else ENDING_SECONDS):
+        if time.monotonic() - started >= (LOOKING_SECONDS if is_lock_shared else ENDING_SECONDS):
             return False
         time.sleep(0.02)
     return True

@@ -18,10 +18,10 @@ _LEDGER_FILES = 12
 def allow_many_open_files() -> None:
     """Raise this process's limit of open files, often 1024 or 256, up to the system's maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
-    if soft != resource.RLIM_INFINITY and soft < most:
+    new_limit = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < new_limit:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
 
 
 def has_too_many_open_files(error: Exception) -> bool:
@@ -46,9 +46,9 @@ def _can_open(count: int) -> bool:
 
 def too_many_open_files(then: str) -> Resumable:
     """Return the error for too many open files; `then` is the next step for the user, as a verb."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Resumable(
         Reason.OPEN_FILES,
-        f"Too many open files: this process may open {most}. Close other programs or raise the "
+        f"Too many open files: this process may open {limit}. Close other programs or raise the "
         f"limit (ulimit -n), then {then}.",
     )

@@ -141,15 +141,16 @@ class ShardFiles:
         try:
             disk = source.stat().st_dev
         except OSError:
-            return False  # it is still to be downloaded
+            return False  # the weight file is not downloaded yet
         if disk not in self._clones:
             self._clones[disk] = self._can_clone(source)
         return self._clones[disk]
 
     def will_link(self, shard: Shard) -> bool:
-        """Return whether a shard is to be linked to a weight file that is, or will be, on its disk.
+        """Return whether a shard will be linked to a weight file, which must be on the same disk.
 
-        The system may still refuse the link: then the shard is copied.
+        The weight file may be downloaded later. If the system refuses the link, the shard is
+        copied.
         """
         source = self._copied_file(shard)
         if self._links is None or source is None:
@@ -159,14 +160,15 @@ class ShardFiles:
         return len(disks) == 2 and disks[0] == disks[1]
 
     def damaged_source(self, shard: Shard, path: Path) -> Path | None:
-        """Return the local weight file that a damaged file of a shard is a hard link to.
+        """Return the local weight file to which a shard's damaged file is a hard link.
 
-        None if the file is no link, or a link to a cached file. A cached file has a known hash: it
-        is compared before it is read again, and downloaded again if it is damaged.
+        None if the file is no such link, or if the weight file is in a cache. A cached file has a
+        known hash. It is compared with the hash before it is read again, and downloaded again if it
+        is damaged.
 
         Args:
             shard: the shard.
-            path: its partial or its sealed file.
+            path: the shard's partial or sealed file.
         """
         target = self._copied_file(shard)
         if target is None or shard.copied is None or not _is_same(target, path):

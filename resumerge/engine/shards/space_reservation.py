@@ -116,10 +116,10 @@ class SpaceReservation:
     def no_space(self, number: int) -> Resumable:
         """Return the error for a shard that gets no disk space."""
         shard = self._plan.shards[number]
-        needed, free = shard.nbytes + FREE_BESIDE_SHARDS, free_bytes(self._files.folder)
+        needed_bytes, free = shard.nbytes + FREE_BESIDE_SHARDS, free_bytes(self._files.folder)
         return Resumable(
             Reason.DISK_FULL,
-            f"No disk space for {shard.name}: {show_size(needed)} is needed in "
+            f"No disk space for {shard.name}: {show_size(needed_bytes)} is needed in "
             f"{self._files.folder}, and {show_size(free)} is free. Shards that "
             "the mirror has were already deleted here. Free some more space, then resume.",
         )
