@@ -7,7 +7,7 @@ from typing import Any
 
 
 def model_type(config: Mapping[str, Any]) -> str:
-    """Return the model type by which transformers knows a model; empty if config.json has none."""
+    """Return the model type that selects a class in transformers; empty if config.json has none."""
     value = config.get("model_type")
     return value if isinstance(value, str) else ""
 

@@ -13,7 +13,7 @@ from resumerge.printable import printable, without_secrets
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of the input, with everything that the user needs to solve it.
+    """One problem of the input, with the facts that the user needs to solve it.
 
     Secrets in addresses are removed from all texts.
 
@@ -186,7 +186,7 @@ class Reason(StrEnum):
     """A task reports that it is done, but its shard is missing."""
 
     UNSCHEDULED = "unscheduled"
-    """No machine had room for a task; another task would also have to wait."""
+    """No machine had room for a task; another task would also wait."""
 
     ABANDONED = "abandoned"
     """The driver of a task has given up the task, or has disappeared."""
@@ -196,7 +196,7 @@ class Reason(StrEnum):
 class Resumable(ResumergeError):
     """An early stop of a run, which can be resumed (exit code 75).
 
-    Everything that was committed is kept.
+    All committed blocks are kept.
 
     Args:
         reason: the reason of the stop.

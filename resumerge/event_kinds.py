@@ -138,7 +138,7 @@ class EventKind(StrEnum):
     """
 
     FILE_SET_ASIDE = "file_set_aside"
-    """A file of the user has the name of an output file, and got a backup name.
+    """A file of the user had the name of an output file, and was renamed to a backup name.
 
     Facts: the file's `name` before, and its name `now`; the address of the `mirror`, if the file is
     in the mirror.

@@ -1,7 +1,7 @@
 """The place of a run's model: a separate folder, or one file in a folder of the user's.
 
 The form follows from the name alone, so a run has the same form on every machine. In a folder,
-weight files have the names that loaders look for.
+weight files have the names that loaders expect.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ONE_FILE = (SUFFIX, GGUF)
 """The suffixes of outputs that are a single file."""
 
 STEM = "model"
-"""The beginning of the names of weight files that transformers looks for."""
+"""The beginning of the names of weight files that transformers loads."""
 
 ADAPTER_STEM = "adapter_model"
-"""The beginning of the names of weight files that PEFT looks for."""
+"""The beginning of the names of weight files that PEFT loads."""
 
 EXTRACTION = "extract_lora"
 """The method's name for a recipe that extracts an adapter, and the key of the recipe's section."""
@@ -45,7 +45,7 @@ _SHARD = re.compile(
 
 
 def shard_name(number: int, count: int, stem: str = STEM) -> str:
-    """Return a shard's name, in the form that transformers and diffusers look for.
+    """Return a shard's file name, which transformers and diffusers recognise.
 
     Args:
         number: the shard's number, counted from 0.

@@ -22,7 +22,7 @@ UNSUPPORTED_STATUSES = (501, 505)
 def is_temporary_status(status: int) -> bool:
     """Return whether a request that failed with an HTTP status may succeed later.
 
-    Such a failure of a server or a proxy ends by itself. Proxies have additional statuses, like
+    Such a failure of a server or a proxy is temporary. Proxies have additional statuses, like
     Cloudflare's 520 to 530.
     """
     return status in (408, 429) or (status >= 500 and status not in UNSUPPORTED_STATUSES)
@@ -64,7 +64,7 @@ def retry(
     Args:
         call: the function; it must be safe to repeat.
         backoff: the pauses, and their limits.
-        is_temporary: returns whether an error may disappear by itself; called once for each error.
+        is_temporary: returns whether an error may be temporary; called once for each error.
         retry_after: returns the seconds that the server asks to wait, from the error.
         progress: returns a number that grows when a failed call made progress; the pauses then
             start over with the first pause.

@@ -83,7 +83,7 @@ def some(
     """Return the first of several names for a message, and the number of further names.
 
     Args:
-        names: all names, or the first of them.
+        names: all names, or the first names.
         separator: the text between two names.
         most: the most names that are listed.
         count: the number of all names; None if `names` is complete.

@@ -167,7 +167,7 @@ class Storage:
         """Replace one name of a file with several names by a separate copy; durable afterwards.
 
         Args:
-            path: the name that gets the copy.
+            path: the name under which the file is replaced by the copy.
             fresh: the name of the copy until it is complete.
         """
         shutil.copyfile(path, fresh)

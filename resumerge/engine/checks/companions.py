@@ -26,7 +26,7 @@ def check_companions(context: RunContext, plan: Plan, name: str) -> Plan:
         the plan, with a reminder for each damaged file that is copied nevertheless.
 
     Raises:
-        InputError: a file cannot be read; or it is damaged, and the run would have to edit it.
+        InputError: a file cannot be read; or it is damaged, and the run needs to edit it.
         Resumable: the network failed.
     """
     context.reporter.doing("reading the files beside the weights")

@@ -50,7 +50,7 @@ def describe_differences(
 
 
 def headline(kinds: Iterable[str]) -> str:
-    """Return one sentence that names the changed things."""
+    """Return one sentence that names the subjects of the changes."""
     subjects = [_KINDS[kind][0] for kind in kinds]
     subject = " and ".join([subjects[0], *(name[0].lower() + name[1:] for name in subjects[1:])])
     return f"{subject} has changed since the run was created"
@@ -96,7 +96,7 @@ def _as_written(recipe: Mapping[str, Any]) -> dict[str, Any]:
         base = only["base_model"] or recipe["base_model"]
         models = only["inputs"]
         if models[-1] == {"model": base, "layer_range": None, "parameters": {}}:
-            models = models[:-1]  # the base, which every method gets
+            models = models[:-1]  # the base model, which every method receives
         return {**written, "models": models}
     if slices:
         written["slices"] = [

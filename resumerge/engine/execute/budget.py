@@ -33,7 +33,7 @@ class ResourceBudget:
 
     @property
     def estimate(self) -> Estimate:
-        """The plan's estimate: its memory, disk space and time, whatever the machine."""
+        """The plan's estimate: memory, disk space and time, independent of the machine."""
         return self.predicted.estimate
 
 

@@ -127,10 +127,10 @@ class Committer:
         execution.ledger.samples.add(execution.attempt, self._sample_now())
 
     def submit(self, batch: list[WrittenBlocks]) -> None:
-        """Wait until the previous batch is committed, and start to commit this one.
+        """Wait until the previous batch is committed, then start to commit this batch.
 
         Raises:
-            Exception: the previous batch could not be committed.
+            Exception: the error that occurred when the previous batch was committed.
         """
         self.wait()
         self._pending = self._thread.submit(self._commit, batch)

@@ -1,4 +1,4 @@
-"""A computation: computing, writing and committing everything that is pending in an attempt."""
+"""A computation: computing, writing and committing all pending blocks of an attempt."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Computation(ABC):
 
         Raises:
             Interrupted: a signal stopped the run; committed blocks are kept.
-            Resumable: the run cannot go on now; committed blocks are kept.
+            Resumable: the run cannot continue now; committed blocks are kept.
         """
 
     def sealed(self, shard: int) -> None:

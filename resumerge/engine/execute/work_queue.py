@@ -30,7 +30,7 @@ def download_order(
 
     Args:
         plan: the plan.
-        units: the units that are to be computed.
+        units: the units to compute.
         by_shard: whether all files of a shard come before the files that only later shards need.
     """
     first_units: dict[tuple[int, RemoteFiles], int] = {}

@@ -83,7 +83,7 @@ class Attempt:
 
         Raises:
             Interrupted: a signal stopped the run; committed blocks are kept.
-            Resumable: the run cannot go on now; committed blocks are kept.
+            Resumable: the run cannot continue now; committed blocks are kept.
         """
         with self._journaled() as record:
             self.context.stop.check()
@@ -160,7 +160,7 @@ class Attempt:
         self.ledger.samples.add(number, sample)
 
     def _recover_and_execute(self, record: _Record) -> None:
-        """Recover the output, then compute and commit everything that is pending."""
+        """Recover the output, then compute and commit all pending blocks."""
         give_back_freed_memory()  # planning has freed the headers that it read
         reuse_freed_memory()
         reporter = self.context.reporter
@@ -230,10 +230,10 @@ class Attempt:
         return progress
 
     def _suspects_at_the_end(self, before: list[Progress]) -> set[int]:
-        """Return the units committed before this attempt that are compared at its end.
+        """Return the numbers of the units whose committed blocks are compared at the attempt's end.
 
-        With a mirror the result is empty: these units were compared when the attempt began, because
-        sealed shards are uploaded, and may be deleted here, during the attempt.
+        With a mirror the result is empty. These units were compared when the attempt began, because
+        sealed shards are uploaded during the attempt, and may be deleted here.
         """
         if self.restored or self.replicator is not None or not self._is_suspicious:
             return set()
@@ -263,7 +263,7 @@ class Attempt:
         progress: list[Progress],
         timer: Timer,
     ) -> None:
-        """Compute, write and commit everything that is pending."""
+        """Compute, write and commit all pending blocks."""
         if self.replicator is not None:
             self.replicator.start()
         computation_type: type[Computation] = LocalComputation

@@ -1,7 +1,7 @@
 """An output in a bucket: a working folder on this machine, and a mirror in the bucket.
 
-A run's ledger has no column for this. The output is in a bucket if the path of the working folder
-is the one that `RunStore.output_in` derives from the mirror's address.
+A run's ledger has no column for this. The output is in a bucket if `RunStore.output_in` derives the
+working folder's path from the mirror's address.
 """
 
 from __future__ import annotations

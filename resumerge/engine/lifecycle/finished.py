@@ -39,8 +39,8 @@ def is_finished(context: RunContext, run: AdoptedRun, plan: Plan) -> bool:
     """Return whether a run is done, and every file that it wrote still exists.
 
     Each shard must have its size and header on this machine, or be in the mirror. Every file in the
-    mirror must have its size. Companions on this machine only have to exist, because the user may
-    have edited them.
+    mirror must have its size. Companions on this machine must only exist, because the user may have
+    edited them.
 
     Raises:
         InputError: the mirror cannot be used.

@@ -231,7 +231,7 @@ def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
 def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) -> None:
     """Adapt a ledger that was copied from a mirror to this machine.
 
-    Units become pending if their shards are not in the mirror, because this machine cannot get
+    Units become pending if their shards are not in the mirror, because this machine cannot copy
     them.
 
     Args:

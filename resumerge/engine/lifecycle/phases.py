@@ -66,7 +66,7 @@ def complete_run(context: RunContext, found: Found) -> Result:
     Raises:
         InputError: the run is refused; nothing was written or abandoned.
         Interrupted: a signal stopped the run.
-        Resumable: the run cannot go on now.
+        Resumable: the run cannot continue now.
         DoubtfulNumbers: the model is complete, but there are warnings about its numbers, and
             `--strict` turns them into an error.
     """
@@ -92,7 +92,7 @@ def _run(context: RunContext, found: Found) -> Result:
 def _begin(
     context: RunContext, new: NewRun, planned: tuple[Plan, Estimate] | None = None
 ) -> Result:
-    """Check and create a new run, and merge.
+    """Check and create a new run, and merge its units.
 
     Args:
         context: the run's context.
@@ -118,7 +118,7 @@ def _begin(
 
 
 def _resume(context: RunContext, run: AdoptedRun) -> Result:
-    """Merge a run's pending units; report a run that is done, replace one with corrected code."""
+    """Merge a run's pending units; report it if it is done; replace it if a method was fixed."""
     # open and plan
     plan, estimate = plan_adopted(context, run)
     # compare
@@ -140,8 +140,7 @@ def _resume(context: RunContext, run: AdoptedRun) -> Result:
     if manifest is not None:
         return take_finished_of(context, run, run.mirror, manifest)
     _adopt_uploaded(context, run, plan, run.mirror)
-    # Adopted shards bring hashes of the inputs that other machines read. Compare local models with
-    # them.
+    # Adopted shards have hashes of inputs that other machines read: compare local models again.
     touched = check_contents(context, run.record, plan, estimate, run.ledger)
     take_touched(touched, plan.sources, run.ledger, context.reporter)
     return _go_on(context, run, plan, estimate, reconciler)
@@ -154,7 +153,7 @@ def _go_on(
     estimate: Estimate,
     reconciler: Reconciler | None = None,
 ) -> Result:
-    """Check disk, memory and companions for a run that exists, and merge its pending units.
+    """Check disk space, memory and companions of an existing run, and merge its pending units.
 
     Args:
         context: the run's context.
@@ -232,12 +231,12 @@ def _result(
     mirror: str | None,
     merging_seconds: float,
 ) -> Result:
-    """Return the result of a merge that has just finished, for the reporter and the caller.
+    """Return the result of a finished merge, for the reporter and the caller.
 
     Args:
         context: the run's context.
         plan: the plan that was carried out.
-        ledger: the run's ledger; its last attempt is the one that has just ended.
+        ledger: the run's ledger; its last attempt is the attempt of this merge.
         output: the output as the user named it, a path or an address.
         mirror: the mirror's address; None without a mirror.
         merging_seconds: seconds that this attempt spent merging.

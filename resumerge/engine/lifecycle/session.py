@@ -80,7 +80,7 @@ class Session:
         Raises:
             InputError: recipe, sources or output are invalid; nothing was written.
             Interrupted: a signal stopped the run.
-            Resumable: the run cannot go on now.
+            Resumable: the run cannot continue now.
         """
         output = OutputPath(out.absolute())
         with self._context.working():
@@ -95,7 +95,7 @@ class Session:
         Raises:
             InputError: there is no such run, or its recipe or sources changed.
             Interrupted: a signal stopped the run.
-            Resumable: the run cannot go on now.
+            Resumable: the run cannot continue now.
         """
         with self._context.working():
             return complete_run(self._context, find_for_resume(self._context, name))
@@ -111,7 +111,7 @@ class Session:
             InputError: the original's card does not name its recipe and models, these models are
                 gone, or this machine would compute other numbers; nothing was written.
             Interrupted: a signal stopped the run.
-            Resumable: the run cannot go on now.
+            Resumable: the run cannot continue now.
         """
         context = self._context
         with context.working(), TemporaryFolder() as folder:

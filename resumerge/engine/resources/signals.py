@@ -28,10 +28,10 @@ def is_repetition(signum: int, before: int | None) -> bool:
 class StopRequest:
     """The request to stop the run, which a signal sets.
 
-    Outside `deferred`, a signal raises `Interrupted` at once. Inside, the signal is only recorded,
-    and the engine checks for it between two blocks. A signal is also only recorded where the
-    interpreter ignores exceptions (a finalizer, a callback of a weak reference). A second signal
-    ends the process at once; no committed block is lost.
+    Outside `deferred`, a signal raises `Interrupted` at once. Inside `deferred`, the signal is only
+    recorded, and the engine checks for it between two blocks. A signal is also only recorded where
+    the interpreter ignores exceptions (a finalizer, a callback of a weak reference). A second
+    signal ends the process at once; no committed block is lost.
 
     Args:
         last_words: called with the number of the first signal before a second signal ends the

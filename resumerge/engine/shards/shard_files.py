@@ -32,8 +32,8 @@ class ShardFiles:
         plan: the plan.
         folder: the output folder.
         storage: the operations on files.
-        sparse: whether shards get disk space as they are written, not when they are created (see
-            `starts_sparse`).
+        sparse: whether disk space is allocated as shards are written, not when they are created
+            (see `starts_sparse`).
         links: creates hard links for shards that are copies of weight files; None to copy these
             files.
 
@@ -78,8 +78,8 @@ class ShardFiles:
     def create(self, shard: Shard) -> None:
         """Create the partial file with its full size and its header, or as a link.
 
-        A shard that can be linked to a weight file is linked at once. A shard that can share the
-        blocks of a weight file gets no disk space.
+        A shard that can be linked to a weight file is linked at once. No disk space is allocated
+        for a shard that can share the blocks of a weight file.
         """
         path = self.partial(shard)
         self._storage.make_folder(path.parent)

@@ -17,7 +17,7 @@ from resumerge.storage import DISK_FULL, is_in_memory
 
 
 def starts_sparse(estimate: Estimate, out: Path, *, frees: bool) -> bool:
-    """Return whether shards get disk space as they are written, not when they are created.
+    """Return whether disk space is allocated as shards are written, not when they are created.
 
     The result is True in memory (tmpfs), where reserved space is filled with zeros. Reserving would
     take half a second for 2 GB, and the memory of the whole output before the merge begins. If the
@@ -114,7 +114,7 @@ class SpaceReservation:
         return len(devices) == 2 and devices[0] == devices[1]
 
     def no_space(self, number: int) -> Resumable:
-        """Return the error for a shard that gets no disk space."""
+        """Return the error for a shard without disk space."""
         shard = self._plan.shards[number]
         needed_bytes, free = shard.nbytes + FREE_BESIDE_SHARDS, free_bytes(self._files.folder)
         return Resumable(
