@@ -37,7 +37,7 @@ class UnfitFile(ValueError):
 
 
 def read_foreign(path: Path, most: int) -> bytes:
-    """Return the bytes of a file; refuse a file that is too large for memory, even if it is sparse.
+    """Return the bytes of a file; refuse a file that is too large, sparse or not.
 
     Args:
         path: the file.

@@ -17,8 +17,8 @@ _USER = re.compile(
 )
 """The user and password in an address.
 
-Users paste keys of S3 unchanged, although they may contain ``/`` or ``+``. The ``@`` of a revision
-does not follow a user. A `Path` keeps only one of two slashes.
+Users paste keys of S3 unchanged, although they may contain ``/`` or ``+``. The ``@`` before a
+revision is not matched. A `Path` keeps only one of two slashes.
 """
 
 _QUERY = re.compile(

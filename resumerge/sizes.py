@@ -80,7 +80,7 @@ def show_tick(seconds: float) -> str:
 def some(
     names: Sequence[str], separator: str = ", ", most: int = SHOWN, count: int | None = None
 ) -> str:
-    """Return the first of several names for a message, and the number of further names.
+    """Return the first names for a message, and the number of further names.
 
     Args:
         names: all names, or the first names.

@@ -17,7 +17,7 @@ from resumerge.planning.written.models import stage_folder
 
 
 def problems_of_links(folder: Path, plan: Plan, out: Path) -> Iterator[Problem]:
-    """Yield a problem for each existing file that has a link's name; it is never replaced."""
+    """Yield a problem for each existing file with a link's name, since files are never replaced."""
     for link, stage in _links_of(folder, plan, out):
         if not _leads_to(link, stage) and (link.is_symlink() or link.exists()):
             yield Problem(

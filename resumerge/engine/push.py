@@ -204,8 +204,8 @@ def _check(out: Path, runs: RunStore) -> None:
 def _check_repo(store: Store, files: Sequence[str]) -> None:
     """Refuse a repo that contains the weights of another model, or the mirror of a run.
 
-    transformers might load the other weights in place of the model's. Other machines may still
-    resume a run from its mirror.
+    transformers might load the other weights in place of the model's. Other machines may resume a
+    run from its mirror.
     """
     listed = retry_store(store, store.list, "repo")
     if any(name.startswith(f"{METADATA}/") for name in listed):

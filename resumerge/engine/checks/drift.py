@@ -69,7 +69,7 @@ def check_source_drift(
     """Refuse to continue a run if a source, an option or the program differs.
 
     Returns:
-        the local files with new stamps, which may be accepted as they are; None if there are none.
+        the local files with new stamps that may be accepted; None if there are none.
 
     Raises:
         InputError: something differs; the error names it and says what to do.
@@ -119,7 +119,7 @@ def check_contents(
     affected units are computed again.
 
     Returns:
-        the files with new stamps, which may be accepted as they are; None if there are none.
+        the files with new stamps that may be accepted; None if there are none.
 
     Raises:
         InputError: files differ; the error names them and says what to do.
@@ -222,7 +222,7 @@ def _changed_files(
 def _is_announced(plan: Plan, ledger: Ledger, changed: set[SourceFileKey]) -> bool:
     """Return whether the last attempt reported that the models of these files had changed.
 
-    It also reported that resuming computes the affected units again.
+    That report also says that resuming computes the affected units again.
     """
     attempts = ledger.attempts.all()
     reported = ledger.events.last(EventKind.SOURCE_CHANGED)

@@ -1,4 +1,4 @@
-"""Check the paths that a user names: are they usable, and are output and sources separate."""
+"""Check the paths that a user names. They must be usable; the output must be outside of sources."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def check_output_path(out: OutputPath) -> list[Problem]:
 
 
 def check_output(out: OutputPath, ignored: Collection[str] = ()) -> list[Problem]:
-    """Return a problem unless the output is new or an empty folder, and can be written to.
+    """Return a problem unless the output is new or an empty folder, and writable.
 
     Args:
         out: the output.

@@ -1,4 +1,4 @@
-"""The engine's main loop: compute a batch of blocks, hand it to the committer, take the next."""
+"""The engine's main loop: compute a batch of blocks, pass it to the committer, repeat."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class UnitFeed:
         self._taken: list[Unit] = []
         """The units that were taken from the queue but have not started."""
         self._upcoming: deque[StartedUnits] = deque()
-        """The units that have started, in order, without a block that was handed out."""
+        """The units that have started, in order; none of their blocks was handed out yet."""
         self._current: tuple[list[Unit], Preparation]
         """The units whose blocks are being handed out, and their preparation."""
         self._blocks_left = range(0)

@@ -47,7 +47,7 @@ class AdoptedRun:
         record: the run's row in the ledger, as it was when the run was adopted.
         recipe: the recipe to merge: the run's own; or, if a new run replaces this one, the new
             run's recipe.
-        config: the file of the recipe.
+        config: the path of the recipe's file.
         names_recipe: whether the command names a recipe. If so, the recipe's paths are resolved
             again to find local models, and a new run inherits no options.
         mirror: the session with the run's mirror; None without a mirror.
@@ -81,8 +81,8 @@ class AdoptedRun:
 def adopt(context: RunContext, found: ExistingRun) -> Iterator[AdoptedRun]:
     """Lock a run and open its ledger.
 
-    Options that the command leaves out are inherited from the run: `context.options` changes. If a
-    ``run`` command replaces the run, nothing is inherited.
+    `context.options` is changed: options that the command leaves out are inherited from the run. If
+    a ``run`` command replaces the run, nothing is inherited.
 
     Raises:
         InputError: another process is working on the run, its ledger is damaged, its recipe

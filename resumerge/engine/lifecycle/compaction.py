@@ -85,7 +85,10 @@ def compact(
 
 
 def finish_compaction(plan: Plan, folder: Path, storage: Storage) -> None:
-    """Complete an interrupted compaction: rename the new file if the ledger describes it."""
+    """Complete an interrupted compaction: rename the new file if the ledger describes it.
+
+    Otherwise the new file is deleted, and compaction starts over.
+    """
     assert plan.adapter is not None
     files, [shard] = ShardFiles(plan, folder, storage), plan.shards
     path = files.compacted(shard)

@@ -47,7 +47,7 @@ def create_run(context: RunContext, plan: Plan, new: NewRun) -> Iterator[Ledger]
         _acquire_empty(context.open_mirror(context.options.mirror), out)
     context.storage.make_folder(out.folder)
     with output_lock(out):
-        if problems := check_output(out):  # another run may have written there meanwhile
+        if problems := check_output(out):  # another run may have written to it meanwhile
             raise InputError(problems)
         staged = context.runs.stage(out.model, context.storage)
         _delete_abandoned(context.runs, staged)

@@ -209,7 +209,7 @@ def check_same_form(out: OutputPath, theirs: Path) -> list[Problem]:
     """Return a problem unless both outputs are folders, or files with the same name.
 
     Args:
-        out: the output here.
+        out: the output on this machine.
         theirs: the path of the output on the other machine.
     """
     on_other_machine = OutputPath(theirs)
@@ -237,7 +237,7 @@ def localize(folder: Path, home: Path, out: Path, url: str, storage: Storage) ->
     Args:
         folder: the ledger's folder.
         home: the folder that the ledger will be moved to.
-        out: the output here.
+        out: the output on this machine.
         url: the mirror's address on this machine.
         storage: the operations on files.
     """

@@ -45,7 +45,7 @@ SAMPLED = 50
 
 @dataclass(frozen=True)
 class _CommittedBlocks:
-    """Committed blocks of a unit that are computed again, with their hashes in the ledger."""
+    """Committed blocks of a unit to compute again, with their hashes in the ledger."""
 
     unit: Unit
     indices: range
@@ -90,7 +90,7 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
     are not on this disk are read by ranges if possible, and are not stored.
 
     Args:
-        context: the command's context; its options are completed by the run's.
+        context: the command's context. Options that the command leaves out are set to the run's.
         folder: the folder of the run's ledger.
         every: whether all committed blocks are compared; otherwise a random sample is.
 
@@ -125,7 +125,7 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
 
 
 def _planned(context: RunContext, ledger: Ledger) -> tuple[Plan, Estimate]:
-    """Plan a run again with its sources as pinned; sources that are not here are streamed."""
+    """Plan a run again from its pinned sources; stream sources that are not on this disk."""
     record = ledger.run()
     created_with = json.loads(record["options"])
     context.options = context.options.inherit(created_with, None)
@@ -154,10 +154,10 @@ def _committed(plan: Plan, ledger: Ledger) -> Iterator[_CommittedBlocks]:
 
 
 def _sample(committed: list[_CommittedBlocks], draw: random.Random) -> list[_CommittedBlocks]:
-    """Return a random block of each of `SAMPLED` units, which are drawn weighted by their sizes.
+    """Draw `SAMPLED` units at random, weighted by size, and return a random block of each.
 
-    The units are drawn by the keys of algorithm A of Efraimidis and Spirakis, "Weighted random
-    sampling with a reservoir", 2006.
+    The weighted drawing is algorithm A of Efraimidis and Spirakis, "Weighted random sampling with a
+    reservoir", 2006.
     """
     drawn = sorted(committed, key=lambda blocks: draw.random() ** (1 / max(1, blocks.unit.nbytes)))
     return [_single(blocks, draw.choice(blocks.indices)) for blocks in drawn[-SAMPLED:]]
@@ -171,7 +171,7 @@ def _single(blocks: _CommittedBlocks, index: int) -> _CommittedBlocks:
 def _compare(
     context: RunContext, evaluator: Evaluator, chosen: list[_CommittedBlocks], threads: int
 ) -> dict[str, int]:
-    """Return the number of the first differing block of each unit that has one, by unit name."""
+    """Return the number of the first differing block of each differing unit, by unit name."""
     total = sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen)
     done, lock = 0, threading.Lock()
 
@@ -198,7 +198,7 @@ def _compare(
 def _first_difference(
     evaluator: Evaluator, blocks: _CommittedBlocks, on_progress: Callable[[int], None]
 ) -> int | None:
-    """Compute blocks of a unit, by block runs; return the number of the first that differs."""
+    """Compute blocks of a unit again; return the number of the first block that differs."""
     unit, first_index = blocks.unit, blocks.indices.start
     blocks_at_once, preparation = unit.blocks_at_once(BLOCK_RUN_BYTES), evaluator.prepare(unit)
     for start in range(first_index, blocks.indices.stop, blocks_at_once):

@@ -34,7 +34,7 @@ def starts_sparse(estimate: Estimate, out: Path, *, frees: bool) -> bool:
 
 
 class SpaceReservation:
-    """The disk space of shards: a record of the shards that have space, and a way to reserve it.
+    """The disk space of shards: records which shards have space, and reserves more.
 
     If no mirror frees shards, every shard has its space from the beginning.
 
