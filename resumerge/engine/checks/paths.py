@@ -61,7 +61,7 @@ def _unfit(path: Path) -> str:
     """Return the problem of a path as text; empty if there is none."""
     if "\0" in str(path):
         return "a null byte in its name"
-    longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
+    longest = max((len(os.fsencode(name)) for name in path.parts), default=0)
     if longest > LONGEST_NAME:
         return f"a name of {longest} bytes"
     if len(os.fsencode(path)) > LONGEST_PATH:

@@ -59,15 +59,15 @@ class BlockWriter:
         """Compute and write consecutive blocks of one unit."""
         if unit.blocks == 1 and self.evaluator.needs_preparation(unit):
             preparation = self.evaluator.prepare(unit, scratch=self.scratch)
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         measurements: list[np.ndarray] | None = [] if self.execution.measures else None
         if unit.is_copied:  # block by block: see `Unit.is_copied`
-            parts = [self._compute(unit, range(n, n + 1), preparation) for n in indices]
-            hashes, inputs = map(b"".join, zip(*parts))
+            hash_pairs = [self._compute(unit, range(n, n + 1), preparation) for n in indices]
+            hashes, inputs = map(b"".join, zip(*hash_pairs))
         else:
             hashes, inputs = self._compute(unit, indices, preparation, measurements)
         self.execution.reporter.heartbeat()
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started_at
         return WrittenBlocks(
             unit, indices, unit.bytes_of(indices), hashes, inputs, seconds, measurements
         )

@@ -105,9 +105,9 @@ class Committer:
         self._last_sample = float("-inf")
         units = execution.plan.units
         self._hashes = {
-            unit.number: (bytearray(done.hashes), bytearray(done.input_hashes))
-            for unit, done in zip(units, execution.progress)
-            if not done.is_complete
+            unit.number: (bytearray(unit_progress.hashes), bytearray(unit_progress.input_hashes))
+            for unit, unit_progress in zip(units, execution.progress)
+            if not unit_progress.is_complete
         }
         """For each incomplete unit, the hashes of its committed blocks and the hashes of their
         inputs."""
@@ -156,8 +156,8 @@ class Committer:
         shards = {written.unit.shard for written in batch}
         self._execution.files.sync(sorted(shards))
         batch = sorted(batch, key=lambda written: written.unit.number)
-        for unit, parts in groupby(batch, lambda written: written.unit):
-            indices = [part.indices for part in parts]
+        for unit, blocks_of_unit in groupby(batch, lambda written: written.unit):
+            indices = [blocks.indices for blocks in blocks_of_unit]
             self._page_cache.finished(unit, range(indices[0].start, indices[-1].stop))
         self._journal(batch)
         for shard in shards:

@@ -46,11 +46,11 @@ class DownloadEvictor:
         self._evict = evict
         self._readers: Counter[Path] = Counter()
         self._files: dict[Path, set[tuple[int, str]]] = {}
-        for unit, done in zip(plan.units, progress):
+        for unit, unit_progress in zip(plan.units, progress):
             for number, name in remote_files_of(plan, unit):
                 blob = remote_file(plan.sources[number], name).blob
                 self._files.setdefault(blob, set()).add((number, name))
-            if not done.is_complete:
+            if not unit_progress.is_complete:
                 self._readers.update(self._blobs(unit.number))
 
     def started(self, file: RemoteFile, inode: int) -> None:

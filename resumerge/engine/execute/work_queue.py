@@ -73,8 +73,8 @@ class WorkQueue:
         self._places = {number: place for place, number in enumerate(self._order)}
         self._progress = execution.progress
         self._files_ready = -1
-        for unit, done in zip(self._plan.units, execution.progress):
-            if not done.is_complete:
+        for unit, unit_progress in zip(self._plan.units, execution.progress):
+            if not unit_progress.is_complete:
                 files = remote_files_of(self._plan, unit)
                 self._waiting.setdefault(files, []).append(self._places[unit.number])
 

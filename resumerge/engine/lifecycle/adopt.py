@@ -189,15 +189,15 @@ def replace_run(context: RunContext, run: AdoptedRun) -> NewRun:
 
     def abandon() -> None:
         if mirror is not None:
-            written = find_written(mirror, run.folder.name, mirrored_files(ledger))
-            abandon_mirror(mirror, written)
+            mirrored = find_written(mirror, run.folder.name, mirrored_files(ledger))
+            abandon_mirror(mirror, mirrored)
         context.storage.make_folder(out.folder)
         with output_lock(out):
             abandon_output(ledger, run.folder, out.folder, context.storage)
 
     created_with = {} if run.names_recipe else json.loads(run.record["options"])
-    written = written_files(ledger, out.folder)
-    return NewRun(run.recipe, run.config, out, written, abandon, created_with)
+    written_names = written_files(ledger, out.folder)
+    return NewRun(run.recipe, run.config, out, written_names, abandon, created_with)
 
 
 def plan_adopted(context: RunContext, run: AdoptedRun) -> tuple[Plan, Estimate]:

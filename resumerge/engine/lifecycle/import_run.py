@@ -105,12 +105,12 @@ def _finished(
     """
     if restart:
         return manifest
-    missing = missing_files(manifest, state.files)
+    missing_names = missing_files(manifest, state.files)
     folder = _known_run(context, manifest.run)
-    if folder is not None and (missing or _found_damage_since(folder)):
+    if folder is not None and (missing_names or _found_damage_since(folder)):
         return folder
-    if missing:
-        raise _incomplete(manifest, missing, mirror)
+    if missing_names:
+        raise _incomplete(manifest, missing_names, mirror)
     return manifest
 
 

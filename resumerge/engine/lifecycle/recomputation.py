@@ -103,19 +103,19 @@ def recompute(context: RunContext, folder: Path, *, every: bool) -> Recomputatio
     with closing(read_ledger(folder)) as ledger:
         context.run_id = folder.name
         plan, estimate = _planned(context, ledger)
-        chosen = list(_committed(plan, ledger))
-        committed = sum(len(blocks.indices) for blocks in chosen)
+        chosen_blocks = list(_committed(plan, ledger))
+        committed = sum(len(blocks.indices) for blocks in chosen_blocks)
         seed = None if every else random.randrange(1 << 32)
         if seed is not None:
-            chosen = _sample(chosen, random.Random(seed))
+            chosen_blocks = _sample(chosen_blocks, random.Random(seed))
         budget = resource_budget(context, plan, estimate)
         with closing(context.reader(plan.sources)) as reader:
             evaluator = Evaluator(plan, estimate, reader, budget.device, hashes=False)
-            differing = _compare(context, evaluator, chosen, budget.threads)
+            differing = _compare(context, evaluator, chosen_blocks, budget.threads)
         return Recomputation(
-            blocks=sum(len(blocks.indices) for blocks in chosen),
+            blocks=sum(len(blocks.indices) for blocks in chosen_blocks),
             committed=committed,
-            nbytes=sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen),
+            nbytes=sum(blocks.unit.bytes_of(blocks.indices) for blocks in chosen_blocks),
             seed=seed,
             differing=differing,
             changed=tuple(

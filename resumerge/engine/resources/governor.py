@@ -239,13 +239,13 @@ class Governor:
         return ""
 
     def _shortage(self) -> str:
-        newly_taken = self._taken_by_others() - min(other.least for other in self._others)
+        newly_taken = self._taken_by_others() - min(second.least for second in self._others)
         if newly_taken > self._noise():
             return f"other processes took {show_size(newly_taken)}; {self.memory}"
         return str(self.memory)
 
     def _relief(self) -> str:
-        freed = max(other.most for other in self._others) - self._taken_by_others()
+        freed = max(second.most for second in self._others) - self._taken_by_others()
         if freed > self._noise():
             return f"other processes freed {show_size(freed)}"
         return f"no memory pressure for {CALM_SECONDS:.0f} s"
